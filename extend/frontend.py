@@ -37,6 +37,7 @@ from mirlo.frontends.mlir.parse import parsing
 from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
 from mirlo.frontends.tensor import Tensor, concat, iota, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
+from mirlo.frontends.torch.importer import import_exported_program
 from mirlo.frontends.torch.registry import converter as aten_converter
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.package_names import package_name
@@ -77,6 +78,7 @@ __all__ = [
     "dtype",
     "func",
     "graph_operations",
+    "import_exported_program",
     "import_modules",
     "import_program",
     "iota",

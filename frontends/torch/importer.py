@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -13,10 +13,12 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.complex_tensor import component, is_complex
 from mirlo.frontends.torch.declared_names import load_converters
+from mirlo.frontends.torch.decompose import decomposed
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
 from mirlo.frontends.torch.promotion import element_type
@@ -33,13 +35,39 @@ INLINE_ELEMENTS = 16
 """Larger tensors of the module are kept in the parameter store."""
 
 
+MakeWeight = Callable[[GraphImport, str, TensorType], object]
+"""Returns the value of a parameter or a buffer by its name and type; None for the one that the program holds.
+
+Converters get the value as it is: a tensor, or what else they know.
+"""
+
+
+def import_exported_program(
+    program: torch.export.ExportedProgram,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    make_weight: MakeWeight | None = None,
+) -> ImportedModule:
+    """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` reads weights from elsewhere.
+
+    Raises a `FrontendError` that names the operator that has no converter and the line that calls it.
+    """
+    return ImportedModule(
+        *import_exported(decomposed(program), checks=False, make_weight=make_weight, names=(inputs, outputs))
+    )
+
+
 def import_exported(
-    program: torch.export.ExportedProgram, name: str = "program", checks: bool = True
+    program: torch.export.ExportedProgram,
+    name: str = "program",
+    checks: bool = True,
+    make_weight: MakeWeight | None = None,
+    names: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
     Buffers that it writes are inputs behind the others; the new values of these, and of inputs that it writes, are
-    further outputs.
+    further outputs. `names` are those of the inputs and the outputs; without them, those of the trace.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
     """
@@ -48,7 +76,7 @@ def import_exported(
     with make_context(), ir.Location.file(name, 0, 0):
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            _build_main(program, name, store, checks)
+            _build_main(program, GraphImport(name, store, checks), make_weight, names)
     return module, store
 
 
@@ -72,10 +100,15 @@ def _results(
     return list(names), list(kept)
 
 
-def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore, checks: bool) -> None:
+def _build_main(
+    program: torch.export.ExportedProgram,
+    body: GraphImport,
+    make_weight: MakeWeight | None,
+    names: tuple[Sequence[str], Sequence[str]] | None,
+) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
-    signature, body = program.graph_signature, GraphImport(name, store, checks)
+    signature, name = program.graph_signature, body.name
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     specs = list(signature.input_specs)
     user_inputs = [
@@ -96,7 +129,7 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
             node: _input(body, node, body.tensor(value))
             for (node, _), value in zip(inputs, block.arguments, strict=True)
         }
-        constants = _Weights(program, body)
+        constants = _Weights(program, body, make_weight)
         for node, spec in zip(nodes, specs, strict=True):
             if isinstance(spec.arg, ConstantArgument):
                 values[node] = spec.arg.value
@@ -109,9 +142,13 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
             results = body.run(program.graph_module, values)
         except (UnsupportedOperation, OpError) as problem:
             raise UnsupportedAten("", f"{name}: {problem}") from None
-        names, kept = _results(body, signature.output_specs, results)
+        result_names, kept = _results(body, signature.output_specs, results)
         func.ReturnOp(kept)
-    _name_interface(function, [node.name for node, _ in inputs], names, [value.type for value in kept])
+    of_inputs, of_outputs = names or ([node.name for node, _ in inputs], result_names)
+    if (len(of_inputs), len(of_outputs)) != (len(inputs), len(kept)):
+        what = f"{len(inputs)} inputs and {len(kept)} outputs, found {len(of_inputs)} and {len(of_outputs)}"
+        raise TorchImportError(f"{name}: expected names of {what}")
+    _name_interface(function, of_inputs, of_outputs, [value.type for value in kept])
 
 
 def _name_interface(
@@ -147,11 +184,13 @@ def _input(body: GraphImport, node: torch.fx.Node, whole: Tensor) -> object:
 class _Weights:
     """The tensors of a module as constants; those that share memory are one."""
 
-    def __init__(self, program: torch.export.ExportedProgram, body: GraphImport) -> None:
-        self._program, self._body = program, body
-        self._made: dict[tuple[object, ...], Tensor | Complex] = {}
+    def __init__(
+        self, program: torch.export.ExportedProgram, body: GraphImport, make_weight: MakeWeight | None
+    ) -> None:
+        self._program, self._body, self._make_weight = program, body, make_weight
+        self._made: dict[tuple[object, ...], object] = {}
 
-    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor | Complex:
+    def value(self, spec: InputSpec, node: torch.fx.Node) -> object:
         """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensor
@@ -168,8 +207,16 @@ class _Weights:
             held.numel() and id(held.untyped_storage()),
         )
         if key not in self._made:
-            self._made[key] = self._constant(spec.target, held, node)
+            elsewhere = self._from_elsewhere(spec.target, held, node)
+            self._made[key] = self._constant(spec.target, held, node) if elsewhere is None else elsewhere
         return self._made[key]
+
+    def _from_elsewhere(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> object:
+        """Return what the caller has in place of a tensor of the module; None if that is nothing."""
+        if self._make_weight is None or is_complex(held.dtype):
+            return None
+        with ir.Location.name(node.name):
+            return self._make_weight(self._body, name, TensorType(tuple(held.shape), element_type(held.dtype)))
 
     def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor | Complex:
         if is_complex(held.dtype):

@@ -34,6 +34,19 @@ def repeat_interleave(op: AtenOperation, repeats: Tensor, *, output_size: Dim | 
     return marks.cast("i64").cumsum(axis=0).slice(0, 0, size).cast(op.dtype)
 
 
+@converter("aten.repeat_interleave.self_int")
+def repeat_each(
+    op: AtenOperation, x: Tensor, repeats: Dim, axis: int | None = None, *, output_size: Dim | None = None
+) -> Tensor:
+    """Repeat each element along an axis, or of all elements in row-major order."""
+    if axis is None:
+        x, axis = x.reshape((x.type.elements,)), 0
+    axis = axis_of(axis, x.rank)
+    before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    rows = x.expand_dims(axis + 1).expand((*before, size, repeats, *behind))
+    return rows.reshape((*before, size * repeats, *behind))
+
+
 @converter("aten.put.default")
 def put(op: AtenOperation, x: Tensor, indices: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Convert writes to the elements of a tensor in row-major order."""

@@ -8,8 +8,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from mirlo.extend.command import PackageCommand, Progress, add_options, positive
+from mirlo.extend.command import PackageCommand, Progress, add_options, given_options, positive
 from mirlo.extend.runtime import replacing
+from mirlo_llm.commands.perplexity import code_options
 
 if TYPE_CHECKING:
     from mirlo_llm.generate import EmbeddingModel
@@ -35,6 +36,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--pooling", metavar="NAME", help="how rows of tokens become one, in place of the folder's way")
     parser.add_argument("--truncate", action="store_true", help="leave out the end of texts that are too long")
     parser.add_argument("--batch", metavar="N", type=positive, default=32, help="texts of a call (default: 32)")
+    add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "cache", "jobs")
 
 
@@ -46,8 +48,9 @@ def execute(arguments: Namespace) -> None:
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         model = generate.load_embedding(
-            arguments.folder, pooling=arguments.pooling, progress=progress, **arguments.options
-        )
+            arguments.folder, pooling=arguments.pooling, progress=progress,
+            **given_options(arguments, code_options()), **arguments.options,
+        )  # fmt: skip
     if arguments.query is not None:
         _print_order(model, texts, arguments)
         return

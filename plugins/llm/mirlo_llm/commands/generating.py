@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.extend.command import PackageCommand, Progress, add_options, given_options, positive
 from mirlo.extend.ranks import require_place
-from mirlo_llm.commands.perplexity import add_folder, read_text
+from mirlo_llm.commands.perplexity import add_folder, code_options, read_text
 
 if TYPE_CHECKING:
     from mirlo_llm.generate import Generator, LanguageModel
@@ -65,6 +65,7 @@ def _add_generation(parser: ArgumentParser) -> None:
     form.add_argument("--json-schema", metavar="FILE", help="JSON of the schema in this file")
     form.add_argument("--regex", metavar="PATTERN", help="text that matches this regular expression as a whole")
     form.add_argument("--lark", metavar="FILE", help="a sentence of the grammar in this file, in Lark's syntax")
+    add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
         "--image",
@@ -118,7 +119,7 @@ def _load(arguments: Namespace) -> LanguageModel:
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         return generate.load(
             arguments.folder, adapters=adapters, pages=arguments.pages, mmproj=arguments.mmproj, progress=progress,
-            **arguments.options,
+            **given_options(arguments, code_options()), **arguments.options,
         )  # fmt: skip
 
 

@@ -7,7 +7,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mirlo.extend.command import PackageCommand, Progress, add_options, positive
+from mirlo.extend.command import PackageCommand, Progress, add_options, given_options, positive
+
+
+def code_options() -> type:
+    """Return the options of whose code says what a model computes."""
+    from mirlo_llm.generate.code_options import CodeOptions
+
+    return CodeOptions
 
 
 def add_folder(parser: ArgumentParser) -> None:
@@ -26,6 +33,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--window", metavar="N", type=positive, help="tokens that are read at a time (default: 512, or what it takes)"
     )
+    add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "cache", "jobs")
 
 
@@ -36,7 +44,9 @@ def execute(arguments: Namespace) -> None:
     text = sys.stdin.read() if arguments.text == "-" else read_text(arguments.text)
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
-        model = generate.load(arguments.folder, progress=progress, **arguments.options)
+        model = generate.load(
+            arguments.folder, progress=progress, **given_options(arguments, code_options()), **arguments.options
+        )
     with Progress(f"reading {os.path.basename(arguments.text)}", arguments.verbose):
         result = model.perplexity(text, arguments.window)
     print(f"perplexity {result.value:.4f} of {result.tokens} tokens")

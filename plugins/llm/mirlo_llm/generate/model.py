@@ -19,13 +19,14 @@ from mirlo_llm.generate.adapters import AdapterFiles
 from mirlo_llm.generate.chat import ChatTemplate, Message, gguf_template, read_template
 from mirlo_llm.generate.checkpoints.deferred import deferred_graph
 from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
+from mirlo_llm.generate.code_options import DEFAULT, CodeOptions
 from mirlo_llm.generate.config import ModelConfig, read_config
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.engine import ServingEngine
 from mirlo_llm.generate.errors import GenerationError, ModelFolderError
 from mirlo_llm.generate.generator import Generator
 from mirlo_llm.generate.guidance import FORMS, Grammar
-from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.generate.json_file import is_count, read_json
 from mirlo_llm.generate.led_caches import CacheOperation, SendOperation, follow
 from mirlo_llm.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo_llm.generate.perplexity import Perplexity, measure_perplexity, split_windows, window_logits
@@ -33,6 +34,7 @@ from mirlo_llm.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo_llm.generate.prompt import Prompt, encode_prompt, stop_texts
 from mirlo_llm.generate.search import SearchOptions, with_options
 from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
+from mirlo_llm.generate.traced.sources import is_traced, traced_sources
 from mirlo_llm.generate.vision.decoder import ImageDecoder
 from mirlo_llm.generate.vision.images import ImageSource
 from mirlo_llm.generate.vision.model import ImagePrompts, take_images
@@ -214,7 +216,7 @@ class LanguageModel:
         return FILE if self.config.gguf is None else "tokenizer"
 
 
-OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages")
+OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages", "model_impl", "trust_remote_code")
 FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
 """Options of `mirlo.compile` that `load` takes."""
 
@@ -227,6 +229,8 @@ def load(
     mmproj: str | os.PathLike[str] | None = None,
     prefix_bytes: int | None = None,
     pages: int | None = None,
+    model_impl: str = DEFAULT.model_impl,
+    trust_remote_code: bool = DEFAULT.trust_remote_code,
     **options: Any,
 ) -> LanguageModel:
     """Compile the language model of a folder or of a GGUF file; `options` are those of `mirlo.compile`.
@@ -247,7 +251,12 @@ def load(
 
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
     Their tensors are inputs of the model, so all adapters share its code and its weights.
+
+    Folders of safetensors whose architecture Mirlo lacks are compiled from the code of transformers, if that is
+    installed; with `model_impl="transformers"` all are, with "mirlo" none. Files of Python in the folder run only with
+    `trust_remote_code`.
     """
+    code = CodeOptions(model_impl, trust_remote_code)
     refuse_unknown("mirlo.generate.load", list(options), [*OWN_OPTIONS, *FORWARDED])
     config = read_config(os.fspath(folder), None if mmproj is None else os.fspath(mmproj))
     files = None
@@ -264,7 +273,7 @@ def load(
         options.setdefault("last_rows", config.names.logits)
         if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
             options.setdefault("ring_caches", True)
-    compiled = compile_model(model_to_compile(config), **options)
+    compiled = compile_model(model_to_compile(config, code), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])
     if not isinstance(compiled, Executable):
@@ -293,10 +302,12 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
     return compiled if mapped else compiled.resident()
 
 
-def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
+def model_to_compile(config: ModelConfig, code: CodeOptions = DEFAULT) -> Path | ImportedModule:
     """Return the file of a model, or the graph of one with weights only, which is made if the cache has none."""
     if not config.is_checkpoint:
         return config.model
+    if config.gguf is None and is_traced(read_json(config.source), code):
+        return _traced_model(config, code)
 
     def make() -> ImportedModule:
         if config.gguf is not None:
@@ -312,6 +323,18 @@ def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
         return import_checkpoint(config.model, config.source)
 
     return deferred_graph(make, partial(_source_files, config))
+
+
+def _traced_model(config: ModelConfig, code: CodeOptions) -> ImportedModule:
+    """Return the graph of a model by the code of transformers, made if the cache has none."""
+
+    def make() -> ImportedModule:
+        from mirlo_llm.generate.traced.decoder import import_traced_decoder
+
+        return import_traced_decoder(config.model, config.source, code.trust_remote_code)
+
+    own, use = traced_sources(read_json(config.source), code)
+    return deferred_graph(make, lambda: [*_source_files(config), *own], use)
 
 
 def _source_files(config: ModelConfig) -> list[Path]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from mirlo import compile as compile_model
 from mirlo import load as load_compiled
-from mirlo.extend.options import LANGUAGE_MODELS, OPTIONS
+from mirlo.extend.options import LANGUAGE_MODELS, OPTIONS, declared_options
 from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
 from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech
+from mirlo_llm.generate.code_options import CodeOptions
 from mirlo_llm.generate.embedding.config import is_embedding_folder
 from mirlo_llm.generate.gguf.container import is_gguf
 from mirlo_llm.generate.speech.config import is_speech_folder
@@ -34,6 +35,7 @@ class Loading:
     ) -> None:
         self._options, self._metrics, self._executor = options, metrics, executor
         self._compile_options = dict(compile_options)
+        self._code = {name: getattr(options, name) for name in declared_options(CodeOptions)}
 
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
@@ -46,10 +48,10 @@ class Loading:
             speech = load_speech(path, **self._compile_options)
             return SpeechBackend(name, speech, self._options, self._metrics, self._executor)
         if path.is_dir() and is_embedding_folder(path):
-            embedding = load_embedding(path, **self._compile_options)
+            embedding = load_embedding(path, **self._code, **self._compile_options)
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
-            model = load_language_model(path, mmproj=source.images, **self._compile_options)
+            model = load_language_model(path, mmproj=source.images, **self._code, **self._compile_options)
             return LanguageBackend(name, model, self._options, self._metrics, self._executor)
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
@@ -68,7 +70,7 @@ class Loading:
         is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
         if is_other or not (path.is_dir() or is_gguf(path)):
             raise ServeError(f"{path}: --ranks is for language models of a decoder")
-        options = {**self._compile_options, "mmproj": source.images}
+        options = {**self._compile_options, **self._code, "mmproj": source.images}
         ranks = RankProcesses(path, options)
         try:
             model = load_language_model(path, **options)

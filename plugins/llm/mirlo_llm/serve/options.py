@@ -19,6 +19,7 @@ from mirlo.extend.options import (
     parse_bytes,
     values_that,
 )
+from mirlo_llm.generate.code_options import CodeOptions
 from mirlo_llm.generate.json_file import read_bytes
 from mirlo_llm.generate.search import MAX_SLOTS
 from mirlo_llm.serve.errors import ServeError
@@ -30,7 +31,7 @@ IMAGES = ",mmproj="
 
 
 @dataclass(frozen=True)
-class ServeOptions:
+class ServeOptions(CodeOptions):
     """The limits of a server, and how it batches."""
 
     host: str = option(

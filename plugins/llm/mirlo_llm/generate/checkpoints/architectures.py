@@ -169,6 +169,11 @@ def renamed(name: str, names: Names) -> str:
     return name
 
 
+def has_architecture(config: JsonObject) -> bool:
+    """Return whether the architecture that a configuration names is one of these."""
+    return config.value("model_type") in ARCHITECTURES
+
+
 def read_options(config: JsonObject) -> DecoderOptions:
     """Return the options of the architecture that a configuration names."""
     kind = config.text("model_type")

@@ -29,7 +29,7 @@ from mirlo_llm.generate.checkpoints.graph import (
     import_graph,
     present,
 )
-from mirlo_llm.generate.checkpoints.image_options import TEXT_ONLY, read_image_options, split_tensors, text_config
+from mirlo_llm.generate.checkpoints.image_options import own_config, split_tensors
 from mirlo_llm.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo_llm.generate.checkpoints.packed import Tensors, read_weights
 from mirlo_llm.generate.checkpoints.router import route
@@ -64,10 +64,9 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
 def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
     """Return the options and the tensors of a decoder; those of encoders of images are left out."""
     root = read_json(config)
-    has_images = read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
-    keys = text_config(root) if has_images else root
+    keys = own_config(root)
     options, tensors = read_options(keys), read_weights(weights, keys)
-    if has_images:
+    if keys is not root:
         tensors, _ = split_tensors(tensors)
     tensors = dict(separate_experts(tensors))
 

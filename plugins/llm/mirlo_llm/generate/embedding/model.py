@@ -13,13 +13,15 @@ from mirlo.extend.options import refuse_unknown
 from mirlo.extend.runtime import Executable
 from mirlo_llm.generate.checkpoints.deferred import deferred_graph
 from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
+from mirlo_llm.generate.code_options import DEFAULT, TRANSFORMERS, CodeOptions
 from mirlo_llm.generate.config import require_folder
 from mirlo_llm.generate.embedding.config import EmbeddingConfig, read_embedding_config
 from mirlo_llm.generate.embedding.pooling import POOLINGS
 from mirlo_llm.generate.errors import GenerationError, ModelFolderError
-from mirlo_llm.generate.json_file import MAX_BYTES, is_count, read_bytes
+from mirlo_llm.generate.json_file import MAX_BYTES, is_count, read_bytes, read_json
 from mirlo_llm.generate.model import FORWARDED
 from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer
+from mirlo_llm.generate.traced.sources import is_traced, traced_sources
 
 if TYPE_CHECKING:
     from mirlo.extend.frontend import ImportedModule
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 TOKENS, MASK, KINDS = "input_ids", "attention_mask", "token_type_ids"
 STATES = ("last_hidden_state", "token_embeddings")
 EMBEDDING, LOGITS = "sentence_embedding", "logits"
-OWN_OPTIONS = ("pooling", "normalize", "mapped")
+OWN_OPTIONS = ("pooling", "normalize", "mapped", "model_impl", "trust_remote_code")
 DEFAULT_BATCH = 32
 _LEAST_LENGTH = 1e-12
 
@@ -225,31 +227,44 @@ def load(
     pooling: str | None = None,
     normalize: bool | None = None,
     mapped: bool = False,
+    model_impl: str = DEFAULT.model_impl,
+    trust_remote_code: bool = DEFAULT.trust_remote_code,
     **options: Any,
 ) -> EmbeddingModel:
     """Compile the embedding model or the reranker of a folder; `options` are those of `mirlo.compile`.
 
     The files of sentence-transformers say how the rows of a text's tokens become one: `pooling` and `normalize` replace
     that. A folder without them is read as an encoder with the mean of the rows. `mapped` weights stay in the file.
+
+    `model_impl` and `trust_remote_code` are as in `mirlo.generate.load`.
     """
+    code = CodeOptions(model_impl, trust_remote_code)
     refuse_unknown("mirlo.generate.load_embedding", list(options), [*OWN_OPTIONS, *FORWARDED])
     config = read_embedding_config(require_folder(folder, "an embedding model"), pooling, normalize)
-    compiled = compile_model(_graph_of(config) if config.is_checkpoint else config.model, **options)
+    compiled = compile_model(_graph_of(config, code) if config.is_checkpoint else config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(f"{config.model}: the model works on sequences or strings: export one of tokens")
     return EmbeddingModel(config, compiled if mapped else compiled.resident())
 
 
-def _graph_of(config: EmbeddingConfig) -> ImportedModule:
+def _graph_of(config: EmbeddingConfig, code: CodeOptions) -> ImportedModule:
     """Return the graph of a model of which the file has weights only."""
+    root = read_json(config.source)
+    is_own = config.is_encoder and code.model_impl != TRANSFORMERS
+    own, use = ([], "") if is_own or not is_traced(root, code) else traced_sources(root, code)
 
     def make() -> ImportedModule:
-        if config.is_encoder:
+        if is_own:
             from mirlo_llm.generate.checkpoints.encoder import import_encoder
 
             return import_encoder(config.model, config.source)
+        if use:
+            from mirlo_llm.generate.traced.encoder import import_traced_encoder
+
+            return import_traced_encoder(config.model, config.source, code.trust_remote_code)
         from mirlo_llm.generate.checkpoints.decoder import import_hidden_states
 
         return import_hidden_states(config.model, config.source)
 
-    return deferred_graph(make, lambda: [config.source, *checkpoint_files(config.model)], "embedding")
+    files = [config.source, *checkpoint_files(config.model), *own]
+    return deferred_graph(make, lambda: files, f"embedding {use}".strip())

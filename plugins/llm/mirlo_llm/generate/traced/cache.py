@@ -1,0 +1,162 @@
+"""The caches of a call as models of transformers use them: inputs and outputs of the program that is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import cache_utils
+
+from mirlo_llm.generate.traced.operators import cache_rows, cache_write
+
+Tensor = Any
+ROWS = ("key", "value", "indexer_key")
+"""What a layer keeps of each token; all else has a fixed size."""
+WINDOWS = ("sliding_attention", "chunked_attention", "hybrid_sliding")
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What a layer keeps from call to call."""
+
+    layer: int
+    kind: str
+    """One of `ROWS`, or "conv_state" or "recurrent_state"."""
+    shape: tuple[int, ...]
+    """[heads, size] of rows; of others all dims but the batch."""
+    dtype: Any
+    index: int = 0
+    """Which of several states of a kind."""
+
+    @property
+    def grows(self) -> bool:
+        """Return whether there is a row for each token."""
+        return self.kind in ROWS
+
+    @property
+    def name(self) -> str:
+        """Return the end of the names of the input and the output."""
+        return f"{self.layer}.{self.kind}" + (f".{self.index}" if self.index else "")
+
+
+class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
+    """Keys and values of a layer: rows are written at the positions of the new tokens."""
+
+    def __init__(self, owner: DecoderCache, is_sliding: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.owner, self.is_sliding, self.is_initialized = owner, is_sliding, True
+        self.keys: Tensor
+        self.values: Tensor
+        self.indexer_keys: Tensor
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        """Write new rows, and return those of all tokens."""
+        self.keys, keys = self._written(self.keys, key_states)
+        self.values, values = self._written(self.values, value_states)
+        return keys, values
+
+    def update_indexer(self, indexer_key_states: Tensor) -> Tensor:
+        """Write new rows of what chooses keys, and return those of all tokens."""
+        self.indexer_keys, rows = self._written(self.indexer_keys, indexer_key_states[:, None])
+        return rows[:, 0]
+
+    def _written(self, cache: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        owner = self.owner
+        after = cache_write(cache, new.contiguous(), owner.positions, owner.mask)
+        return after, cache_rows(after, owner.mask)
+
+    def get_seq_length(self) -> int:
+        """Return how many tokens there were before the call."""
+        return self.owner.get_seq_length()
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many keys there are, and the position of the first."""
+        return self.owner.get_mask_sizes(query_length)
+
+
+class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
+    """States of a fixed size: zero at first, which models take for none."""
+
+    def __init__(self, number_of_states: int = 1) -> None:
+        super().__init__(number_of_states=number_of_states)
+        self.has_previous_state = dict.fromkeys(range(number_of_states), True)
+
+    def update_conv_state(self, conv_states: Tensor, state_idx: int = 0, *_: Any, **options: Any) -> Tensor:
+        """Keep the last rows of what a convolution reads, and return all that it reads."""
+        before = self.conv_states[state_idx]
+        full = torch.cat([before, conv_states], -1)
+        self.conv_states[state_idx] = full[..., -before.shape[-1] :]
+        return full
+
+    def update_recurrent_state(self, recurrent_states: Tensor, state_idx: int = 0, **options: Any) -> Tensor:
+        """Keep the state behind the last token."""
+        self.recurrent_states[state_idx] = recurrent_states
+        return recurrent_states
+
+
+class GrowingStateLayer(StateLayer, GrowingLayer):
+    """A layer with keys and values, and states of a fixed size."""
+
+    def __init__(self, owner: DecoderCache, is_sliding: bool, number_of_states: int = 1) -> None:
+        GrowingLayer.__init__(self, owner, is_sliding)
+        StateLayer.__init__(self, number_of_states)
+
+
+class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
+    """The caches of a call; `positions` are those of the new tokens, `mask` has a column for each token."""
+
+    def __init__(
+        self, config: Any, states: Sequence[LayerState], tensors: Sequence[Tensor], positions: Tensor, mask: Tensor
+    ) -> None:
+        self.positions, self.mask, self.states = positions, mask, states
+        self.last_state: Tensor = None
+        """The recurrent state that the model has read last."""
+        kinds, options = cache_utils.get_layer_types_and_kwargs(config.get_text_config(decoder=True))
+        kept: dict[int, set[bool]] = {}
+        for state in states:
+            kept.setdefault(state.layer, set()).add(state.grows)
+        layers: list[Any] = []
+        for i in range(max(len(kinds), 1 + max(kept, default=0))):
+            is_sliding = i < len(kinds) and kinds[i] in WINDOWS
+            number = options[i].get("number_of_states", 1) if i < len(kinds) else 1
+            has = kept.get(i, set())
+            if has == {True}:
+                layers.append(GrowingLayer(self, is_sliding))
+            elif has == {False}:
+                layers.append(StateLayer(number))
+            else:
+                layers.append(GrowingStateLayer(self, is_sliding, number) if has else cache_utils.DummyLayer())
+        super().__init__(layers=layers)
+        for state, tensor in zip(states, tensors, strict=True):
+            layer = layers[state.layer]
+            if state.grows:
+                setattr(layer, f"{state.kind}s", tensor)
+            else:
+                # Models write states in place where there is one token: a clone leaves the input as it is.
+                getattr(layer, f"{state.kind}s")[state.index] = tensor.clone()
+                getattr(layer, f"is_{state.kind}s_initialized")[state.index] = True
+
+    def results(self) -> list[Tensor]:
+        """Return what the layers keep after the call, in the order of the states."""
+        kept = [getattr(self.layers[state.layer], f"{state.kind}s") for state in self.states]
+        return [each if state.grows else each[state.index] for each, state in zip(kept, self.states, strict=True)]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return how many tokens there were before the call."""
+        length: int = self.mask.shape[1] - self.positions.shape[1]
+        return length
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        """Return how many keys there are, and the position of the first."""
+        return self.mask.shape[1], 0
+
+    def get_query_offset(self, layer_idx: int = 0) -> Tensor:
+        """Return the positions of the new tokens, which masks are made of: sequences differ in length."""
+        return self.positions
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor:
+        """Return the state of a layer before the new tokens."""
+        self.last_state = super().get_recurrent_state(layer_idx, state_idx)
+        return self.last_state

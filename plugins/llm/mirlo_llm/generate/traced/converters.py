@@ -1,0 +1,147 @@
+"""What the operators of `operators.py` are in relax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.extend.frontend import Tensor, TensorType, aten_converter
+from mirlo.extend.frontend import dims as D
+from mirlo.extend.library import mix_experts, row_at, scan_rows
+from mirlo_llm.generate.traced.interfaces import CLAMPED
+from mirlo_llm.generate.traced.weights import ExpertMatrices, stored_tensor
+
+Operation = Any
+"""The view of a node that converters get."""
+
+
+@aten_converter("mirlo.attention.default")
+def attention(
+    op: Operation, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sinks: Tensor | None, scale: float,
+    softcap: float, is_causal: bool,
+) -> Tensor:  # fmt: skip
+    """Convert; kernels skip what `causal` hides, which the mask hides too."""
+    named = {"scale": scale, "softcap": softcap or None, "causal": is_causal, "at_end": is_causal}
+    if sinks is not None:
+        result: Tensor = op.emit("attention_with_sinks", query, key, value, mask, sinks, **named)
+    else:
+        result = op.emit("attention", query, key, value, mask, **named)
+    return result
+
+
+@aten_converter("mirlo.cache_write.default")
+def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    """Convert."""
+    shape = (*new.shape[:2], D.maximum(cache.shape[2], mask.shape[1]), new.shape[3])
+    result: Tensor = op.emit("cache_write", cache, new, positions, shape=shape)
+    return result
+
+
+@aten_converter("mirlo.cache_rows.default")
+def cache_rows(op: Operation, cache: Tensor, mask: Tensor) -> Tensor:
+    """Convert."""
+    return cache.part((0, 0, 0, 0), (*cache.shape[:2], mask.shape[1], cache.shape[3]))
+
+
+@aten_converter("mirlo.experts.default")
+def experts(
+    op: Operation, rows: Tensor, chosen: Tensor, factors: Tensor, up: ExpertMatrices, down: ExpertMatrices,
+    up_bias: Tensor | None, down_bias: Tensor | None, gate: str, transposed: bool, limit: float, alpha: float,
+) -> Tensor:  # fmt: skip
+    """Convert to products of the rows of each expert."""
+    numbers = op.constant(np.arange(up.count)[None], chosen.dtype)
+
+    def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
+        result: tuple[D.Dim, ...] = op.builder.bind(sizes, "rows", f"rows of an expert of {op.name}", bounds=bounds)
+        return result
+
+    def products(own: Tensor, matrices: ExpertMatrices, bias: Tensor | None, expert: int) -> list[Tensor]:
+        parts = [
+            own.matmul(stored_tensor(op.builder, part), **({} if matrices.transposed else {"transpose_rhs": True}))
+            for part in matrices.experts[expert]
+        ]
+        if bias is None:
+            return parts
+        begin, result = 0, []
+        for part in parts:
+            width = int(part.shape[-1])
+            result.append(part + bias.slice(0, expert, 1).slice(1, begin, width))
+            begin += width
+        return result
+
+    def compute(expert: int, own: Tensor) -> Tensor:
+        made = products(own, up, up_bias, expert)
+        if gate == CLAMPED:
+            (both,) = made
+            inner = int(both.shape[-1]) // 2
+            first, value = (both.slice(1, begin, inner, 2) for begin in (0, 1))
+            first, value = first.clip(most=limit), value.clip(-limit, limit)
+            activated = (value + 1) * first * (first * alpha).sigmoid()
+        else:
+            first, value = made if len(made) == 2 else made[0].halves(-1)
+            name, _, approximate = gate.partition("_")
+            activated = op.emit(name, first, **({"approximate": approximate} if approximate else {})) * value
+        (result,) = products(activated, down, down_bias, expert)
+        return result
+
+    return mix_experts(rows, chosen, factors, numbers, bound, compute)
+
+
+def _scanned(op: Operation, step: Any, state: Tensor, width: tuple[D.Dim, ...], length: D.Dim) -> list[Tensor]:
+    """Return rows [batch, length, ...] and the last state of a scan whose step makes rows [batch, ...]."""
+    row = TensorType((length, state.shape[0], *width), state.dtype)
+    last, rows = scan_rows(op.builder, step, [state], [row], length)
+    return [rows.permute((1, 0, *range(2, rows.rank))), last]
+
+
+def _by_tokens(*tensors: Tensor) -> list[Tensor]:
+    """Return tensors [batch, length, ...] with the tokens first."""
+    return [each.permute((1, 0, *range(2, each.rank))) for each in tensors]
+
+
+@aten_converter("mirlo.gated_scan.default")
+def gated_scan(op: Operation, state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor) -> list[Tensor]:
+    """Convert to a loop over tokens."""
+    decays, keys, values, queries = _by_tokens(decay, key, value, query)
+
+    def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
+        kept, added, x, read = (row_at(each, at) for each in (decays, keys, values, queries))
+        after = carried[0] * kept.expand_dims(2, 3) + added.expand_dims(3) * x.expand_dims(2)
+        return [after, (after * read.expand_dims(3)).sum(2)]
+
+    return _scanned(op, step, state, value.shape[2:], value.shape[1])
+
+
+@aten_converter("mirlo.delta_scan.default")
+def delta_scan(
+    op: Operation, state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor, rate: Tensor
+) -> list[Tensor]:
+    """Convert to a loop over tokens."""
+    decays, keys, values, queries, rates = _by_tokens(decay, key, value, query, rate)
+
+    def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
+        kept, own, x, read, part = (row_at(each, at) for each in (decays, keys, values, queries, rates))
+        before = carried[0] * (kept.expand_dims(3) if kept.rank == 3 else kept.expand_dims(2, 3))
+        change = (x - (before * own.expand_dims(3)).sum(2)) * part.expand_dims(2)
+        after = before + own.expand_dims(3) * change.expand_dims(2)
+        return [after, (after * read.expand_dims(3)).sum(2)]
+
+    return _scanned(op, step, state, value.shape[2:], value.shape[1])
+
+
+@aten_converter("mirlo.channel_scan.default")
+def channel_scan(
+    op: Operation, state: Tensor, rates: Tensor, steps: Tensor, x: Tensor, key: Tensor, query: Tensor
+) -> list[Tensor]:
+    """Convert to a loop over tokens."""
+    times, values, keys, queries = _by_tokens(steps, x, key, query)
+
+    def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
+        time, value, added, read = (row_at(each, at) for each in (times, values, keys, queries))
+        decay = (rates.expand_dims(0) * time.expand_dims(2)).exp()
+        after = carried[0] * decay + (time * value).expand_dims(2) * added.expand_dims(1)
+        return [after, (after * read.expand_dims(1)).sum(2)]
+
+    return _scanned(op, step, state, x.shape[2:], x.shape[1])

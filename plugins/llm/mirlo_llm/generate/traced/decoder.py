@@ -1,0 +1,92 @@
+"""The graph of a decoder of transformers: its inputs and outputs are those of decoders by hand."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mirlo.extend.frontend import ImportedModule
+from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.traced.cache import DecoderCache, LayerState
+from mirlo_llm.generate.traced.export import export, import_exported_model, problem_of
+from mirlo_llm.generate.traced.interfaces import NAME, calling
+from mirlo_llm.generate.traced.scans import reading_states_of, scanning
+from mirlo_llm.generate.traced.skeleton import CACHES, LOCK, find_states, make_skeleton
+
+Tensor = Any
+SIZES = {"batch": 2, "length": 5, "total": 11, "past": 16}
+"""Sizes of the example that is traced: all differ, and none is 1."""
+
+
+class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
+    """A model with the interface of decoders: tokens, a mask and what layers keep; logits, and what layers keep."""
+
+    def __init__(self, model: Any, states: Sequence[LayerState]) -> None:
+        super().__init__()
+        self.model, self._states = model, states
+        accepted = set(inspect.signature(inspect.unwrap(model.forward)).parameters)
+        self._cache_name = next((name for name in CACHES if name in accepted), CACHES[0])
+        self._takes = accepted & {"position_ids", "use_cache"}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, past: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Compute the logits of new tokens, which are behind those of the caches."""
+        length = input_ids.shape[1]
+        first = (attention_mask.sum(1, keepdim=True) - length).clamp(min=0)
+        positions = first + torch.arange(length)[None]
+        cache = DecoderCache(self.model.config, self._states, past, positions, attention_mask)
+        given = {"position_ids": positions, "use_cache": True}
+        named = {name: given[name] for name in self._takes}
+        with reading_states_of(cache):
+            output = self.model(input_ids=input_ids, **{self._cache_name: cache}, **named, return_dict=True)
+        return output.logits, cache.results()
+
+
+def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool = False) -> ImportedModule:
+    """Return the graph of a decoder by the code of transformers, whose weights are those of a file."""
+    with LOCK:
+        model = make_skeleton(config.parent, trust_remote_code)
+        _require_causal(model, config)
+        try:
+            states = find_states(model)
+        except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+            raise ModelFolderError(f"{config}: {problem_of(model, error)}") from error
+        with calling(model, NAME, NAME, is_causal=True) as use, scanning(model):
+            program = export(TracedDecoder(model, states), model, *_example(states), config)
+        names = [state.name for state in states]
+        inputs = ["input_ids", "attention_mask", *(f"past_key_values.{name}" for name in names)]
+        outputs = ["logits", *(f"present.{name}" for name in names)]
+        return import_exported_model(program, model, use, weights, config, (inputs, outputs))
+
+
+def _require_causal(model: Any, config: Path) -> None:
+    """Raise an error for a model whose tokens see those behind them."""
+    keys = model.config.get_text_config(decoder=True)
+    for key, expected in (("is_causal", True), ("use_bidirectional_attention", False)):
+        if getattr(keys, key, None) not in (None, expected):
+            what = f"expected {str(expected).lower()}: tokens that see those behind them cannot be generated"
+            raise ModelFolderError(f"{config}: '{key}': {what}; such models give embeddings: mirlo embed")
+
+
+def _example(states: Sequence[LayerState]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the arguments of the call that is traced, and which of their dims are dynamic."""
+    dims = {name: torch.export.Dim(name) for name in SIZES}
+    batch = SIZES["batch"]
+    arguments = (
+        torch.ones((batch, SIZES["length"]), dtype=torch.long),
+        torch.ones((batch, SIZES["total"]), dtype=torch.long),
+        [torch.zeros((batch, *_shape(state)), dtype=state.dtype) for state in states],
+    )
+    each_state = [{0: dims["batch"]} | ({2: dims["past"]} if state.grows else {}) for state in states]
+    return arguments, ({0: dims["batch"], 1: dims["length"]}, {0: dims["batch"], 1: dims["total"]}, each_state)
+
+
+def _shape(state: LayerState) -> tuple[int, ...]:
+    """Return the shape of a state in the example, without the batch."""
+    if not state.grows:
+        return state.shape
+    heads, size = state.shape
+    return heads, SIZES["past"], size

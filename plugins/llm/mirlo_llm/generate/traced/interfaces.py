@@ -1,0 +1,136 @@
+"""What models of transformers call for attention, masks and experts: operators that are compiled as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers.integrations import moe
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from mirlo_llm.generate.checkpoints.graph import HIDDEN
+from mirlo_llm.generate.traced.operators import attention, experts
+
+Tensor = Any
+NAME = "mirlo"
+"""The implementation, beside transformers' "eager" and "sdpa"."""
+FALLBACK = "grouped_mm"
+"""The implementation of experts whose gates `GATES` lacks."""
+GATES = {
+    "SiLUActivation": "silu", "SiLU": "silu", "GELUActivation": "gelu", "GELUTanh": "gelu_tanh", "ReLU": "relu",
+    "PytorchGELUTanh": "gelu_tanh",
+}  # fmt: skip
+"""Gates of experts, act(gate) * value, by the classes of their functions."""
+CLAMPED = "clamped_swiglu"
+"""The gate of gpt-oss, whose columns alternate with the values."""
+
+
+def attention_forward(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor = None, scaling: Any = None,
+    dropout: float = 0.0, softcap: Any = None, s_aux: Tensor = None, is_causal: Any = None, **options: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Compute attention, as transformers' `eager` does."""
+    scale = float(scaling if scaling is not None else query.shape[-1] ** -0.5)
+    bias = options.get("position_bias")
+    if bias is not None:
+        attention_mask = bias if attention_mask is None else bias + attention_mask
+    hides = _IS_CAUSAL[-1] and attention_mask is not None
+    result = attention(query, key, value, attention_mask, s_aux, scale, float(softcap or 0), hides)
+    return result.transpose(1, 2).contiguous(), None
+
+
+_IS_CAUSAL = [False]
+"""Whether masks hide all keys behind a token, and the new tokens are the last ones."""
+
+
+def position_mask(
+    batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
+    mask_function: Callable[..., Tensor] | None = None, attention_mask: Tensor = None, device: str = "cpu",
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """Return what is added to scores; `q_offset` are the positions of new tokens, [batch, length], or the first one.
+
+    The mask is of floats, as that of `eager` is: some models add it themselves.
+    """
+    assert mask_function is not None
+    tokens = q_offset if isinstance(q_offset, torch.Tensor) else (torch.arange(q_length) + q_offset)[None]
+    sequences = torch.arange(batch_size)[:, None, None, None]
+    keys = torch.arange(kv_length)[None, None, None, :] + kv_offset
+    seen = mask_function(sequences, torch.zeros_like(sequences), tokens[:, None, :, None], keys)
+    if attention_mask is not None:
+        seen = seen & attention_mask[:, None, None, :].bool()
+    return torch.where(seen, 0.0, HIDDEN).expand(batch_size, -1, q_length, kv_length)
+
+
+class ExpertUse:
+    """The modules of experts whose matrices the operator reads, one by one."""
+
+    def __init__(self) -> None:
+        self.modules: list[Any] = []
+
+    @property
+    def parameters(self) -> dict[int, bool]:
+        """Return whether matrices are transposed, by `id`s of parameters."""
+        pairs = ((each, (each.gate_up_proj, each.down_proj)) for each in self.modules)
+        return {id(matrices): module.is_transposed for module, both in pairs for matrices in both}
+
+
+_USES: list[ExpertUse] = []
+
+
+def gate_of(module: Any) -> str | None:
+    """Return the name of the gate of experts; None if there is no such."""
+    if not module.has_gate or module.has_post_expert_norm:
+        return None
+    if type(module)._apply_gate is moe._default_apply_gate:
+        return GATES.get(type(module.act_fn).__name__) if module.is_concatenated else None
+    return CLAMPED if type(module).__name__ == "GptOssExperts" else None
+
+
+def experts_forward(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """Compute a mixture of experts."""
+    gate = gate_of(self)
+    if gate is None:
+        fallback: Callable[..., Tensor] = moe.ALL_EXPERTS_FUNCTIONS[FALLBACK]
+        return fallback(self, hidden_states, top_k_index, top_k_weights)
+    _USES[-1].modules.append(self)
+    biases = (self.gate_up_proj_bias, self.down_proj_bias) if self.has_bias else (None, None)
+    return experts(
+        hidden_states, top_k_index, top_k_weights.to(hidden_states.dtype), self.gate_up_proj, self.down_proj, *biases,
+        gate, self.is_transposed, *(float(getattr(self, name, 0) or 0) for name in ("limit", "alpha")),
+    )  # fmt: skip
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
+ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, position_mask)
+moe.ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)
+
+
+def configurations(model: Any) -> list[Any]:
+    """Return the configurations of the modules of a model, once each."""
+    found = [model.config, model.config.get_text_config(decoder=True)]
+    found += [module.config for module in model.modules() if hasattr(module, "config")]
+    return list({id(each): each for each in found}.values())
+
+
+@contextmanager
+def calling(model: Any, attention_name: str, experts_name: str, is_causal: bool = False) -> Iterator[ExpertUse]:
+    """Let a model call implementations of attention and experts meanwhile; yield the use of experts."""
+    configs = configurations(model)
+    before = [(each._attn_implementation_internal, each._experts_implementation_internal) for each in configs]
+    for each in configs:  # the setters know transformers' own implementations only
+        each._attn_implementation_internal, each._experts_implementation_internal = attention_name, experts_name
+    use = ExpertUse()
+    _USES.append(use)
+    _IS_CAUSAL.append(is_causal)
+    try:
+        yield use
+    finally:
+        _USES.pop()
+        _IS_CAUSAL.pop()
+        for each, (attention_before, experts_before) in zip(configs, before, strict=True):
+            each._attn_implementation_internal = attention_before
+            each._experts_implementation_internal = experts_before

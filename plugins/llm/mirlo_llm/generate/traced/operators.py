@@ -1,0 +1,113 @@
+"""Operators that models of transformers call when they are exported: attention, writes to caches, experts, scans.
+
+They have shapes and no kernels: programs with them are compiled (`converters.py`), not run by PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+NAMESPACE = "mirlo"
+Tensor = Any
+"""A tensor of PyTorch, which has no types here."""
+
+
+def _operator(name: str, arguments: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define an operator; the decorated function computes shapes."""
+
+    def define(shapes: Callable[..., Any]) -> Callable[..., Any]:
+        torch.library.define(f"{NAMESPACE}::{name}", arguments)
+        torch.library.register_fake(f"{NAMESPACE}::{name}", shapes)
+        packet = getattr(getattr(torch.ops, NAMESPACE), name)
+        operator: Callable[..., Any] = packet.default
+        return operator
+
+    return define
+
+
+@_operator(
+    "attention",
+    "(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? sinks, float scale, float softcap, bool is_causal) "
+    "-> Tensor",
+)
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sinks: Tensor, scale: float, softcap: float,
+    is_causal: bool,
+) -> Tensor:  # fmt: skip
+    """Attend [batch, heads, length, size] to keys and values; the mask is added to scores.
+
+    `sinks` are scores of one more key for each head, whose value is 0. With `is_causal` the queries are those of the
+    last keys, and the mask hides all keys behind a query.
+    """
+    return query.new_empty((*query.shape[:3], value.shape[3]))
+
+
+@_operator("cache_write", "(Tensor cache, Tensor new, Tensor positions, Tensor mask) -> Tensor")
+def cache_write(cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    """Write rows of new tokens at their positions; there are as many rows as `mask` has columns, or as there were."""
+    rows = torch.sym_max(cache.shape[2], mask.shape[1])
+    return cache.new_empty((new.shape[0], new.shape[1], rows, new.shape[3]))
+
+
+@_operator("cache_rows", "(Tensor cache, Tensor mask) -> Tensor")
+def cache_rows(cache: Tensor, mask: Tensor) -> Tensor:
+    """Return the rows of a cache that hold tokens: as many as `mask` has columns."""
+    return cache.new_empty((cache.shape[0], cache.shape[1], mask.shape[1], cache.shape[3]))
+
+
+@_operator(
+    "experts",
+    "(Tensor rows, Tensor chosen, Tensor factors, Tensor up, Tensor down, Tensor? up_bias, Tensor? down_bias, "
+    "str gate, bool transposed, float limit, float alpha) -> Tensor",
+)
+def experts(
+    rows: Tensor, chosen: Tensor, factors: Tensor, up: Tensor, down: Tensor, up_bias: Tensor, down_bias: Tensor,
+    gate: str, transposed: bool, limit: float, alpha: float,
+) -> Tensor:  # fmt: skip
+    """Add up what the chosen experts compute of rows [tokens, width], times their factors [tokens, chosen].
+
+    `gate` names what is computed between the two products (`GATES`). `transposed` matrices have the columns of
+    products as columns.
+    """
+    return torch.empty_like(rows)
+
+
+@_operator("gated_scan", "(Tensor state, Tensor decay, Tensor key, Tensor value, Tensor query) -> (Tensor, Tensor)")
+def gated_scan(state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Read a state [batch, heads, size, width] token by token, which decays and takes up key times value.
+
+    `decay` is [batch, length, heads], key and query [batch, length, heads, size], value [batch, length, heads, width].
+    Return rows [batch, length, heads, width], and the state behind the last token.
+    """
+    return torch.empty_like(value), torch.empty_like(state)
+
+
+@_operator(
+    "delta_scan",
+    "(Tensor state, Tensor decay, Tensor key, Tensor value, Tensor query, Tensor rate) -> (Tensor, Tensor)",
+)
+def delta_scan(
+    state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor, rate: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Scan as `gated_scan` does; what the state holds for a key moves towards the value by a rate.
+
+    `decay` is [batch, length, heads], or one number for each element of a key; `rate` is [batch, length, heads].
+    """
+    return torch.empty_like(value), torch.empty_like(state)
+
+
+@_operator(
+    "channel_scan", "(Tensor state, Tensor rates, Tensor steps, Tensor x, Tensor key, Tensor query) -> (Tensor, Tensor)"
+)
+def channel_scan(
+    state: Tensor, rates: Tensor, steps: Tensor, x: Tensor, key: Tensor, query: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Read a state [batch, channels, size] token by token: state * exp(rates * step) + step * x * key.
+
+    `rates` is [channels, size], steps and x are [batch, length, channels], key and query [batch, length, size].
+    Return rows [batch, length, channels], the sums of state times query, and the state behind the last token.
+    """
+    return torch.empty_like(x), torch.empty_like(state)

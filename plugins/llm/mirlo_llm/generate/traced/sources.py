@@ -1,0 +1,76 @@
+"""What a traced model is made of: versions and files, found without importing PyTorch or transformers."""
+
+from __future__ import annotations
+
+from importlib import metadata, util
+from pathlib import Path
+
+from mirlo_llm.generate.checkpoints.architectures import has_architecture
+from mirlo_llm.generate.checkpoints.image_options import own_config, read_image_options
+from mirlo_llm.generate.code_options import AUTO, TRANSFORMERS, CodeOptions
+from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.json_file import JsonObject
+
+PACKAGES = ("torch", "transformers")
+LEAST = {"torch": (2, 9), "transformers": (5, 24)}
+"""The oldest versions whose interfaces are those that the export uses."""
+INSTALL = "pip install 'mirlo-llm[transformers]'"
+
+
+def is_traced(root: JsonObject, code: CodeOptions) -> bool:
+    """Return whether the code of transformers says what a model of weights computes, in place of Mirlo's."""
+    if code.model_impl != AUTO:
+        return code.model_impl == TRANSFORMERS
+    return read_image_options(root) is None and not has_architecture(own_config(root))
+
+
+def traced_sources(root: JsonObject, code: CodeOptions) -> tuple[list[Path], str]:
+    """Return the files of code that a model depends on, and a text with the versions of what runs them."""
+    kind = root.text("model_type", "unknown")
+    found = require_versions(root.path, kind)
+    own = folder_code(root.path.parent) if code.trust_remote_code else []
+    use = " ".join(f"{name} {version}" for name, version in found.items())
+    return [*modeling_files(kind), *own], use + (" trusted" if code.trust_remote_code else "")
+
+
+def versions() -> dict[str, str] | None:
+    """Return the versions of the packages; None if one is not installed."""
+    try:
+        return {name: metadata.version(name) for name in PACKAGES}
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def require_versions(path: Path, kind: str) -> dict[str, str]:
+    """Return the versions of the packages; raise an error if one is missing or too old."""
+    found = versions()
+    if found is None:
+        what = f"'{kind:.40}' is not an architecture that Mirlo has itself: it needs transformers' code: {INSTALL}"
+        raise ModelFolderError(f"{path}: 'model_type': {what}; or export the model to ONNX")
+    for name, least in LEAST.items():
+        parts = tuple(int(part) for part in found[name].split("+")[0].split(".")[:2] if part.isdigit())
+        if parts < least:
+            wanted = ".".join(map(str, least))
+            raise ModelFolderError(f"{path}: {name} {found[name]} is too old: expected {wanted} or newer: {INSTALL}")
+    return found
+
+
+def modeling_files(kind: str) -> list[Path]:
+    """Return the files of transformers that hold the code of an architecture.
+
+    Architectures of text alone are in the folders of those with images: `qwen3_5_text` in `qwen3_5`.
+    """
+    spec = util.find_spec("transformers")
+    if spec is None or spec.origin is None:
+        return []
+    root, name = Path(spec.origin).parent / "models", kind.replace("-", "_")
+    while name:
+        if (root / name).is_dir():
+            return sorted((root / name).glob("*.py"))
+        name = name.rpartition("_")[0]
+    return []
+
+
+def folder_code(folder: Path) -> list[Path]:
+    """Return the files of Python in the folder of a model."""
+    return sorted(folder.glob("*.py"))

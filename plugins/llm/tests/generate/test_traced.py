@@ -1,0 +1,148 @@
+"""Models by the code of transformers: they compute what transformers does, and a compiled one needs neither package."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mirlo_llm import generate
+from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.traced import sources
+from safetensors_file import write_safetensors
+
+from mirlo.benchmarks.llm.architectures import ARCHITECTURES, compare, tiny_model
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+SAMPLE = ("olmo3", "gpt_oss", "mamba2", "lfm2")
+"""Windows, experts with sinks, a recurrent state, convolutions."""
+REFUSED = ("rwkv",)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_of_architectures(name: str, tmp_path: Path) -> None:
+    found = compare(name, tmp_path)
+    assert found.is_right, found
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES.keys() - {*SAMPLE, *REFUSED}))
+def test_architectures(name: str, tmp_path: Path) -> None:
+    """The table of `python -m benchmarks.llm.architectures`."""
+    found = compare(name, tmp_path)
+    assert found.is_right, found
+
+
+def test_what_cannot_be_exported_names_the_line(tmp_path: Path) -> None:
+    tiny_model("rwkv").save_pretrained(tmp_path)
+    with pytest.raises(ModelFolderError, match=r"torch.export cannot trace RwkvForCausalLM: \S*modeling_rwkv.py:\d+: "):
+        generate.load(tmp_path, cache=False)
+
+
+LOADED = """
+import sys
+from mirlo import generate
+model = generate.load(sys.argv[1], cache=sys.argv[2])
+print(*model.generator(max_new_tokens=5).generate([5, 9, 33]))
+print(*[name for name in ("torch", "transformers") if name in sys.modules])
+"""
+
+
+def test_a_compiled_model_needs_neither_package(tmp_path: Path) -> None:
+    """The key of the cache has their versions and the files of the code."""
+    folder, cache = tmp_path / "model", tmp_path / "cache"
+    tiny_model("olmo3").save_pretrained(folder)
+    model = generate.load(folder, cache=str(cache))
+    expected = model.generator(max_new_tokens=5).generate([5, 9, 33])
+    command = [sys.executable, "-c", LOADED, str(folder), str(cache)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines == [" ".join(map(str, expected)), ""]
+
+
+def test_mirlo_has_architectures_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without transformers, and where the caller asks for it, other architectures are refused."""
+    tiny_model("olmo3").save_pretrained(tmp_path)
+    with pytest.raises(ModelFolderError, match="'olmo3' is not an architecture that is read from weights"):
+        generate.load(tmp_path, model_impl="mirlo", cache=False)
+    with pytest.raises(generate.GenerationError, match="model_impl: expected auto, mirlo, transformers, found 'vllm'"):
+        generate.load(tmp_path, model_impl="vllm", cache=False)
+    monkeypatch.setattr(sources, "versions", lambda: None)
+    with pytest.raises(ModelFolderError, match=r"needs transformers' code: pip install 'mirlo-llm\[transformers\]'"):
+        generate.load(tmp_path, cache=False)
+
+
+CODE = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class DoubledConfig(LlamaConfig):
+    model_type = "doubled"
+
+class DoubledForCausalLM(LlamaForCausalLM):
+    config_class = DoubledConfig
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits * 2
+        return output
+"""
+
+
+def test_code_of_the_folder_runs_where_the_caller_asks_for_it(tmp_path: Path) -> None:
+    model = tiny_model("llama")
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    names = {"AutoConfig": "doubled.DoubledConfig", "AutoModelForCausalLM": "doubled.DoubledForCausalLM"}
+    config = json.loads(path.read_text()) | {"model_type": "doubled", "auto_map": names}
+    path.write_text(json.dumps(config))
+    (tmp_path / "doubled.py").write_text(f"print('the code ran', file=open({str(tmp_path / 'ran')!r}, 'w'))\n{CODE}")
+    with pytest.raises(ModelFolderError, match="code of its own, which runs with --trust-remote-code"):
+        generate.load(tmp_path, cache=False)
+    assert not (tmp_path / "ran").exists()
+    generator = generate.load(tmp_path, trust_remote_code=True, cache=False).generator()
+    generator.append([5, 9, 33])
+    with torch.no_grad():
+        expected = 2 * model(torch.tensor([[5, 9, 33]])).logits[0, -1].numpy()
+    np.testing.assert_allclose(generator.logits().reshape(-1), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_tensors(tmp_path: Path) -> None:
+    """A tensor that is missing, one of another shape, and one that a layer lacks are errors."""
+    model = tiny_model("olmo3")
+    model.save_pretrained(tmp_path)
+    arrays = {name: each.detach().numpy() for name, each in model.state_dict().items()}
+    norm = "model.layers.1.self_attn.q_norm.weight"
+
+    def load(tensors: dict[str, Any]) -> None:
+        write_safetensors(tmp_path / "model.safetensors", tensors)
+        generate.load(tmp_path, cache=False)
+
+    with pytest.raises(ModelFolderError, match=f"there is no tensor '{norm}', which the architecture needs"):
+        load({name: each for name, each in arrays.items() if name != norm})
+    with pytest.raises(ModelFolderError, match=rf"tensor '{norm}': expected \[64\], found \[63\]"):
+        load(arrays | {norm: np.ones(63, np.float32)})
+    with pytest.raises(ModelFolderError, match=r"self_attn.q_proj.bias' is not one of the architecture"):
+        load(arrays | {"model.layers.1.self_attn.q_proj.bias": np.ones(64, np.float32)})
+
+
+def test_embeddings_see_what_transformers_lets_them_see(tmp_path: Path) -> None:
+    """Rows of a batch with padding, of tokens that see those behind them."""
+    config = transformers.AutoConfig.for_model(
+        "olmo3", vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, is_causal=False, sliding_window=4,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps({"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 5}, "unk_token": "a"}})
+    )
+    texts = [[5, 9, 33, 7, 8, 60, 4, 4, 19], [40, 41]]
+    found = generate.load_embedding(tmp_path, pooling="mean", normalize=False, cache=False).embed_tokens(texts)
+    with torch.no_grad():
+        expected = [model(torch.tensor([each])).last_hidden_state[0].mean(0).numpy() for each in texts]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
