@@ -31,7 +31,7 @@ setup(
         "mirlo": ["py.typed"],
         "mirlo.dialects": ["stubs/*.pyi"],
         "mirlo.frontends.onnx": ["*.txt"],
-        "mirlo.runtime": ["*.ll", "ir/*.ll"],
+        "mirlo.runtime": ["ir/*.ll"],
         "mirlo.runtime.regex": ["*.txt"],
         "mirlo.targets.llvm.library": ["c/*"],
         "mirlo.tools.samples": ["*.onnx"],

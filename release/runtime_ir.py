@@ -44,6 +44,7 @@ class Text:
     source: str
     target: str
     uses_python: bool = False
+    flags: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -52,16 +53,28 @@ class Text:
 
 _64_BITS = "x86_64-linux-gnu"
 """A target with the ABI of AArch64, macOS and Windows, too, for the types of these sources: pointers and integers."""
+_THREADS = {
+    "x86_64-linux": "x86_64-linux-gnu",
+    "aarch64-linux": "aarch64-linux-gnu",
+    "riscv64-linux": "riscv64-linux-gnu",
+    "x86_64-posix": "x86_64-macos",
+    "aarch64-posix": "aarch64-macos",
+    "x86_64-windows": "x86_64-windows-gnu",
+    "aarch64-windows": "aarch64-windows-gnu",
+}
+"""Zig's targets of the pool: pauses and counters are the processors' own, threads the systems'."""
 ALL = (
     Text("direct", "direct.c", _64_BITS, uses_python=True),
     Text("interrupts", "interrupts.c", _64_BITS, uses_python=True),
     Text("heartbeat", "heartbeat.c", _64_BITS),
+    *(Text(f"threads-{target}", "threads.c", zig) for target, zig in _THREADS.items()),
+    Text("threads-wasm32", "threads.c", "wasm32-wasi", flags=("-matomics", "-mbulk-memory")),
 )
 
 
 def sources_digest(text: Text) -> str:
     """Return the digest of what a text is made of: the source, its headers here, the flags, and the compiler."""
-    digest = hashlib.sha256(repr((FLAGS, text.target, ZIGLANG)).encode())
+    digest = hashlib.sha256(repr((FLAGS, text.flags, text.target, ZIGLANG)).encode())
     waiting, seen = [text.source], set()
     while waiting:
         name = waiting.pop()
@@ -96,7 +109,7 @@ def translate(text: Text) -> str:
         includes += [f"-isystem{sysconfig.get_paths()['include']}", f"-isystem{np.get_include()}"]
     with tempfile.TemporaryDirectory(prefix="mirlo-runtime-ir-") as folder:
         path = Path(folder) / "text.ll"
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", text.target, *FLAGS, *includes]
+        command = [sys.executable, "-m", "ziglang", "cc", "-target", text.target, *FLAGS, *text.flags, *includes]
         command += [
             "-S",
             "-emit-llvm",

@@ -29,6 +29,7 @@ _MACHINES = {"x86_64": 62, "aarch64": 183}
 """Numbers in ELF of processors whose code and data are loaded into one block of memory."""
 _ROOM = 1 << 20
 """Bytes for the code of text that LLVM compiles, and for what alignment takes."""
+_IR = Path(__file__).with_name("ir")
 _LINKERS_OWN = "_GLOBAL_OFFSET_TABLE_"
 _defined: dict[str, int] = {}
 """What `define_symbol` defined."""
@@ -104,7 +105,12 @@ def compile_llvm(text: str, opt: int = 2, is_kept: bool = False) -> ObjectsInMem
 
 def runtime_ir(name: str) -> str:
     """Return LLVM IR that `make runtime-ir` translated from C (`runtime/c`)."""
-    return Path(__file__).with_name("ir").joinpath(f"{name}.ll").read_text(encoding="utf-8")
+    return (_IR / f"{name}.ll").read_text(encoding="utf-8")
+
+
+def has_runtime_ir(name: str) -> bool:
+    """Return whether there is such LLVM IR."""
+    return (_IR / f"{name}.ll").exists()
 
 
 @cache

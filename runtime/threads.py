@@ -1,23 +1,23 @@
 """The thread pool that compiled models share: one per process, created when a model first asks for threads.
 
-It is LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Idle workers sleep.
-A model that is called while another one uses the pool runs on the caller's thread alone. Where OpenMP has threads in
-the process too, its team serves as the workers (`join_openmp`).
+It is C (`c/threads.c`), whose LLVM IR is compiled when it is needed; generated code calls `mirlo_parallel`. Idle
+workers sleep. A model that is called while another one uses the pool runs on its caller's thread alone. Where OpenMP
+has threads in the process too, its team serves as the workers (`join_openmp`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
+from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.locks import UNCUT, make_lock
-from mirlo.runtime.object_loader import compile_llvm, define_symbol
+from mirlo.runtime.object_loader import compile_llvm, define_symbol, has_runtime_ir, runtime_ir
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -26,32 +26,13 @@ if TYPE_CHECKING:
 SYMBOL = "mirlo_parallel"
 """`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
 
-SPINS = 4000
-"""Polls of the job, some 10 to 40 ns each with a pause, before a worker goes to sleep."""
-
-SPINS_OF_WASM = 16000
-"""The same on WebAssembly, where a fence, some 15 ns, is in the pause's place, and a worker that sleeps costs more: its
-caller 20 us to wake it, and as much until it runs. Between the kernels of MobileNetV2 workers slept 29 times a call
-after 4000 polls without a fence, which are 8 us; with these, once in two calls."""
-
 MAX_CORES = 1024
-"""Maximum number of cores in the pool's masks (`affinity.ll`)."""
+"""Maximum number of cores in the pool's masks (`c/affinity.h`)."""
 
-_X86, _ARM = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
-_WASM = "wasm32"
-_PAUSES = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM, _WASM: "fence seq_cst"}
-_TICKS = "call i64 @llvm.readcyclecounter()"
-"""A counter that every process may read; on other processors nothing is measured, and jobs never leave a busy core."""
-_NO_AFFINITY = """
-define void @mirlo_pool_cores(ptr %list, i32 %count) { ret void }
-define internal void @affinity_started(i32 %id, i64 %thread) { ret void }
-define internal void @affinity_place(i32 %workers) { ret void }
-"""
+WASM = "wasm32"
+_MACHINES = {name: name for name in ("x86_64", "aarch64", "riscv64", WASM)} | {"amd64": "x86_64", "arm64": "aarch64"}
+"""The processors of the pool's texts, by the names that systems and triples have for them."""
 _WINDOWS = ("windows", "win32", "w64", "mingw")
-_POSIX = re.compile(r"^declare i32 @(pthread_\w+|sched_yield)\(.*\n", re.MULTILINE)
-"""The functions of the system that the pool calls."""
-_DETACHED = {"darwin": 2, "macos": 2, "apple": 2}
-"""PTHREAD_CREATE_DETACHED where it is not 1."""
 
 
 @dataclass
@@ -73,7 +54,7 @@ _is_forked = False
 
 def supported() -> bool:
     """Return whether models may run on several threads here, which needs POSIX threads."""
-    return system.has_posix_threads()
+    return system.has_posix_threads() and has_pool(platform.machine().lower(), sys.platform)
 
 
 def ensure(threads: int) -> None:
@@ -173,25 +154,24 @@ def _siblings(core: int) -> list[int]:
     return siblings if core in siblings else [core]
 
 
+def has_pool(machine: str, system: str) -> bool:
+    """Return whether there is a pool for a processor and a system, by their names in triples."""
+    return has_runtime_ir(_text_name(machine, system))
+
+
 def pool_text(machine: str, system: str) -> str:
     """Return the pool's LLVM IR for a processor and a system, by their names in triples."""
-    template = Path(__file__).with_name("threads.ll").read_text(encoding="utf-8")
-    file = "threads_wasm.ll" if machine == _WASM else "threads_windows.ll"
-    if machine == _WASM or any(name in system for name in _WINDOWS):
-        own = Path(__file__).with_name(file).read_text(encoding="utf-8")
-        template = f"{_POSIX.sub('', template)}\n{own}"
-    pause = _PAUSES.get(machine, "")
-    # What LLVM knows of another processor need not be declared; a fence is no function.
-    is_called = pause.startswith("call")
-    declared = pause.replace("call", "declare").replace(" 1)", ")") if is_called else ""
-    detached = str(next((number for name, number in _DETACHED.items() if name in system), 1))
-    is_linux = "linux" in system
-    affinity = Path(__file__).with_name("affinity.ll").read_text(encoding="utf-8") if is_linux else _NO_AFFINITY
-    template = f"{template}\n{affinity}\n{declared}\n"
-    ticks = "declare i64 @llvm.readcyclecounter()" if is_called else ""
-    template = f"{template}\n{ticks}\n".replace("TICKS", _TICKS if is_called else "add i64 0, 0")
-    spins = SPINS_OF_WASM if machine == _WASM else SPINS
-    return template.replace("SPINS", str(spins)).replace("PAUSE", pause).replace("DETACHED", detached)
+    if not has_pool(machine, system):
+        raise ArtifactError(f"there is no thread pool for {machine} on '{system}': compile the model for one thread")
+    return runtime_ir(_text_name(machine, system))
+
+
+def _text_name(machine: str, system: str) -> str:
+    if machine == WASM:
+        return f"threads-{WASM}"
+    is_windows = any(name in system for name in _WINDOWS)
+    kind = "windows" if is_windows else "linux" if "linux" in system else "posix"
+    return f"threads-{_MACHINES.get(machine, machine)}-{kind}"
 
 
 def _compile() -> _Pool:

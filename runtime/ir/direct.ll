@@ -1,4 +1,4 @@
-; By `make runtime-ir` from runtime/c/direct.c. Sources ff24d849cab8361cf158fb1c5f3a888f, text d098403c5db112f815abb948a309f4fa.
+; By `make runtime-ir` from runtime/c/direct.c. Sources 96141fde775ef32024ed783c62671ee4, text d098403c5db112f815abb948a309f4fa.
 @PyArray_API = internal unnamed_addr global ptr null, align 8
 @array_type = internal unnamed_addr global ptr null, align 8
 

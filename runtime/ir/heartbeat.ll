@@ -1,4 +1,4 @@
-; By `make runtime-ir` from runtime/c/heartbeat.c. Sources aa5199f72e2e67112b115906052f3276, text 5c60587673e763853de12d7d8608966e.
+; By `make runtime-ir` from runtime/c/heartbeat.c. Sources 53a570dbb8417fb70ff2433fe92439f8, text 5c60587673e763853de12d7d8608966e.
 define void @mirlo_heartbeat(ptr noundef captures(none) %0, i32 noundef %1) local_unnamed_addr {
   br label %3
 

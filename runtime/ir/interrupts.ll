@@ -1,4 +1,4 @@
-; By `make runtime-ir` from runtime/c/interrupts.c. Sources 0d3ddc89dfbf33ca25551b7fc5e167d3, text bc4fc73e2a97804dee0c351a8d25b425.
+; By `make runtime-ir` from runtime/c/interrupts.c. Sources 46d417b91e118c6d5aca9f0b516617b2, text bc4fc73e2a97804dee0c351a8d25b425.
 @check_ticks = internal unnamed_addr global i64 0, align 8
 @left = internal unnamed_addr global i32 0, align 64
 @looked = internal unnamed_addr global i64 0, align 8

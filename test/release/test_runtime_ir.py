@@ -10,7 +10,11 @@ import pytest
 from mirlo.release import runtime_ir
 from mirlo.runtime.object_loader import llvm_binding
 
-LLVM = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+SYSTEMS = {
+    "linux": "{}-unknown-linux-gnu", "windows": "{}-w64-windows-gnu", "posix": "{}-apple-macosx13",
+    "wasm32": "{}-unknown-wasi-threads",
+}  # fmt: skip
+FEATURES = {"riscv64": "+m,+a,+f,+d,+c", "wasm32": "+atomics,+bulk-memory"}
 texts = pytest.mark.parametrize("text", runtime_ir.ALL, ids=lambda text: text.name)
 
 
@@ -55,14 +59,26 @@ def test_assembly_is_refused() -> None:
         runtime_ir.plain('define void @f() {\n  call void asm sideeffect "pause", ""()\n  ret void\n}\n')
 
 
+def _triples(text: runtime_ir.Text) -> list[str]:
+    """Return triples of the processors and systems of a text."""
+    _, _, of = text.name.partition("-")
+    machine, _, system = of.partition("-")
+    machines, systems = (
+        ([machine], [system or machine]) if of else (["x86_64", "aarch64"], ["linux", "posix", "windows"])
+    )
+    return [SYSTEMS[each].format(name) for name in machines for each in systems]
+
+
 @texts
-@pytest.mark.parametrize("machine", LLVM)
-def test_texts_compile_for_the_processors_of_their_abi(text: runtime_ir.Text, machine: str) -> None:
+def test_texts_compile_for_the_processors_and_systems_of_their_abi(text: runtime_ir.Text) -> None:
     llvm_binding()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(text.path.read_text(encoding="utf-8"), llvm.create_context())
-    module.triple = LLVM[machine]
-    target = llvm.Target.from_triple(LLVM[machine]).create_target_machine(opt=1, reloc="pic", codemodel="default")
-    module.data_layout = str(target.target_data)
-    assert target.emit_object(module)
+    for triple in _triples(text):
+        module = llvm.parse_assembly(text.path.read_text(encoding="utf-8"), llvm.create_context())
+        features = FEATURES.get(triple.partition("-")[0], "")
+        machine = llvm.Target.from_triple(triple).create_target_machine(
+            opt=1, reloc="pic", codemodel="default", features=features
+        )
+        module.triple, module.data_layout = triple, str(machine.target_data)
+        assert machine.emit_object(module)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime import archive
+from mirlo.runtime import archive, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.files import replacing
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.threads import pool_text
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.cpus import BASE, CPUS, RISCV, WASM, WASM_THREADS, arch_of, system_of
 from mirlo.targets.llvm.library import coff, elf, macho
@@ -91,7 +90,7 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
 
 def has_pool(processor: Processor) -> bool:
     """Return whether there is a thread pool for a system."""
-    if processor.is_bare:
+    if processor.is_bare or not threads.has_pool(processor.arch, processor.triple):
         return False
     return processor.arch != WASM or set(WASM_THREADS) <= set(processor.features)
 
@@ -101,7 +100,7 @@ def pool_object(processor: Processor) -> bytes:
     of_arch = {RISCV: sorted(CPUS[BASE[RISCV]].features), WASM: WASM_THREADS}
     features = of_arch.get(processor.arch, ())  # atomics are features there
     settings = CodeSettings(Processor(processor.triple, processor.cpu, tuple(features)), form=OBJECT)
-    return emit(optimized(pool_text(processor.arch, processor.triple), settings), settings)
+    return emit(optimized(threads.pool_text(processor.arch, processor.triple), settings), settings)
 
 
 def data_format(triple: str) -> DataFormat | None:
