@@ -137,6 +137,9 @@ class CodeGenerator:
     """Whether calling a region copies tensors to a separate memory and back; shown in reports."""
     figures: ClassVar[Figures | None] = None
     """Performance figures for placement by estimated cost: an attribute, a property or a method."""
+    error: ClassVar[float] = 0.0
+    """The largest error of an operator's floats, relative to the largest of the tensor, where it computes in fewer bits
+    than their type: an attribute or a property. `check-target` and `bisect` allow it."""
     guarded: ClassVar[bool] = True
     """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
     effects other than the artifact are lost."""

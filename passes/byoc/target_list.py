@@ -82,6 +82,11 @@ class Targets:
         """Return the names of all targets in order."""
         return tuple(target.name for target in self._all)
 
+    def error_of(self, names: Iterable[str]) -> float:
+        """Return the largest error that code generators declare, of those with these names."""
+        named = set(names)
+        return max((each.generator.error for each in self.generators if each.name in named), default=0.0)
+
     @property
     def host_target(self) -> Target:
         """Return the target that compiles what no code generator takes; raise an error if there is none."""

@@ -20,6 +20,8 @@ class Tolerance:
 
     rtol: float | None = None
     atol: float | None = None
+    declared: float = 0.0
+    """The error that code generators declare, which is allowed unless `rtol` is given."""
 
     def of(self, dtype: np.dtype) -> tuple[float, float]:
         """Return the tolerances for arrays of an element type."""
@@ -30,7 +32,7 @@ class Tolerance:
         except ValueError:
             is_quantized = dtype.kind in "iu" and dtype.itemsize <= 2
             return 0.0, (self.atol or 0.0) if is_quantized else 0.0
-        rtol = tolerance_of(epsilon) if self.rtol is None else self.rtol
+        rtol = max(tolerance_of(epsilon), self.declared) if self.rtol is None else self.rtol
         return rtol, (rtol if self.atol is None else self.atol)
 
 

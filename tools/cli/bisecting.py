@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.tools.bisect.bisect import Rounding, bisect, require_onnx
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import TrialOptions
@@ -33,11 +34,12 @@ def execute(arguments: Arguments) -> None:
     require_onnx(arguments.model)
     arrays = {name: read_array(path, name) for name, path in arguments.input}
     feeds = _inputs(arguments, arrays)
+    targets = Targets.parse(arguments.target or "llvm")
     settings = TrialOptions(
         arguments.target or "llvm",
         arguments.threads or 1,
         arguments.options.get("pipeline"),
-        Tolerance(arguments.rtol, arguments.atol),
+        Tolerance(arguments.rtol, arguments.atol, targets.error_of(targets.names)),
         plugins=tuple(arguments.plugin),
         board=board_options(arguments),
     )

@@ -411,7 +411,8 @@ class CaseSearch(ABC):
         if sum(bool(wrong) for texts in result.kinds.values() for wrong in texts) >= MAX_WRONG:
             return
         try:
-            wrong = _wrong(case, outputs, self._by_host)
+            declared = Targets.parse(self.target).error_of([self.name.partition(".")[0]])
+            wrong = _wrong(case, outputs, self._by_host, declared)
             if wrong and self._host_differs(case):
                 return  # the reference is not to be trusted
         except (MirloError, ir.MLIRError, ValueError):
@@ -567,10 +568,10 @@ def _most_different(features: dict[TypedGraph, set[object]], count: int) -> list
     return chosen
 
 
-def _wrong(case: GraphCase, outputs: Sequence[np.ndarray], fallback: object) -> str | None:
+def _wrong(case: GraphCase, outputs: Sequence[np.ndarray], fallback: object, tolerance: float = 0.0) -> str | None:
     with np.errstate(all="ignore"):
         wanted = expectations(case.typed, case.arrays, fallback)  # type: ignore[arg-type]
-        wrongs = [expected.error_in(got) for expected, got in zip(wanted, outputs, strict=True)]
+        wrongs = [expected.error_in(got, tolerance) for expected, got in zip(wanted, outputs, strict=True)]
     return next(filter(None, wrongs), None)
 
 

@@ -347,7 +347,8 @@ def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
             if count:
                 return SupportVerdict(WRONG, f"{count} of {got.size} elements differ", float(count))
             continue
-        error, bound = relative_error(wide(got), expected), max(case.tolerance, TOLERANCE[_name_of(got)])
+        error = relative_error(wide(got), expected)
+        bound = max(case.tolerance, TOLERANCE[_name_of(got)], outcome.tolerance)
         if not error <= bound:
             return SupportVerdict(WRONG, f"error {error:.1e}, at most {bound:.0e} is allowed", error)
         worst = max(worst, error)

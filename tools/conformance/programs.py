@@ -21,6 +21,7 @@ from mirlo.driver.build import build, load_compiled
 from mirlo.driver.compiler import Compiler
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
 from mirlo.passes.rules import Attempt, Rule
@@ -71,6 +72,8 @@ class ProgramOutcome:
     """The rules that declined, likewise."""
     patterns: frozenset[str] = frozenset()
     """The patterns of code generators that took something of this program, `target.pattern`."""
+    tolerance: float = 0.0
+    """The error that these code generators declare."""
 
 
 def operator_class(name: str) -> type[DialectOp]:
@@ -170,12 +173,15 @@ def _run_batch(programs: Sequence[TestProgram], target: str, verify: bool) -> li
             for name in note.names:
                 own.setdefault(name, set()).add(note.rule)
     results = compiled.call([program.arrays for program in programs])
+    patterns = [compiled.patterns_of(program) for program in programs]
+    targets = Targets.parse(target)
     return [
         ProgramOutcome(
-            outputs, None, rules, frozenset(own.get(program.name, ())), declines, compiled.patterns_of(program)
+            outputs, None, rules, frozenset(own.get(program.name, ())), declines, taken,
+            targets.error_of(pattern.partition(".")[0] for pattern in taken),
         )
-        for program, outputs in zip(programs, results, strict=True)
-    ]
+        for program, outputs, taken in zip(programs, results, patterns, strict=True)
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)

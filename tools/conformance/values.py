@@ -43,8 +43,8 @@ class ExpectedResult:
     rounds: bool
     """Whether it is computed from floats."""
 
-    def error_in(self, got: np.ndarray) -> str | None:
-        """Return what is wrong with a result, or None."""
+    def error_in(self, got: np.ndarray, tolerance: float = 0.0) -> str | None:
+        """Return what is wrong with a result, or None; `tolerance` is the error that its target declares."""
         if got.shape != self.exact.shape:
             return f"shape {got.shape} instead of {self.exact.shape}"
         values = wide(got).astype(np.float64)
@@ -52,7 +52,7 @@ class ExpectedResult:
         is_undefined = np.isnan(low) | np.isnan(high)
         if self.kind in TOLERANCE:
             finite = np.abs(self.exact[np.isfinite(self.exact)])
-            slack = TOLERANCE[self.kind] * float(finite.max(initial=0) or 1)
+            slack = max(TOLERANCE[self.kind], tolerance) * float(finite.max(initial=0) or 1)
             low, high = low - slack, high + slack
         fits = is_undefined | ((values >= low) & (values <= high))
         if fits.all():

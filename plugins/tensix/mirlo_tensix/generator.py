@@ -24,13 +24,14 @@ from mirlo.extend.codegen import (
 )
 from mirlo.extend.rules import decline
 from mirlo.extend.target import option
-from mirlo_tensix.instructions import TILE
+from mirlo_tensix.instructions import FORMATS, TILE
 from mirlo_tensix.kernels import ROWWISE
 from mirlo_tensix.products import BLOCKS, Product
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
 from mirlo_tensix.steps import (
     AttentionStep,
     ConvStep,
+    Numbers,
     ProductStep,
     Step,
     Tensor,
@@ -42,6 +43,12 @@ from mirlo_tensix.steps import (
 )
 
 PHASES = (1, 2, 4)
+DECLINED = {
+    "fp16": "wolfpine 2.2 computes it in real numbers, not as the matrix unit does",
+    "int8": "wolfpine 2.2 does not execute its products (MVMUL raises AttributeError)",
+    "bfp8": "wolfpine 2.2 does not unpack block floating point (AssertionError)",
+}
+"""Types of numbers that the core has and the simulator has not, and why."""
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh", "exp")
 KERNELS = {
     "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
@@ -63,10 +70,21 @@ class Tensix(CodeGenerator):
     static = True
     compiled_to_place = True
     phases: int = option(2, "fidelity phases of a product: 1, 2 or 4 (exact products of bf16)")
+    dtype: str = option("bf16", "how numbers are stored: bf16, or tf32 (19 bits, in 4 bytes)")
+
+    seconds: float = option(1800.0, "the time limit of the simulator for each operator")
 
     def __post_init__(self) -> None:
         if self.phases not in PHASES:
             raise ValueError(f"phases is {self.phases}: expected 1, 2 or 4")
+        if self.dtype in DECLINED:
+            raise ValueError(f"dtype is {self.dtype}: {DECLINED[self.dtype]}")
+        if self.dtype not in FORMATS:
+            raise ValueError(f"dtype is {self.dtype}: expected {' or '.join(FORMATS)}")
+
+    @property
+    def numbers(self) -> Numbers:
+        return Numbers(self.dtype, self.phases)
 
     def patterns(self) -> Sequence[object]:
         weighted = is_op("relax.matmul")(wildcard(), is_const()).named("matmul")
@@ -95,22 +113,23 @@ class Tensix(CodeGenerator):
             regions[function.name] = {"steps": [to_json(step) for step in steps], "ends": ends}
         if declined:
             return DeclinedRegions(declined)
-        return Artifact(self.format, module.names, json.dumps(regions).encode(), tuple(module.constants))
+        content = json.dumps({"seconds": self.seconds, "regions": regions}).encode()
+        return Artifact(self.format, module.names, content, tuple(module.constants))
 
     def _step(self, step: Any, module: ExternalModule) -> Step:
         if step.nodes[0].op == "relax.attention":
-            return attention_step(step.nodes[0], self.phases)
+            return attention_step(step.nodes[0], self.numbers)
         if step.nodes[0].op == "relax.conv":
-            return conv_step(step.nodes, self.phases)
+            return conv_step(step.nodes, self.numbers)
         if step.nodes[0].op != "relax.matmul":
-            return vector_step(step.nodes[0])
+            return vector_step(step.nodes[0], self.numbers)
         matmul, last = step.nodes[0], step.nodes[-1]
         x, weight = matmul["lhs"], matmul["rhs"]
         added = [value for node in step.nodes if node.op == "relax.add" for value in node.inputs if value.constant]
         batch, rows = _batch_and_rows(x.shape, weight.shape)
         result = ProductStep(
             last.name, _tensor(x), _tensor(weight), _tensor(added[0]) if added else None, last.output.name, batch,
-            rows, weight.shape[-1], x.shape[-1], self.phases, None if last.op in _LINEAR else function_of(last),
+            rows, weight.shape[-1], x.shape[-1], self.numbers, None if last.op in _LINEAR else function_of(last),
         )  # fmt: skip
         values = module.tuned_values(product_key(result.product()))
         return replace(result, block=BLOCKS[values["block"]]) if values and "block" in values else result
@@ -129,7 +148,7 @@ class Tensix(CodeGenerator):
 
     def times(self, artifact: Artifact) -> dict[str, float]:
         """Return the time of regions by what the units need: the matrix unit, or the loads of both unpackers."""
-        regions: dict[str, Any] = json.loads(artifact.data)
+        regions: dict[str, Any] = json.loads(artifact.data)["regions"]
         return {
             name: sum(estimated_cycles(work) for step in steps_of(region) for work in step.works()) / MEGAHERTZ
             for name, region in regions.items()
@@ -139,6 +158,11 @@ class Tensix(CodeGenerator):
     def figures(self) -> Figures:  # type: ignore[override]
         """Return the peaks of the matrix unit and of a channel of DRAM at 1 GHz."""
         return Figures(gflops=2 * 2048 / self.phases, gbytes=24.0, call_us=1.0, transfer_gbytes=24.0, scales=False)
+
+    @property
+    def error(self) -> float:  # type: ignore[override]
+        """Return how far results are off: by the bits that the phases multiply, and by their own rounding."""
+        return {1: 6e-2, 2: 2e-2, 4: 1.5e-2 if self.dtype == "bf16" else 4e-3}[self.phases]
 
     def requirements(self) -> Sequence[str]:
         return ("a Tensix core, or its simulator: pip install 'mirlo-tensix[simulator]'",)
@@ -160,7 +184,7 @@ class _Measure:
 
 def product_key(product: Product) -> str:
     """Return text of all that the cycles of a product depend on."""
-    return f"{product.m} x {product.n} x {product.k} phases={product.phases} {product.activation}"
+    return f"{product.m} x {product.n} x {product.k} phases={product.phases} {product.format} {product.activation}"
 
 
 _LINEAR = ("relax.matmul", "relax.add")
@@ -176,7 +200,7 @@ def function_of(node: ExternalNode) -> str:
     return "gelu_tanh" if is_tanh else KERNELS[node.op]
 
 
-def vector_step(node: ExternalNode) -> VectorStep:
+def vector_step(node: ExternalNode, numbers: Numbers) -> VectorStep:
     """Return the step of an operator for the vector unit.
 
     Operands of one shape are one matrix of 32 columns, so that tiles are full; else columns are those of the last dim.
@@ -193,27 +217,27 @@ def vector_step(node: ExternalNode) -> VectorStep:
     return VectorStep(
         node.name, kernel, tuple(map(_tensor, operands)), (False, *are_rows[1:]) if kernel in ROWWISE else are_rows,
         node.output.name, shape, -(-math.prod(shape) // columns), columns,
-        node["epsilon"] if has_norm else 0.0, has_scale, has_bias,
+        numbers, node["epsilon"] if has_norm else 0.0, has_scale, has_bias,
     )  # fmt: skip
 
 
-def conv_step(nodes: Sequence[ExternalNode], phases: int) -> ConvStep:
+def conv_step(nodes: Sequence[ExternalNode], numbers: Numbers) -> ConvStep:
     """Return the step of a convolution and what follows it."""
     conv, last = nodes[0], nodes[-1]
     bias = None if conv["bias"] is None else _tensor(conv["bias"])
     return ConvStep(
         last.name, _tensor(conv["x"]), _tensor(conv["weight"]), bias, last.output.name,
         tuple(conv["strides"] or (1, 1)), tuple(conv["padding"] or (0,) * 4), tuple(conv["dilations"] or (1, 1)),
-        phases, function_of(last) if last is not conv else None,
+        numbers, function_of(last) if last is not conv else None,
     )  # fmt: skip
 
 
-def attention_step(node: ExternalNode, phases: int) -> AttentionStep:
+def attention_step(node: ExternalNode, numbers: Numbers) -> AttentionStep:
     """Return the step of an attention."""
     query, key, value = (_tensor(node[name]) for name in ("query", "key", "value"))
     mask = None if node["mask"] is None else _tensor(node["mask"])
     scale = query.shape[-1] ** -0.5 if node["scale"] is None else node["scale"]
-    return AttentionStep(node.name, query, key, value, mask, node.output.name, scale, phases)
+    return AttentionStep(node.name, query, key, value, mask, node.output.name, scale, numbers)
 
 
 def _batch_and_rows(x: Sequence[int], weight: Sequence[int]) -> tuple[int, int]:
@@ -228,9 +252,9 @@ def _fits(match: Any) -> Any:
     matmul = match.op("matmul")
     x, weight = matmul.lhs, matmul.rhs
     if x.dtype.name in ("i8", "u8"):
-        return decline("wolfpine 2.2 does not execute products of int8 (MVMUL raises AttributeError)", x=str(x.type))
+        return decline(DECLINED["int8"], x=str(x.type))
     if x.dtype.name != "f32" or weight.dtype.name != "f32":
-        return decline("operands must be f32, of which the unit takes bf16", x=str(x.type), weight=str(weight.type))
+        return decline("operands must be f32, which is rounded to bf16 or tf32", x=str(x.type), weight=str(weight.type))
     if matmul.transpose_lhs or matmul.transpose_rhs:
         return decline("operands must not be transposed", lhs=matmul.transpose_lhs, rhs=matmul.transpose_rhs)
     if len(x.shape) < 2 or len(weight.shape) < 2:
@@ -247,7 +271,7 @@ def _fits_conv(match: Any) -> Any:
     conv = match.op("conv")
     types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
     if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
-        return decline("operands must be f32, of which the unit takes bf16", **types)
+        return decline("operands must be f32, which is rounded to bf16 or tf32", **types)
     if conv.groups != 1:
         return decline(
             "the matrix unit needs all channels of a group, which would leave most of it idle", groups=conv.groups
@@ -262,7 +286,7 @@ def _fits_attention(match: Any) -> Any:
     node, inputs = match.op("attention"), match.inputs()
     if any(value.dtype.name != "f32" for value in inputs):
         types = [str(value.type) for value in inputs]
-        return decline("operands must be f32, of which the unit takes bf16", operands=types)
+        return decline("operands must be f32, which is rounded to bf16 or tf32", operands=types)
     if node.causal or node.softcap:
         return decline("the core has no causal and no capped attention", causal=node.causal, softcap=node.softcap)
     query, key = node.query, node.key
@@ -276,7 +300,7 @@ def _fits_vector(match: Any) -> Any:
     node = match.op("operator")
     kernel, types = KERNELS[node.name], [str(value.type) for value in match.inputs()]
     if any(value.dtype.name != "f32" for value in match.inputs()):
-        return decline("operands must be f32, of which the unit takes bf16", operands=types)
+        return decline("operands must be f32, which is rounded to bf16 or tf32", operands=types)
     shapes = [tuple(value.shape) for value in match.inputs()]
     if kernel not in ROWWISE:
         return True

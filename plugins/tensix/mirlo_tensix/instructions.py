@@ -6,6 +6,7 @@ STALLWAIT, REPLAY, SFPLOAD and the tables of configuration registers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +18,40 @@ class Loop:
     """Words that a thread repeats."""
 
     count: int
-    body: Sequence[Word | Loop]
+    body: Sequence[Word | Loop | Mark]
 
 
-Instructions = list[Word | Loop]
+@dataclass(frozen=True)
+class Mark:
+    """The command that the words behind it execute, for reports; it is no word."""
+
+    command: str
+
+
+Instructions = list[Word | Loop | Mark]
 FP32, TF32, BF16 = 0, 4, 5
 """Codes of element types."""
 TILE = 32
-TILE_BYTES = 2 * TILE * TILE
-"""Bytes of a tile of bf16: four faces of 16 x 16, each row-major."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How numbers are stored in L1, and how SrcA and SrcB have them."""
+
+    name: str
+    bytes: int
+    memory: int
+    register: int
+    significand: int
+    """Bits of the significand that operands keep."""
+
+    @property
+    def tile_bytes(self) -> int:
+        """Return the bytes of a tile: four faces of 16 x 16, each row-major."""
+        return self.bytes * TILE * TILE
+
+
+FORMATS = {each.name: each for each in (Format("bf16", 2, BF16, BF16, 8), Format("tf32", 4, FP32, TF32, 11))}
 DST_ROWS = 64
 """Rows of 16 that a tile takes in Dst."""
 SUMS_READY = 1
@@ -38,6 +64,11 @@ PACKERS_BUSY, MATH_BUSY, VECTOR_BUSY = 0b1111 << 3, 1 << 7, 1 << 14
 """Conditions of STALLWAIT."""
 WHILE_ZERO, WHILE_FULL = 1, 2
 """Conditions of SEMWAIT."""
+
+MULTIPLY, UNPACK_A, UNPACK_B, PACK = 0x26, 0x42, 0x142, 0x41
+"""What `executed` counts by: codes, and another one for UNPACR of SrcB."""
+VECTOR = range(0x70, 0x98)
+"""The codes of the vector unit."""
 
 # Fields of configuration: word, shift, bits. RMWCIB changes a byte of a shared word, SETC16 one of a thread.
 _SHARED = {
@@ -140,6 +171,24 @@ def replay(first: int, count: int, record: bool = False) -> Word:
     return op(0x04, (int(record), 0, 1), (count % 64, 4, 6), (first, 14, 5))
 
 
+def executed(words: Sequence[Word | Loop | Mark]) -> Counter[int]:
+    """Return how many instructions of each code words execute; those of the replay buffer are products."""
+    counts, recorded = Counter[int](), 0
+    for word in words:
+        if isinstance(word, Loop):
+            for code, count in executed(word.body).items():
+                counts[code] += word.count * count
+        elif isinstance(word, Word):
+            if recorded:
+                recorded -= 1
+            elif word >> 24 == 0x04:
+                recorded, count = (word >> 4 & 63, 0) if word & 1 else (0, word >> 4 & 63)
+                counts[MULTIPLY] += count
+            else:
+                counts[UNPACK_B if word >> 23 == 0x85 else word >> 24] += 1
+    return counts
+
+
 def vector_load(register: int, at: int) -> Word:
     return op(0x70, (at, 0, 10), (3, 16, 4), (register, 20, 4))
 
@@ -231,10 +280,10 @@ def unpack_from(unit: int, address: int) -> list[Word]:
     return _low_half(_UNPACKERS["base"][0][unit], address // 16 - 1)
 
 
-def pack_tile(tile: int, address: int) -> list[Word]:
+def pack_tile(kind: Format, tile: int, address: int) -> list[Word]:
     """Return the words that pack a tile of Dst to L1."""
     return [
-        *_low_half(_SHARED["dst_base"][0], tile * 1024 * 2),
+        *_low_half(_SHARED["dst_base"][0], tile * kind.tile_bytes),
         *_low_half(_PACKERS["target"][0][0], address // 16),
         pack(),
     ]
@@ -244,21 +293,22 @@ def math_tile(tile: int) -> Word:
     return set_thread(_MATH_OFFSET, DST_ROWS * tile)
 
 
-def setup_unpackers(plane_rows: int = 0) -> list[Word]:
-    """Return the configuration of both unpackers: a tile of bf16 at 64 bytes a cycle. SrcA begins four rows late.
+def setup_unpackers(kind: Format, plane_rows: int = 0) -> list[Word]:
+    """Return the configuration of both unpackers: a tile at 64 bytes a cycle. SrcA begins four rows late.
 
     With `plane_rows`, SrcB takes 32 rows of 16 from each of two planes of so many rows.
     """
-    fields = {_SHARED["srca_first_row"]: 64 * 2}
+    fields = {_SHARED["srca_first_row"]: 64 * kind.bytes}
     for unit in range(2):
         width, planes = (16 * plane_rows, 2) if plane_rows and unit else (1024, 1)
-        descriptor = BF16 | 1 << 4 | width << 16 | 1 << 32 | planes << 48 | 1 << 64
+        descriptor = kind.memory | 1 << 4 | width << 16 | 1 << 32 | planes << 48 | 1 << 64
         for name, value in (
-            ("descriptor", descriptor), ("out_format", BF16), ("speed", 2), ("limit", 0x1FFFF), ("uncompressed", 1),
+            ("descriptor", descriptor), ("out_format", kind.register), ("speed", 2), ("limit", 0x1FFFF),
+            ("uncompressed", 1),
         ):  # fmt: skip
             registers, shift, bits = _UNPACKERS[name]
             fields[registers[unit], shift, bits] = value
-    fields[_SHARED["srcb_plane_stride"]] = TILE_BYTES // 4  # 16 rows; an UNPACR that keeps its bank adds 16 more
+    fields[_SHARED["srcb_plane_stride"]] = kind.tile_bytes // 4  # 16 rows; an UNPACR that keeps its bank adds 16 more
     register, value = _OVERRIDE_SRCA
     last = [last_datum(0b001, 1023), last_datum(0b010, 511 if plane_rows else 1023)]
     return [*configuration(fields), set_thread(register, value), *last, *clear_addresses(0b011)]
@@ -279,10 +329,10 @@ BLOCKS = tuple(16 * (2 * i + j) + 8 * half for i in range(2) for half in range(2
 """The rows of Dst of the 16 products of a tile, in order."""
 
 
-def setup_math(is_plane: bool = False) -> list[Word]:
+def setup_math(kind: Format, is_plane: bool = False) -> list[Word]:
     """Return the configuration of the matrix unit, and the record of a tile's 16 products in the replay buffer."""
     fields = {
-        _SHARED["srca_format"]: BF16, _SHARED["srcb_format"]: BF16, _SHARED["dst_format"]: BF16,
+        _SHARED["srca_format"]: kind.register, _SHARED["srcb_format"]: kind.register, _SHARED["dst_format"]: BF16,
         _SHARED["sums_fp32"]: 1, _SHARED["vector_fp32"]: 1,
     }  # fmt: skip
     own: dict[int, int] = {}
@@ -326,25 +376,26 @@ def post_half() -> list[Word]:
     return [stall(BLOCK_SYNC, MATH_BUSY | VECTOR_BUSY), semaphore_post(SUMS_READY)]
 
 
-def pack_when_ready(tile: int, address: int, is_first: bool, is_last: bool) -> list[Word]:
+def pack_when_ready(kind: Format, tile: int, address: int, is_first: bool, is_last: bool) -> list[Word]:
     """Return the words that pack a tile; the first one of a half waits for it, the last one gives it back."""
     before = [semaphore_wait(BLOCK_MISC | BLOCK_SYNC, SUMS_READY, WHILE_ZERO)] if is_first else []
     after = [stall(BLOCK_SYNC, PACKERS_BUSY), semaphore_get(SUMS_READY)] if is_last else []
-    return [*before, *pack_tile(tile, address), *after]
+    return [*before, *pack_tile(kind, tile, address), *after]
 
 
-def setup_packers() -> list[Word]:
-    """Return the configuration of four packers, a face each: they read sums of fp32 and write bf16."""
+def setup_packers(kind: Format) -> list[Word]:
+    """Return the configuration of four packers, a face each, which read sums of fp32."""
     fields = {
         _SHARED["pack_reads_fp32"]: 1, _SHARED["pack_edge_mask"]: 0xFFFF, _SHARED["pack_reads_per_plane"]: 16,
-        _SHARED["pack_x_stride"]: 2,
+        _SHARED["pack_x_stride"]: kind.bytes,
     }  # fmt: skip
     for i in range(4):
         fields[_SHARED[f"pack_limit_{i}"]] = 0x1FFFF
-        target = 1 << 31 if i == 0 else 256 * 2 // 16 * i  # bit 31: the others' addresses are relative to the first
+        # Bit 31: the others' addresses are relative to the first.
+        target = 1 << 31 if i == 0 else 256 * kind.bytes // 16 * i
         for name, value in (
-            ("in_format", BF16), ("out_format", BF16), ("uncompressed", 1), ("no_header", 1), ("target", target),
-            ("dst_offset", 16 * i),
+            ("in_format", kind.memory), ("out_format", kind.memory), ("uncompressed", 1), ("no_header", 1),
+            ("target", target), ("dst_offset", 16 * i),
         ):  # fmt: skip
             registers, shift, bits = _PACKERS[name]
             fields[registers[i], shift, bits] = value

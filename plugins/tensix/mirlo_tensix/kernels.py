@@ -16,9 +16,9 @@ import numpy as np
 from mirlo.extend.codegen import MemorySpan, QueuedCommand, Semaphore, check_signals, synchronize
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import TILE, TILE_BYTES, Instructions, Loop
+from mirlo_tensix.instructions import FORMATS, TILE, Format, Instructions, Loop, Mark
 from mirlo_tensix.products import HALF, MATH, MODEL, PACK, UNPACK, Threads
-from mirlo_tensix.unit import Bits, packed
+from mirlo_tensix.unit import Bits, packed, widened
 from mirlo_tensix.vector import BINARY, UNARY, Body, Lanes
 
 ROW = HALF - 1
@@ -77,6 +77,11 @@ class VectorWork:
     """Whether there is a bias, or the mask of a softmax."""
     scale: float = 1.0
     """What the numbers of a softmax are multiplied with."""
+    format: str = "bf16"
+
+    @property
+    def kind(self) -> Format:
+        return FORMATS[self.format]
 
     @property
     def kernel(self) -> Kernel:
@@ -90,7 +95,7 @@ class VectorWork:
     def tensor_bytes(self) -> tuple[int, ...]:
         """Return the bytes of the operands and of the result."""
         sizes = [(1 if is_row else self.m) * self.n for is_row in self.operands]
-        return tuple(size * TILE_BYTES for size in (*sizes, self.m * (1 if self.is_reduction else self.n)))
+        return tuple(size * self.kind.tile_bytes for size in (*sizes, self.m * (1 if self.is_reduction else self.n)))
 
     @property
     def result_shape(self) -> tuple[int, int]:
@@ -322,24 +327,24 @@ def _synchronized(work: VectorWork) -> list[tuple[_Command, set[str], set[str]]]
 def threads(work: VectorWork, places: Sequence[int]) -> Threads:
     """Return the words of a kernel whose operands and result are at places in L1."""
     registers = vector.configured(work.kernel.bodies)
-    loading: Instructions = [*tensix.setup_unpackers()]
+    kind, size = work.kind, work.kind.tile_bytes
+    loading: Instructions = [*tensix.setup_unpackers(kind)]
     computing: Instructions = [*tensix.setup_vector(), *vector.set_constants(registers)]
-    packing: Instructions = [*tensix.setup_packers()]
-    unpacked = packed_bytes = 0
+    packing: Instructions = [*tensix.setup_packers(kind)]
     words_of = functools.cache(
         lambda number, half: body_words(work.kernel.bodies[number], registers, half, work.kernel.is_rowwise)
     )
     for each, before, after in _synchronized(work):
+        mark = Mark(each.queued.name)
         if each.kind == "load":
-            loading += [*tensix.unpack_from(0, places[each.operand] + each.tile * TILE_BYTES), tensix.unpack(0)]
-            unpacked += TILE_BYTES
+            at = places[each.operand] + each.tile * size
+            loading += [mark, *tensix.unpack_from(0, at), tensix.unpack(0)]
             continue
         if each.kind == "pack":
-            packing += tensix.pack_when_ready(
-                HALF * each.half, places[-1] + each.tile * TILE_BYTES, "sums" in before, "sums" in after
-            )
-            packed_bytes += TILE_BYTES
+            at = places[-1] + each.tile * size
+            packing += [mark, *tensix.pack_when_ready(kind, HALF * each.half, at, "sums" in before, "sums" in after)]
             continue
+        computing.append(mark)
         if "sums" in before:
             computing += [tensix.wait_for_half()]
         if each.kind == "move":
@@ -348,7 +353,7 @@ def threads(work: VectorWork, places: Sequence[int]) -> Threads:
             computing += words_of(_index(work.kernel.bodies, each.body), each.half)
         if "sums" in after:
             computing += tensix.post_half()
-    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), unpacked, packed_bytes)
+    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), kind)
 
 
 def _index(bodies: Sequence[Body], body: Body) -> int:
@@ -357,7 +362,7 @@ def _index(bodies: Sequence[Body], body: Body) -> int:
 
 def kernel_bits(work: VectorWork, *operands: Bits) -> Bits:
     """Return what the unit computes of matrices of whole tiles, bit by bit."""
-    kernel, rows = work.kernel, work.m * TILE
+    kernel, rows, narrowed = work.kernel, work.m * TILE, functools.partial(packed, kind=work.kind)
     parts = [_lanes(np.tile(each, (rows // len(each), 1)), work.n) for each in operands]
     result = np.zeros((rows, work.n, 2, 8, 2), np.uint32)
     if not kernel.is_rowwise:
@@ -365,7 +370,7 @@ def kernel_bits(work: VectorWork, *operands: Bits) -> Bits:
         vector.evaluate(kernel.passes[0].body, tiles)
         for part in (0, 1):
             result[..., part] = tiles[0, part]
-        return packed(result.reshape(rows, work.n, 2, 8, 2)).reshape(rows, work.n * TILE)
+        return narrowed(result.reshape(rows, work.n, 2, 8, 2)).reshape(rows, work.n * TILE)
     tiles = {}
     vector.evaluate(kernel.start or Body(), tiles)
     for each in kernel.passes:
@@ -379,10 +384,10 @@ def kernel_bits(work: VectorWork, *operands: Bits) -> Bits:
         if each.end is not None:
             vector.evaluate(each.end, tiles)
     if work.is_reduction:
-        return packed(tiles[0, 0])[:, :1]
-    return packed(result).reshape(rows, work.n * TILE)
+        return narrowed(tiles[0, 0])[:, :1]
+    return narrowed(result).reshape(rows, work.n * TILE)
 
 
 def _lanes(matrix: Bits, tiles: int) -> Lanes:
     """Return a matrix as numbers of fp32 by rows, tiles, faces, lanes, and parts of even and odd columns."""
-    return (matrix.astype(np.uint32) << 16).reshape(len(matrix), tiles, 2, 8, 2)
+    return widened(matrix).reshape(len(matrix), tiles, 2, 8, 2)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext
-from mirlo_tensix.simulator import Cycles, SimulatorError, Work, execute
+from mirlo_tensix.simulator import Cycles, SimulatorError, Trace, Work, execute
 from mirlo_tensix.steps import Array, Run, Step, steps_of
 from mirlo_tensix.unit import Bits
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Return functions that run the regions of an artifact; weights are tiled once."""
-    regions: dict[str, Any] = json.loads(artifact.data)
+    content = json.loads(artifact.data)
+    regions: dict[str, Any] = content["regions"]
     steps = {
         name: [(step, step.constants(context.params)) for step in steps_of(region)] for name, region in regions.items()
     }
@@ -28,7 +31,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
             last[name] = []
             for step, tiles in steps[name]:
                 cycles = list[Cycles]()
-                values[step.y] = step.run(values, context.params, tiles, _runner(step, cycles))
+                values[step.y] = step.run(values, context.params, tiles, _runner(step, cycles, content["seconds"]))
                 last[name].append(_record(step, cycles))
             for output, tensor in zip(outputs, tensors[len(inputs) :], strict=True):
                 tensor[...] = values[output].reshape(tensor.shape)
@@ -40,12 +43,13 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     )
 
 
-def _runner(step: Step, cycles: list[Cycles]) -> Run:
+def _runner(step: Step, cycles: list[Cycles], seconds: float) -> Run:
     """Return a function that runs work of a step, and adds its cycles to a list."""
 
     def run(work: Work, *operands: Bits) -> Bits:
+        trace = Trace(partial(_show, f"'{step.name}', {work}") if sys.stderr.isatty() else None)
         try:
-            result, each = execute(work, *operands)
+            result, each = execute(work, *operands, seconds=seconds, trace=trace)
         except SimulatorError as error:
             raise RuntimeError(f"'{step.name}' on the Tensix core: {error}") from error
         cycles.append(each)
@@ -54,6 +58,12 @@ def _runner(step: Step, cycles: list[Cycles]) -> Run:
     return run
 
 
+def _show(what: str, cycles: int) -> None:
+    """Write how far a piece of work is on the terminal's last line."""
+    print(f"\r\033[K{what}: {cycles} cycles", end="\r", file=sys.stderr, flush=True)
+
+
 def _record(step: Step, cycles: list[Cycles]) -> DeviceStep:
-    simulated, bound, mvmul = (sum(getattr(each, name) for each in cycles) for name in ("simulated", "bound", "mvmul"))
-    return DeviceStep(step.name, bound, "cycles", {"simulated": simulated, "mvmul": mvmul})
+    simulated, bound, floor = (sum(getattr(each, name) for each in cycles) for name in ("simulated", "bound", "floor"))
+    busy = {unit: sum(each.busy[unit] for each in cycles) for unit in cycles[0].busy}
+    return DeviceStep(step.name, bound, "cycles", {"simulated": simulated, "bytes take": floor, **busy})

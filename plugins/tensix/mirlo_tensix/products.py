@@ -7,6 +7,7 @@ waits for which: the banks of SrcA and SrcB are handed over by the hardware, the
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +28,14 @@ from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import TILE, TILE_BYTES, Instructions, Loop
+from mirlo_tensix.instructions import FORMATS, TILE, Format, Instructions, Loop, Mark
 from mirlo_tensix.vector import UNARY, Body
 
 FACE = (2, 2, 16, 16)
 """The dims of a tile: faces of 16 x 16."""
 SRC_A, SRC_B, DST = "tensix.srca", "tensix.srcb", "tensix.dst"
+TILE_BYTES = FORMATS["bf16"].tile_bytes
+"""Bytes of a tile in schedules, which are those of bf16 for all formats."""
 SUMS_BYTES = 2 * TILE_BYTES
 """Bytes of a tile of fp32 in Dst."""
 HALF = 4
@@ -113,10 +116,10 @@ class Windows:
     tiles: tuple[tuple[int, int], ...]
     """For each step of the reduction, the first plane and the row at which the result's first row reads."""
 
-    def offset(self, row: int, depth: int) -> int:
-        """Return where a tile is in the operand, in bytes."""
+    def row(self, row: int, depth: int) -> int:
+        """Return the row of 16 channels at which a tile begins."""
         plane, shift = self.tiles[depth]
-        return 32 * (plane * self.rows + TILE * row + shift)
+        return plane * self.rows + TILE * row + shift
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,11 @@ class Product:
     """Tiles of the result that are summed together; None chooses."""
     windows: Windows | None = None
     """How the left operand is read, if it is no matrix of tiles."""
+    format: str = "bf16"
+
+    @property
+    def kind(self) -> Format:
+        return FORMATS[self.format]
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the blocks that divide the result, the best first."""
@@ -146,8 +154,9 @@ class Product:
     @property
     def tensor_bytes(self) -> tuple[int, int, int]:
         """Return the bytes of both operands and of the result."""
-        left = self.m * self.k * TILE_BYTES if self.windows is None else 32 * self.windows.rows * self.windows.planes
-        return left, self.k * self.n * TILE_BYTES, self.m * self.n * TILE_BYTES
+        tile, windows = self.kind.tile_bytes, self.windows
+        left = self.m * self.k * tile if windows is None else 16 * self.kind.bytes * windows.rows * windows.planes
+        return left, self.k * self.n * tile, self.m * self.n * tile
 
     @property
     def result_shape(self) -> tuple[int, int]:
@@ -197,18 +206,32 @@ class Product:
         return s
 
 
-@dataclass
+@dataclass(frozen=True)
 class Threads:
-    """The words of the three threads, and the bytes that units move."""
+    """The words of the three threads."""
 
     words: tuple[Instructions, Instructions, Instructions]
-    unpacked: int
-    packed: int
+    kind: Format
+    is_plane: bool = False
+    """Whether SrcB is unpacked in halves."""
+
+    @functools.cached_property
+    def busy(self) -> dict[str, int]:
+        """Return the cycles in which each unit works, as the documentation has them."""
+        counts = sum((tensix.executed(words) for words in self.words), Counter[int]())
+        tile = self.kind.tile_bytes
+        unpacked = counts[tensix.UNPACK_A] * tile + counts[tensix.UNPACK_B] * tile // (2 if self.is_plane else 1)
+        return {
+            "matrix": counts[tensix.MULTIPLY],
+            "vector": sum(counts[code] for code in tensix.VECTOR),
+            "unpackers": -(-unpacked // JOINT_RATE),
+            "packers": -(-counts[tensix.PACK] * tile // PACK_RATE),
+        }
 
     @property
     def floor(self) -> int:
         """Return the cycles that moving bytes takes at least, which the simulator does not charge."""
-        return max(-(-self.unpacked // JOINT_RATE), -(-self.packed // PACK_RATE))
+        return max(self.busy["unpackers"], self.busy["packers"])
 
 
 @dataclass
@@ -231,12 +254,12 @@ class _Work:
     """"a" or "b": a load; "multiply"; "pack"."""
     tile: int = 0
     """The tile of Dst."""
-    offset: int = 0
-    """Bytes from the beginning of its tensor."""
+    place: int = 0
+    """The tile of its tensor in L1."""
 
 
 def _snake(commands: list[TileCommand]) -> Iterator[tuple[TileCommand, int, int]]:
-    """Yield products of a block with the offsets of their operands, every other row from right to left.
+    """Yield products of a block with the tiles of their operands, every other row from right to left.
 
     A tile of SrcA stays where a row ends: five loads in place of eight for 2 x 2 products.
     """
@@ -247,7 +270,7 @@ def _snake(commands: list[TileCommand]) -> Iterator[tuple[TileCommand, int, int]
             row = rows.setdefault(offsets["b"], [])
             row.append((command, offsets["a"], offsets["b"]))
         else:
-            offsets[command.name[-1]] = command.reads[0].address
+            offsets[command.name[-1]] = command.reads[0].address // TILE_BYTES
     for number, row in enumerate(rows.values()):
         yield from reversed(row) if number % 2 else row
 
@@ -266,8 +289,8 @@ def _works(product: Product) -> Iterator[_Work]:
         if command.name.startswith("tensix.pack"):
             tile = _dst_tile(block, command.reads[0].address)
             span = MemorySpan("sums", tile // HALF, 1)
-            name = f"pack at {command.writes[0].address:#x}"
-            yield _Work(QueuedCommand(PACK, (span,), (), name), "pack", tile, command.writes[0].address)
+            place = command.writes[0].address // TILE_BYTES
+            yield _Work(QueuedCommand(PACK, (span,), (), f"pack tile {place}"), "pack", tile, place)
             continue
         pending.append(command)
         if sum(each.name == "tensix.multiply" for each in pending) == block[0] * block[1]:
@@ -283,8 +306,8 @@ def _block_works(commands: list[TileCommand], loads: _Loads, block: tuple[int, i
                 continue
             loads.current[kind] = offset
             loads.counts[kind] += 1
-            name = f"unpack {kind} at {offset:#x}"
-            yield _Work(QueuedCommand(UNPACK, (), (loads.bank(kind),), name), kind, offset=offset)
+            load = QueuedCommand(UNPACK, (), (loads.bank(kind),), f"unpack tile {offset} of operand {kind}")
+            yield _Work(load, kind, place=offset)
         tile = _dst_tile(block, command.writes[0].address)
         spans = (loads.bank("a"), loads.bank("b"))
         half = MemorySpan("sums", tile // HALF, 1)
@@ -307,27 +330,26 @@ def synchronized(product: Product) -> tuple[tuple[_Work, ...], tuple[QueueStep, 
 def threads(product: Product, places: Sequence[int]) -> Threads:
     """Return the words of a product whose operands and result are at places in L1."""
     a_at, b_at, c_at = places
-    windows = product.windows
-    loading: Instructions = [*tensix.setup_unpackers(windows.rows if windows else 0)]
-    computing: Instructions = [*tensix.setup_math(windows is not None)]
-    packing: Instructions = [*tensix.setup_packers()]
+    windows, kind, size = product.windows, product.kind, product.kind.tile_bytes
+    loading: Instructions = [*tensix.setup_unpackers(kind, windows.rows if windows else 0)]
+    computing: Instructions = [*tensix.setup_math(kind, windows is not None)]
+    packing: Instructions = [*tensix.setup_packers(kind)]
     if product.activation is not None:
         computing += vector.set_constants(vector.configured([activation_body(product.activation)]))
-    works, steps = synchronized(product)
-    unpacked = packed = 0
     filled = -1
-    for work, step in zip(works, steps, strict=True):
+    for work, step in zip(*synchronized(product), strict=True):
         before = {signal.hand_over for signal in step.before}
         after = {signal.hand_over.memory for signal in step.after if isinstance(signal.hand_over, Semaphore)}
         takes_half = any(isinstance(each, Semaphore) and each.memory == "sums" for each in before)
-        if work.kind in ("a", "b"):
+        mark = Mark(work.queued.name)
+        if work.kind == "b" and windows is not None:
+            at = a_at + 16 * kind.bytes * windows.row(*divmod(work.place, product.k))
+            loading += [mark, *tensix.unpack_planes(at)]
+        elif work.kind in ("a", "b"):
             unit, base = (0, b_at) if work.kind == "a" else (1, a_at)
-            if windows is not None and unit == 1:
-                loading += tensix.unpack_planes(a_at + windows.offset(*divmod(work.offset // TILE_BYTES, product.k)))
-            else:
-                loading += [*tensix.unpack_from(unit, base + work.offset), tensix.unpack(unit)]
-            unpacked += TILE_BYTES
+            loading += [mark, *tensix.unpack_from(unit, base + work.place * size), tensix.unpack(unit)]
         elif work.kind == "multiply":
+            computing.append(mark)
             if takes_half:
                 filled = work.tile // HALF
                 computing += [tensix.wait_for_half(), tensix.zero_half(filled)]
@@ -339,9 +361,9 @@ def threads(product: Product, places: Sequence[int]) -> Threads:
                 computing += _activation_words(product, filled)
                 computing += tensix.post_half()
         else:
-            packing += tensix.pack_when_ready(work.tile, c_at + work.offset, takes_half, "sums" in after)
-            packed += TILE_BYTES
-    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), unpacked, packed)
+            at = c_at + work.place * size
+            packing += [mark, *tensix.pack_when_ready(kind, work.tile, at, takes_half, "sums" in after)]
+    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), kind, windows is not None)
 
 
 @functools.lru_cache(maxsize=64)
@@ -353,7 +375,11 @@ def _activation_words(product: Product, half: int) -> Instructions:
     body = activation_body(product.activation)
     registers = vector.configured([body])
     once = vector.instructions(body, registers)
-    words: Instructions = [tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY), *once.before]
+    words: Instructions = [
+        Mark(f"{product.activation} of a half"),
+        tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY),
+        *once.before,
+    ]
     for tile in range(HALF * half, HALF * half + rows * columns):
         loop = Loop(16, [*once.repeated, *tensix.advance_rows(4)])
         words += [tensix.math_tile(tile), tensix.set_counters(), loop]

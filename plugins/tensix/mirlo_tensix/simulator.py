@@ -1,27 +1,33 @@
-"""The simulator: products on a Tensix core of wolfpine, in a process of its own, within limits of cycles and time."""
+"""The simulator: work on a Tensix core of wolfpine, in a process of its own, within limits of cycles and time."""
 
 from __future__ import annotations
 
-import dataclasses
+import atexit
 import functools
 import importlib.metadata
 import importlib.util
 import itertools
+import os
 import pickle
+import select
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mirlo_tensix.instructions import DONE, TILE, Instructions, Word
+from mirlo_tensix.instructions import DONE, TILE, Instructions, Loop, Mark
 from mirlo_tensix.kernels import VectorWork
 from mirlo_tensix.products import Product
 from mirlo_tensix.unit import Bits
-from mirlo_tensix.worker import Job
+from mirlo_tensix.worker import Answer, Job, Span, Stuck, fields
 
 MEGAHERTZ = 1000
 L1_BYTES = 1464 * 1024
@@ -34,21 +40,27 @@ FLAG = 0x40
 """Where the last thread says that it is done."""
 WORKER = Path(__file__).with_name("worker.py")
 SECONDS = 1800.0
-"""The time limit of a product."""
+"""The time limit of a piece of work."""
+CORE = (18, 18)
+UNITS = ("unpackers", "matrix and vector units", "packers")
+"""What each thread gives instructions to."""
 
 
 class SimulatorError(RuntimeError):
-    """A product that did not end on the simulator."""
+    """Work that did not end on the simulator."""
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """What a product took."""
+    """What a piece of work took."""
 
     simulated: int
     floor: int
     """What moving its bytes takes at least, which the simulator does not charge."""
-    mvmul: int
+    busy: dict[str, int]
+    """The cycles in which each unit works."""
+    spans: tuple[Span, ...] = ()
+    """When the units worked, if that was asked for."""
 
     @property
     def bound(self) -> int:
@@ -93,15 +105,113 @@ def why_too_large(work: Work) -> str | None:
     return None  # programs of work whose tensors fit take less than what is left behind them
 
 
-def execute(work: Work, *operands: Bits, seconds: float = SECONDS) -> tuple[Bits, Cycles]:
+class Process:
+    """The process of the simulator: it is started by the first job, and answers the next ones too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def answer(self, job: Job, seconds: float, progress: Callable[[int], None] | None = None) -> Answer:
+        """Return what became of a job; `progress` gets its cycles from time to time."""
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None and process.stdout is not None
+            ends = time.monotonic() + seconds
+            _send(process.stdin, fields(job))
+            try:
+                while isinstance(content := _receive(process.stdout, ends), int):
+                    if progress is not None:
+                        progress(content)
+            except (TimeoutError, EOFError) as error:
+                self.stop()
+                return Answer(failure=str(error) or f"took more than {seconds:g} seconds")
+            *start, stuck, units = content
+            return Answer(*start, tuple(Stuck(*each) for each in stuck), units)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """Return the process, a new one in a fork of the one that started it."""
+        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+            self._owner = os.getpid()
+            self._process = subprocess.Popen(
+                [sys.executable, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process, unless it is that of the process that forked this one."""
+        if self._process is not None and self._owner == os.getpid():
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+
+PROCESS = Process()
+atexit.register(PROCESS.stop)
+
+
+def _send(stream: Any, content: object) -> None:
+    data = pickle.dumps(content)
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: Any, ends: float) -> Any:
+    """Return the next content; TimeoutError if it does not come in time, EOFError if the process ended."""
+    return pickle.loads(_bytes(stream, struct.unpack("<q", _bytes(stream, 8, ends))[0], ends))
+
+
+def _bytes(stream: Any, size: int, ends: float) -> bytes:
+    data = b""
+    while len(data) < size:
+        if not select.select([stream], [], [], max(0.0, ends - time.monotonic()))[0]:
+            raise TimeoutError
+        part = os.read(stream.fileno(), size - len(data))
+        if not part:
+            raise EOFError("the process of the simulator ended")
+        data += part
+    return data
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a caller wants to know of work while it runs: progress in cycles, and when units work."""
+
+    progress: Callable[[int], None] | None = None
+    spans: bool = False
+
+
+def execute(work: Work, *operands: Bits, seconds: float = SECONDS, trace: Trace = Trace()) -> tuple[Bits, Cycles]:
     """Run a piece of work on tiles on the simulator; return the tiles of the result, and the cycles."""
     if (install := missing()) is not None:
         raise SimulatorError(f"a Tensix core is simulated by wolfpine: {install}")
     code = work.threads(place(work).tensors)
     programs = [program_of(words, i == 2) for i, words in enumerate(code.words)]
-    raw, cycles = _in_process(work, programs, [each.tobytes() for each in operands], seconds)
-    tiles = np.frombuffer(raw, np.uint16).reshape(*work.result_shape, 2, 2, TILE // 2, TILE // 2)
-    return tiles, Cycles(cycles, code.floor, work.mvmuls)
+    memory = place(work, [each.code for each in programs])
+    content = [
+        *((CORE, at, each.tobytes()) for at, each in zip(memory.tensors, operands, strict=False)),
+        *((CORE, at, each.code) for at, each in zip(memory.programs, programs, strict=True)),
+    ]
+    entries = tuple((CORE, f"TRISC{i}", at) for i, at in enumerate(memory.programs))
+    result = (CORE, memory.tensors[-1], work.tensor_bytes[-1])
+    job = Job((CORE,), tuple(content), entries, FLAG, (result,), work.limit, trace.spans)
+    answer = PROCESS.answer(job, seconds, trace.progress)
+    if answer.failure:
+        raise SimulatorError(
+            "; ".join([f"{work}: {answer.failure}", *answer.units, *_waits(answer, entries, programs)])
+        )
+    dtype = np.uint16 if work.kind.bytes == 2 else np.uint32
+    tiles = np.frombuffer(answer.results[0], dtype).reshape(*work.result_shape, 2, 2, TILE // 2, TILE // 2)
+    return tiles, Cycles(answer.cycles, code.floor, code.busy, answer.spans)
+
+
+def _waits(answer: Answer, entries: Sequence[tuple[Any, str, int]], programs: Sequence[Program]) -> Iterator[str]:
+    """Yield the commands at which threads wait: those of the words that were pushed before the ones that wait."""
+    for stuck in answer.stuck:
+        program = programs[stuck.thread]
+        pushed = min((stuck.counter - entries[stuck.thread][2]) // 4, program.words)
+        yield f"the {UNITS[stuck.thread]} wait in '{program.command_at(pushed - stuck.waiting)}'"
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,46 +220,50 @@ def measure(work: Work) -> Cycles:
     return execute(work, *(np.zeros(size // 2, np.uint16) for size in work.tensor_bytes[:-1]))[1]
 
 
-def _in_process(work: Work, programs: Sequence[bytes], operands: Sequence[bytes], seconds: float) -> tuple[bytes, int]:
-    """Run programs in a process that ends with them: the simulator has state of its own and reads the environment."""
-    memory = place(work, programs)
-    content = (*zip(memory.tensors, operands, strict=False), *zip(memory.programs, programs, strict=True))
-    job = Job(content, memory.programs, FLAG, (memory.tensors[-1], work.tensor_bytes[-1]), work.limit)
-    fields = tuple(getattr(job, each.name) for each in dataclasses.fields(job))
-    try:
-        done = subprocess.run(
-            [sys.executable, WORKER], input=pickle.dumps(fields), capture_output=True, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SimulatorError(f"{work} took more than {seconds:g} seconds") from error
-    if done.returncode:
-        report = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        stalls = [line.strip() for line in report if "DEADLOCK" in line]
-        raise SimulatorError(f"{work}: {'; '.join([*stalls[:4], *report[-1:]])}")
-    return done.stdout[8:], int.from_bytes(done.stdout[:8], "little")
+@dataclass
+class Program:
+    """The program of a thread's core, and where its commands begin."""
+
+    code: bytes = b""
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    words: int = 0
+    """How many of its instructions are words or loops of words, which come first."""
+
+    def command_at(self, word: int) -> str:
+        """Return the command that a word belongs to."""
+        found = bisect_right(self.marks, word, key=lambda mark: mark[0])
+        return self.marks[found - 1][1] if found else "configuration"
 
 
-def _rv32(words: Instructions, depth: int = 0) -> Iterator[int]:
-    """Yield the instructions of a thread's core: a word is an instruction if it is rotated by two bits."""
+def _rv32(words: Instructions, marks: list[tuple[int, str]], first: int = 0, depth: int = 0) -> list[int]:
+    """Return the instructions of a thread's core: a word is an instruction if it is rotated by two bits."""
+    code = list[int]()
     for word in words:
-        if isinstance(word, Word):
-            yield (word << 2 | word >> 30) & 0xFFFFFFFF
-            continue
-        register, body = 8 + depth, list(_rv32([*word.body], depth + 1))
-        yield word.count << 20 | register << 7 | 0x13  # addi register, x0, count
-        yield from body
-        yield 0xFFF << 20 | register << 15 | register << 7 | 0x13  # addi register, register, -1
-        yield 0x0463 | register << 15  # beq register, x0, 8
-        back = -4 * (len(body) + 2)
-        bits = back >> 20 & 1, back >> 1 & 0x3FF, back >> 11 & 1, back >> 12 & 0xFF
-        yield bits[0] << 31 | bits[1] << 21 | bits[2] << 20 | bits[3] << 12 | 0x6F  # jal x0, back
+        if isinstance(word, Mark):
+            marks.append((first + len(code), word.command))
+        elif isinstance(word, Loop):
+            register, body = 8 + depth, _rv32([*word.body], marks, first + len(code) + 1, depth + 1)
+            back = -4 * (len(body) + 2)
+            bits = back >> 20 & 1, back >> 1 & 0x3FF, back >> 11 & 1, back >> 12 & 0xFF
+            code += [
+                word.count << 20 | register << 7 | 0x13,  # addi register, x0, count
+                *body,
+                0xFFF << 20 | register << 15 | register << 7 | 0x13,  # addi register, register, -1
+                0x0463 | register << 15,  # beq register, x0, 8
+                bits[0] << 31 | bits[1] << 21 | bits[2] << 20 | bits[3] << 12 | 0x6F,  # jal x0, back
+            ]
+        else:
+            code.append((word << 2 | word >> 30) & 0xFFFFFFFF)
+    return code
 
 
-def program_of(words: Instructions, is_last: bool) -> bytes:
+def program_of(words: Instructions, is_last: bool) -> Program:
     """Return the program of a thread's core; the last one then waits for the semaphore of the end and stores a flag."""
     wait = [
         0xFFE80000 | 5 << 7 | 0x37, (0x20 + 4 * DONE) << 20 | 5 << 15 | 2 << 12 | 6 << 7 | 0x03, 0xFE030EE3,
         1 << 20 | 6 << 7 | 0x13, FLAG >> 5 << 25 | 6 << 20 | 2 << 12 | (FLAG & 31) << 7 | 0x23,
     ]  # fmt: skip
-    every = [*_rv32(words), *(wait if is_last else []), 0x6F]
-    return struct.pack(f"<{len(every)}I", *every)
+    marks = list[tuple[int, str]]()
+    pushed = _rv32(words, marks)
+    every = [*pushed, *(wait if is_last else []), 0x6F]
+    return Program(struct.pack(f"<{len(every)}I", *every), marks, len(pushed))

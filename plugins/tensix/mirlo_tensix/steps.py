@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirlo_tensix.instructions import TILE
+from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import REDUCTIONS, VectorWork
 from mirlo_tensix.products import JOINT_RATE, Product, Windows, tiles_of
 from mirlo_tensix.simulator import L1_TENSORS, Work, why_too_large
-from mirlo_tensix.unit import Bits, from_bf16, from_tiles, to_bf16, to_tiles
+from mirlo_tensix.unit import KEPT, Bits, from_bits, from_tiles, to_bits, to_tiles
 
 Array = NDArray[np.float32]
 Run = Callable[..., Bits]
 """Runs a piece of work on tiles, and records its cycles."""
 BIAS_ROWS = 3
-"""Rows of weights that hold a bias: it is the sum of three numbers of bf16, which the unit adds as products by one."""
+"""Rows of weights that hold a bias: it is the sum of three numbers, which the unit adds as products by one."""
 FILL_CYCLES = 320
 """Cycles of a piece of work beside those of its units: configuration, the first tiles, and the last."""
 
@@ -38,13 +39,37 @@ class Tensor:
         return np.asarray(tensor, np.float32).reshape(self.shape)
 
 
-def bias_rows(bias: Array) -> Bits:
-    """Return rows of bf16 whose sum is a bias."""
-    rest, rows = bias.reshape(-1), list[Bits]()
-    for _ in range(BIAS_ROWS):
-        rows.append(to_bf16(rest))
-        rest = rest - from_bf16(rows[-1])
-    return np.stack(rows)
+@dataclass(frozen=True)
+class Numbers:
+    """How a step's numbers become operands: those of a product keep the bits that its phases multiply."""
+
+    format: str
+    phases: int
+
+    @property
+    def kind(self) -> Format:
+        return FORMATS[self.format]
+
+    @property
+    def one(self) -> int:
+        return int(self.of(np.ones(1, np.float32))[0])
+
+    def of(self, values: Array) -> Bits:
+        return to_bits(values, self.kind)
+
+    def left(self, values: Array) -> Bits:
+        return to_bits(values, self.kind, KEPT[self.phases][0])
+
+    def right(self, values: Array) -> Bits:
+        return to_bits(values, self.kind, KEPT[self.phases][1])
+
+    def bias_rows(self, bias: Array) -> Bits:
+        """Return rows whose sum is a bias."""
+        rest, rows = bias.reshape(-1), list[Bits]()
+        for _ in range(BIAS_ROWS):
+            rows.append(self.right(rest))
+            rest = rest - from_bits(rows[-1])
+        return np.stack(rows)
 
 
 @dataclass(frozen=True)
@@ -61,7 +86,7 @@ class ProductStep:
     rows: int
     columns: int
     depth: int
-    phases: int
+    numbers: Numbers
     activation: str | None
     block: tuple[int, int] | None = None
 
@@ -69,7 +94,8 @@ class ProductStep:
         """Return one of the products in tiles, with the rows of the bias."""
         depth = self.depth + (BIAS_ROWS if self.bias else 0)
         sizes = (tiles_of(size) for size in (self.rows, self.columns, depth))
-        return Product(*sizes, self.phases, self.activation, self.block)
+        numbers = self.numbers
+        return Product(*sizes, numbers.phases, self.activation, self.block, format=numbers.format)
 
     def works(self) -> list[Work]:
         return [self.product()] * self.batch
@@ -79,10 +105,10 @@ class ProductStep:
         return to_tiles(self._weights(self.weight.read({}, params), params)) if self.weight.is_constant else None
 
     def _weights(self, weight: Array, params: Mapping[str, Array]) -> Bits:
-        bits = to_bf16(weight)
+        bits = self.numbers.right(weight)
         if self.bias is None:
             return bits
-        return np.concatenate([bits, bias_rows(self.bias.read({}, params))])
+        return np.concatenate([bits, self.numbers.bias_rows(self.bias.read({}, params))])
 
     def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
         x = self.x.read(values, params).reshape(self.batch, self.rows, self.depth)
@@ -91,11 +117,11 @@ class ProductStep:
         y = np.empty((self.batch, self.rows, self.columns), np.float32)
         product = self.product()
         for i in range(self.batch):
-            left = to_bf16(x[i])
+            left = self.numbers.left(x[i])
             if self.bias is not None:  # ones multiply the rows of the bias
-                left = np.concatenate([left, np.full((len(left), BIAS_ROWS), 0x3F80, np.uint16)], 1)
-            both = to_tiles(left), to_tiles(to_bf16(right[i])) if tiles is None else tiles
-            y[i] = from_bf16(from_tiles(run(product, *both), self.rows, self.columns))
+                left = np.concatenate([left, np.full((len(left), BIAS_ROWS), self.numbers.one, left.dtype)], 1)
+            both = to_tiles(left), to_tiles(self.numbers.right(right[i])) if tiles is None else tiles
+            y[i] = from_bits(from_tiles(run(product, *both), self.rows, self.columns))
         return y
 
 
@@ -116,7 +142,7 @@ class ConvStep:
     pads: tuple[int, int, int, int]
     """Above, left, below, right."""
     dilations: tuple[int, int]
-    phases: int
+    numbers: Numbers
     activation: str | None
 
     @property
@@ -145,7 +171,10 @@ class ConvStep:
         rows = tiles_of((height - 1) * across + width)
         last = TILE * rows + max(shift for _, shift in tiles)
         windows = Windows(last, planes, tuple(tiles))
-        return Product(rows, tiles_of(self.weight.shape[0]), len(tiles), self.phases, self.activation, windows=windows)
+        columns, numbers = tiles_of(self.weight.shape[0]), self.numbers
+        return Product(
+            rows, columns, len(tiles), numbers.phases, self.activation, windows=windows, format=numbers.format
+        )
 
     def works(self) -> list[Work]:
         return [self.product()] * self.x.shape[0]
@@ -156,8 +185,10 @@ class ConvStep:
         outputs, channels = weight.shape[:2]
         padded = np.zeros((*weight.shape[2:], TILE * tiles_of(channels), outputs), np.float32)
         padded[:, :, :channels] = weight.transpose(2, 3, 1, 0)
-        rows = [to_bf16(padded.reshape(-1, outputs))]
-        return to_tiles(np.concatenate(rows if self.bias is None else [*rows, bias_rows(self.bias.read({}, params))]))
+        rows = [self.numbers.right(padded.reshape(-1, outputs))]
+        if self.bias is not None:
+            rows.append(self.numbers.bias_rows(self.bias.read({}, params)))
+        return to_tiles(np.concatenate(rows))
 
     def planes(self, image: Array) -> Bits:
         """Return the planes of an image."""
@@ -166,16 +197,16 @@ class ConvStep:
         _, _, height, width = self.sizes
         above, left, _, _ = self.pads
         channels = TILE * tiles_of(len(image))
-        padded = np.zeros((channels, height * down, width * right), np.uint16)
-        used = image[:, : height * down - above, : width * right - left]
-        padded[: len(image), above : above + used.shape[1], left : left + used.shape[2]] = to_bf16(used)
+        used = self.numbers.left(image[:, : height * down - above, : width * right - left])
+        padded = np.zeros((channels, height * down, width * right), used.dtype)
+        padded[: len(image), above : above + used.shape[1], left : left + used.shape[2]] = used
         split = padded.reshape(channels // 16, 16, height, down, width, right).transpose(3, 5, 0, 2, 4, 1)
         pixels = split.reshape(-1, height * width, 16)
-        result = np.zeros((windows.planes, windows.rows, 16), np.uint16)
+        result = np.zeros((windows.planes, windows.rows, 16), used.dtype)
         count = min(windows.rows, height * width)
         result[: len(pixels), :count] = pixels[:, :count]
         if self.bias is not None:
-            result[-2, :, :BIAS_ROWS] = 0x3F80  # one
+            result[-2, :, :BIAS_ROWS] = self.numbers.one
         return result
 
     def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
@@ -186,7 +217,7 @@ class ConvStep:
         for image, result in zip(x, y, strict=True):
             found = from_tiles(run(product, self.planes(image), tiles), TILE * product.m, outputs)
             found = np.pad(found, ((0, max(0, height * across - len(found))), (0, 0)))[: height * across]
-            result[...] = from_bf16(found).reshape(height, across, outputs)[:, :width].transpose(2, 0, 1)
+            result[...] = from_bits(found).reshape(height, across, outputs)[:, :width].transpose(2, 0, 1)
         return y
 
 
@@ -204,6 +235,7 @@ class VectorStep:
     """The shape that operands are broadcast to."""
     rows: int
     columns: int
+    numbers: Numbers
     epsilon: float = 0.0
     has_scale: bool = False
     has_bias: bool = False
@@ -211,7 +243,7 @@ class VectorStep:
     def work(self, rows: int) -> VectorWork:
         return VectorWork(
             self.kernel, tiles_of(rows), tiles_of(self.columns), self.are_rows, self.columns, self.epsilon,
-            self.has_scale, self.has_bias,
+            self.has_scale, self.has_bias, format=self.numbers.format,
         )  # fmt: skip
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -233,21 +265,21 @@ class VectorStep:
             self._matrix(each.read(values, params), is_row)
             for each, is_row in zip(self.operands, self.are_rows, strict=True)
         ]
-        fill = int(to_bf16(np.array([self.work(TILE).kernel.fill], np.float32))[0])
+        fill = int(self.numbers.of(np.array([self.work(TILE).kernel.fill], np.float32))[0])
         results = []
         for first, last in self.blocks():
             work = self.work(last - first)
             parts = [each if is_row else each[first:last] for each, is_row in zip(matrices, self.are_rows, strict=True)]
             columns = 1 if work.is_reduction else self.columns
             result = run(work, *(to_tiles(each, fill) for each in parts))
-            results.append(from_bf16(from_tiles(result, last - first, columns)))
+            results.append(from_bits(from_tiles(result, last - first, columns)))
         every = np.concatenate(results).reshape(-1)
         return every if self.kernel in REDUCTIONS else every[: math.prod(self.shape)]
 
     def _matrix(self, array: Array, is_row: bool) -> Bits:
         if is_row:
-            return np.repeat(to_bf16(array.reshape(1, self.columns)), TILE, 0)
-        flat = to_bf16(np.broadcast_to(array, self.shape)).reshape(-1)
+            return np.repeat(self.numbers.of(array.reshape(1, self.columns)), TILE, 0)
+        flat = self.numbers.of(np.broadcast_to(array, self.shape)).reshape(-1)
         return np.pad(flat, (0, self.rows * self.columns - flat.size)).reshape(self.rows, self.columns)
 
 
@@ -262,7 +294,7 @@ class AttentionStep:
     mask: Tensor | None
     y: str
     scale: float
-    phases: int
+    numbers: Numbers
 
     @property
     def heads(self) -> int:
@@ -273,9 +305,11 @@ class AttentionStep:
         rows, depth, keys, width = map(tiles_of, (*self.query.shape[-2:], self.key.shape[-2], self.value.shape[-1]))
         operands = (False,) if self.mask is None else (False, False)
         softmax = VectorWork(
-            "softmax", rows, keys, operands, self.key.shape[-2], has_bias=self.mask is not None, scale=self.scale
-        )
-        return Product(rows, keys, depth, self.phases), softmax, Product(rows, width, keys, self.phases)
+            "softmax", rows, keys, operands, self.key.shape[-2], has_bias=self.mask is not None, scale=self.scale,
+            format=self.numbers.format,
+        )  # fmt: skip
+        product = partial(Product, phases=self.numbers.phases, format=self.numbers.format)
+        return product(rows, keys, depth), softmax, product(rows, width, keys)
 
     def works(self) -> list[Work]:
         return [*self.parts()] * self.heads
@@ -285,21 +319,23 @@ class AttentionStep:
 
     def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
         scores, softmax, sums = self.parts()
-        fill = to_bf16(np.array([softmax.kernel.fill], np.float32))[0]
+        numbers = self.numbers
+        fill = int(numbers.of(np.array([softmax.kernel.fill], np.float32))[0])
         rows, keys, width = self.query.shape[-2], self.key.shape[-2], self.value.shape[-1]
+        ways = ((self.query, numbers.left), (self.key, numbers.right), (self.value, numbers.right))
         query, key, value = (
-            to_bf16(each.read(values, params)).reshape(self.heads, *each.shape[-2:])
-            for each in (self.query, self.key, self.value)
+            bits(each.read(values, params)).reshape(self.heads, *each.shape[-2:]) for each, bits in ways
         )
         if self.mask is not None:
             shape = (*self.query.shape[:-2], rows, keys)
-            mask = to_bf16(np.broadcast_to(self.mask.read(values, params), shape)).reshape(-1, rows, keys)
+            mask = numbers.of(np.broadcast_to(self.mask.read(values, params), shape)).reshape(-1, rows, keys)
         y = np.empty((self.heads, rows, width), np.float32)
         for i in range(self.heads):
             result = from_tiles(run(scores, to_tiles(query[i]), to_tiles(key[i].T)), rows, keys)
+            result = numbers.of(from_bits(result))
             operands = [to_tiles(result, fill)] if self.mask is None else [to_tiles(result, fill), to_tiles(mask[i])]
-            weights = from_tiles(run(softmax, *operands), rows, keys)
-            y[i] = from_bf16(from_tiles(run(sums, to_tiles(weights), to_tiles(value[i])), rows, width))
+            weights = numbers.left(from_bits(from_tiles(run(softmax, *operands), rows, keys)))
+            y[i] = from_bits(from_tiles(run(sums, to_tiles(weights), to_tiles(value[i])), rows, width))
         return y
 
 
@@ -325,7 +361,7 @@ def from_json(content: Mapping[str, Any]) -> Step:
 
 def _field(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return Tensor(**value | {"shape": tuple(value["shape"])})
+        return Numbers(**value) if "phases" in value else Tensor(**value | {"shape": tuple(value["shape"])})
     return (
         tuple(_field(each) for each in value) if isinstance(value, Sequence) and not isinstance(value, str) else value
     )
@@ -347,5 +383,5 @@ def estimated_cycles(work: Work) -> int:
         return work.estimated_cycles
     rows, columns = work.block or work.blocks()[0]
     loads = min(rows, columns) * 2 + 1 if min(rows, columns) > 1 else rows + columns
-    unpacked = work.m // rows * (work.n // columns) * work.k * loads * 2048
+    unpacked = work.m // rows * (work.n // columns) * work.k * loads * work.kind.tile_bytes
     return max(work.mvmuls + work.activation_cycles, unpacked // JOINT_RATE) + FILL_CYCLES

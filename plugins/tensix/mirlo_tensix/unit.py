@@ -11,27 +11,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import TILE
+from mirlo_tensix.instructions import FORMATS, TILE, Format
 
-Bits = NDArray[np.uint16]
+Bits = NDArray[np.uint16] | NDArray[np.uint32]
+"""Numbers as L1 has them: bf16 in 16 bits, tf32 in the first 19 of 32."""
 Sums = NDArray[np.uint32]
 Integers = NDArray[np.int64]
+KEPT = {1: (7, 5), 2: (7, 10), 4: (11, 10)}
+"""Bits of the significands of the left operand and of the right one that so many phases multiply."""
 
 
-def to_bf16(values: NDArray[np.float32]) -> Bits:
-    """Return values as bf16, rounded to nearest, halves to even."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+def to_bits(values: NDArray[np.float32], kind: Format, kept: int = 24) -> Bits:
+    """Return values in a format, rounded to nearest, halves to even, to so many bits of the significand at most."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    lost = 24 - min(kept, kind.significand)
+    bits = bits + ((1 << lost - 1) - 1) + (bits >> lost & 1) >> lost << lost
+    return (bits >> 16).astype(np.uint16) if kind.bytes == 2 else bits.astype(np.uint32)
 
 
-def from_bf16(bits: Bits) -> NDArray[np.float32]:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+def widened(bits: Bits) -> NDArray[np.uint32]:
+    """Return numbers as the bits of fp32."""
+    return bits.astype(np.uint32) << 16 if bits.dtype == np.uint16 else bits
+
+
+def from_bits(bits: Bits) -> NDArray[np.float32]:
+    return np.ascontiguousarray(widened(bits)).view(np.float32)
 
 
 def to_tiles(matrix: Bits, fill: int = 0) -> Bits:
     """Return a matrix as tiles of four faces, filled up where it ends within a tile."""
     rows, columns = (-(-size // TILE) for size in matrix.shape)
-    whole = np.full((rows * TILE, columns * TILE), fill, np.uint16)
+    whole = np.full((rows * TILE, columns * TILE), fill, matrix.dtype)
     whole[: matrix.shape[0], : matrix.shape[1]] = matrix
     faces = whole.reshape(rows, 2, 16, columns, 2, 16).transpose(0, 3, 1, 4, 2, 5)
     return np.ascontiguousarray(faces)
@@ -46,11 +56,11 @@ def from_tiles(tiles: Bits, rows: int, columns: int) -> Bits:
 
 def _parts(bits: Bits, is_low: bool, is_a: bool) -> tuple[Integers, Integers, Integers]:
     """Return sign, exponent, and the slice of the significand that a phase takes."""
-    wide = bits.astype(np.int64)
-    exponent = wide >> 7 & 0xFF
-    whole = np.where(exponent > 0, (wide & 0x7F | 0x80) << 3, 0)
+    wide = widened(bits).astype(np.int64)
+    exponent = wide >> 23 & 0xFF
+    whole = np.where(exponent > 0, (wide & 0x7FFFFF | 0x800000) >> 13, 0)
     high, low = (whole >> 6, whole >> 1 & 31) if is_a else (whole >> 4, (whole & 15) << 3)
-    return wide >> 15, exponent, low if is_low else high
+    return wide >> 31, exponent, low if is_low else high
 
 
 def _aligned(magnitude: Integers, borrow: Integers | int, by: Integers) -> Integers:
@@ -100,13 +110,13 @@ def _plus(old: Integers, total: Integers, most: Integers) -> Sums:
 
 
 def product_bits(left: Bits, right: Bits, phases: int, activation: str | None = None) -> Bits:
-    """Return the bits of a product of matrices of bf16 as one core computes them.
+    """Return the bits of a product of matrices as one core computes them, in the format of its operands.
 
     For each 32 of the reduction all phases are summed, in each of them the first 16, then the others.
     """
     depth = -(-left.shape[1] // TILE) * TILE
-    a = np.zeros((left.shape[0], depth), np.uint16)
-    b = np.zeros((depth, right.shape[1]), np.uint16)
+    a = np.zeros((left.shape[0], depth), left.dtype)
+    b = np.zeros((depth, right.shape[1]), right.dtype)
     a[:, : left.shape[1]], b[: right.shape[0]] = left, right
     sums = np.zeros((a.shape[0], b.shape[1]), np.uint32)
     for k in range(0, depth, TILE):
@@ -119,11 +129,13 @@ def product_bits(left: Bits, right: Bits, phases: int, activation: str | None = 
         tiles = {(0, 0): sums}
         vector.evaluate(v, tiles)
         sums = tiles[0, 0]
-    return packed(sums)
+    return packed(sums, FORMATS["bf16" if left.dtype == np.uint16 else "tf32"])
 
 
-def packed(sums: Sums) -> Bits:
-    """Return sums as bf16, as packers narrow them: rounded to nearest, halves away from zero, denormals to zero."""
+def packed(sums: Sums, kind: Format = FORMATS["bf16"]) -> Bits:
+    """Return sums as packers write them: bf16 is rounded to nearest, halves away from zero, denormals to zero."""
+    if kind.bytes == 4:
+        return sums
     is_nan = sums & 0x7FFFFFFF > 0x7F800000
     whole = np.where(is_nan, sums & 0x80000000 | 0x7F800000, sums).astype(np.uint64)
     bits = (whole + 0x8000 >> 16).astype(np.uint16)

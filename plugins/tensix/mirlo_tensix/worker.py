@@ -1,63 +1,175 @@
-"""The process that simulates: it reads a job from standard input, and writes cycles and bytes of L1."""
+"""The process that simulates: it answers jobs from standard input, one after the other, on a device of wolfpine."""
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import struct
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 CONFIGURATION = 0xFFEF0000
 RESET_PC, RESET_PC_ENABLE = 158, 161
 """Words of configuration that say where the cores of the threads begin."""
-CORE = (18, 18)
+STALL = 4000
+"""Cycles without progress that are a deadlock."""
+PROGRESS_SECONDS = 1.0
+Place = tuple[int, int]
+Span = tuple[str, int, int, str]
+"""A unit, the first cycle and the one after the last in which it worked, and the instruction."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to write to L1, where the threads begin, what to wait for and what to read."""
+    """What to write, which RISC-V cores to start, what to wait for and what to read."""
 
-    content: tuple[tuple[int, bytes], ...]
-    entries: tuple[int, ...]
+    cores: tuple[Place, ...]
+    content: tuple[tuple[Place, int, bytes], ...]
+    entries: tuple[tuple[Place, str, int], ...]
+    """Where each RISC-V core begins: the core's place, its name, and the address of its program."""
     flag: int
-    result: tuple[int, int]
-    """Address and bytes of the result."""
+    """Where in L1 a core stores that it is done."""
+    results: tuple[tuple[Place, int, int], ...]
+    """The places, addresses and bytes of results."""
     limit: int
     """The most cycles."""
+    is_traced: bool = False
 
 
-def simulate(job: Job) -> tuple[int, bytes]:
-    """Run the threads of a core until it sets the flag; return the cycles and the result."""
-    os.environ["TT_SIM_COST_MODEL"] = "1"  # read when the device is made
-    from framework.device.tt_device import Wormhole
-    from framework.pe.rv.babyriscv import BabyRISCVCoreType
+@dataclass(frozen=True)
+class Stuck:
+    """A thread that waits: its core, its number, the counter of its program, and its instructions that wait."""
 
-    device = Wormhole(tensix_coords=[CORE])
-    device.reset()  # the RISC-V cores are off until then
-    device.write(CORE, job.flag, bytes(4))
-    for at, content in job.content:
-        device.write(CORE, at, content)
-    for i, entry in enumerate(job.entries):
-        device.write(CORE, CONFIGURATION + 4 * (RESET_PC + i), struct.pack("<I", entry))
-    device.write(CORE, CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
-    for name in ("TRISC0", "TRISC1", "TRISC2"):
-        device.deassert_soft_reset(CORE, BabyRISCVCoreType[name])
-    clock = device.clocks[0]
-    first = clock.clock_tick_num
-    while bytes(device.read(CORE, job.flag, 4)) == bytes(4):
-        if clock.clock_tick_num - first > job.limit:
-            raise TimeoutError(f"its threads did not end within {job.limit} cycles")
-        device.run(8)
-    return clock.clock_tick_num - first, bytes(device.read(CORE, *job.result))
+    place: Place
+    thread: int
+    counter: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a job."""
+
+    cycles: int = 0
+    results: tuple[bytes, ...] = ()
+    spans: tuple[Span, ...] = ()
+    failure: str = ""
+    stuck: tuple[Stuck, ...] = ()
+    units: tuple[str, ...] = ()
+    """What the units that wait need."""
+
+
+class Device:
+    """A device with the cores of a job, and what its units do."""
+
+    def __init__(self, job: Job) -> None:
+        from framework.device.tt_device import Wormhole
+        from framework.pe.rv.babyriscv import BabyRISCVCoreType
+
+        self.job, self.spans = job, list[Span]()
+        self.device = Wormhole(tensix_coords=list(job.cores))
+        self.device.reset()  # the RISC-V cores are off until then
+        for place in job.cores:
+            self.device.write(place, job.flag, bytes(4))
+        for place, at, content in job.content:
+            self.device.write(place, at, content)
+        for place, name, entry in job.entries:
+            self.device.write(place, CONFIGURATION + 4 * (RESET_PC + int(name[-1])), struct.pack("<I", entry))
+            self.device.write(place, CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
+        for place, name, _ in job.entries:
+            self.device.deassert_soft_reset(place, BabyRISCVCoreType[name])
+
+    def run(self) -> Iterator[int]:
+        """Run until all cores are done; yield the cycles so far."""
+        clock, job = self.device.clocks[0], self.job
+        first, open_cores = clock.clock_tick_num, list(job.cores)
+        while True:
+            open_cores = [each for each in open_cores if bytes(self.device.read(each, job.flag, 4)) == bytes(4)]
+            yield clock.clock_tick_num - first
+            if not open_cores:
+                return
+            self.device.run(8)
+
+    def record(self, event: Any) -> None:
+        """Add what a unit did to its spans; instructions that follow one another are one span."""
+        unit = event.unit_id[-1]
+        if event.op in ("SETC16", "RMWCIB0", "RMWCIB1", "RMWCIB2", "RMWCIB3"):
+            return
+        self.spans.append((str(unit), event.cycle, event.cycle + max(event.duration, 1), event.op))
+
+    def stuck(self) -> tuple[tuple[Stuck, ...], tuple[str, ...]]:
+        """Return the threads with instructions that wait, and what unpackers wait for."""
+        threads, units = list[Stuck](), list[str]()
+        for place in self.job.cores:
+            tile = self.device.tile_directory[place]
+            for number, thread in enumerate(tile.tensix_coprocessor.threads):
+                if waiting := thread.inflight_count():
+                    core = (tile.trisc0, tile.trisc1, tile.trisc2)[number]
+                    counter = int.from_bytes(core.register_file["pc"].read(), "little")
+                    threads.append(Stuck(place, number, counter, waiting))
+            for unpacker in tile.tensix_coprocessor.getBackend().unpacker_units:
+                if (blocked := unpacker.blocked_on()) is not None:
+                    units.append(f"unpacker {unpacker.unpacker_id} waits for bank {blocked[3]} of {blocked[2]}")
+        return tuple(threads), tuple(units)
+
+
+def simulate(job: Job, progress: Any = None) -> Answer:
+    """Run a job on a new device."""
+    from framework.trace.bus import get_bus
+    from framework.trace.events import EventCategory
+
+    sys.stderr = report = io.StringIO()
+    device, bus = Device(job), get_bus()
+    bus.reset()
+    if job.is_traced:
+        bus.subscribe(EventCategory.COMPUTE, device.record)
+        for category in EventCategory:
+            bus.set_category_enabled(category, category is EventCategory.COMPUTE)
+        bus.enabled = True
+    cycles, last = 0, time.monotonic()
+    try:
+        for cycles in device.run():
+            if cycles > job.limit:
+                return Answer(cycles, (), (), f"did not end within {job.limit} cycles", *device.stuck())
+            if report.tell():
+                report.seek(0), report.truncate()
+                threads, units = device.stuck()
+                if threads or units:
+                    return Answer(cycles, (), (), f"deadlock in cycle {cycles}", threads, units)
+            if progress is not None and time.monotonic() - last > PROGRESS_SECONDS:
+                last = time.monotonic()
+                progress(cycles)
+    except Exception as error:
+        return Answer(cycles, failure=f"{type(error).__name__} in cycle {cycles}: {error}")
+    results = tuple(bytes(device.device.read(place, at, size)) for place, at, size in job.results)
+    return Answer(cycles, results, tuple(device.spans))
+
+
+def send(stream: BinaryIO, content: object) -> None:
+    data = pickle.dumps(content)
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def fields(record: Any) -> tuple[Any, ...]:
+    """Return the fields of a record, which both processes know by different names of its module."""
+    return tuple(getattr(record, name) for name in record.__dataclass_fields__)
 
 
 def main() -> None:
-    """Answer one job; what the simulator prints goes to standard error."""
-    with os.fdopen(os.dup(1), "wb") as answer:
-        os.dup2(2, 1)
-        cycles, result = simulate(Job(*pickle.load(sys.stdin.buffer)))
-        answer.write(struct.pack("<q", cycles) + result)
+    """Answer jobs until standard input ends; what the simulator prints is left out."""
+    os.environ["TT_SIM_COST_MODEL"] = "1"  # these are read when a device is made
+    os.environ["TT_SIM_DEADLOCK_THRESHOLD"] = str(STALL)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while size := sys.stdin.buffer.read(8):
+        job = Job(*pickle.loads(sys.stdin.buffer.read(*struct.unpack("<q", size))))
+        answer = simulate(job, lambda cycles: send(answers, cycles))
+        send(answers, [*fields(answer)[:4], [fields(each) for each in answer.stuck], answer.units])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import simulator
+from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.simulator import Work, execute, place
-from mirlo_tensix.steps import ConvStep, Tensor
-from mirlo_tensix.unit import Bits, from_bf16, from_tiles, product_bits, to_bf16, to_tiles
+from mirlo_tensix.steps import ConvStep, Numbers, Run, Tensor
+from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -30,11 +31,11 @@ Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], tuple[int, int, 
 def step_of(case: Case) -> ConvStep:
     x, weight, strides, pads, dilations = case
     tensors = Tensor("x", False, x), Tensor("w", True, weight), Tensor("b", True, weight[:1])
-    return ConvStep("conv", *tensors, "y", strides, pads, dilations, 4, "relu")
+    return ConvStep("conv", *tensors, "y", strides, pads, dilations, Numbers("bf16", 4), "relu")
 
 
 def numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    return from_bf16(to_bf16(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)))
+    return from_bits(to_bits(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), FORMATS["bf16"]))
 
 
 def expected(step: ConvStep, x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -50,35 +51,23 @@ def expected(step: ConvStep, x: np.ndarray, weight: np.ndarray, bias: np.ndarray
     return np.maximum(y, 0)
 
 
-def product_of_windows(work: Work, planes: Bits, weights: Bits) -> Bits:
-    """Compute what a convolution is on the unit, from a matrix of all windows."""
-    windows, rows = work.windows, 32 * work.m
-    left = [planes[plane + i, shift : shift + rows] for plane, shift in windows.tiles for i in range(2)]
-    return product_bits(
-        np.concatenate(left, 1), from_tiles(weights, 32 * work.k, 32 * work.n), work.phases, work.activation
-    )
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_bits_of_windows_are_a_convolution(case: Case) -> None:
+def test_bits_of_windows_are_a_convolution(case: Case, in_numpy: Run) -> None:
     step = step_of(case)
     x, weight, bias = (numbers(i, shape) for i, shape in enumerate((case[0], case[1], case[1][:1])))
     params = {"w": weight, "b": bias}
 
-    def run(work: Work, *operands: Bits) -> Bits:
-        return to_tiles(product_of_windows(work, *operands))
-
-    found, want = step.run({"x": x}, params, step.constants(params), run), expected(step, x, weight, bias)
+    found = step.run({"x": x}, params, step.constants(params), in_numpy)
+    want = expected(step, x, weight, bias)
     assert found.shape == want.shape and np.abs(found - want).max() <= 5e-3 * np.abs(want).max()
 
 
 def test_commands_of_windows_read_within_their_planes() -> None:
     for case in CASES:
         work = step_of(case).product()
-        offsets = [work.windows.offset(row, depth) for row in range(work.m) for depth in range(work.k)]
-        size = work.tensor_bytes[0]
-        assert min(offsets) == 0 and max(offsets) + 32 * (32 + work.windows.rows) <= size
-        assert work.threads(place(work).tensors).unpacked % 2048 == 0
+        rows = [work.windows.row(row, depth) for row in range(work.m) for depth in range(work.k)]
+        assert min(rows) == 0 and 32 * (max(rows) + 32 + work.windows.rows) <= work.tensor_bytes[0]
+        assert work.threads(place(work).tensors).busy["matrix"] == work.mvmuls
 
 
 def model_file(path: Path, channels: int, groups: int = 1) -> Path:
@@ -107,16 +96,16 @@ def test_declined_convolutions_have_a_reason(tmp_path: Path) -> None:
 
 @needs_simulator
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
-def test_results_have_the_bits_of_the_products_of_windows(case: Case) -> None:
+def test_results_have_the_bits_of_the_products_of_windows(case: Case, product_of: Run) -> None:
     step = step_of(case)
     x, weight, bias = (numbers(i, shape) for i, shape in enumerate((case[0], case[1], case[1][:1])))
     params = {"w": weight, "b": bias}
 
     def run(work: Work, *operands: Bits) -> Bits:
         result, cycles = execute(work, *operands)
-        wanted = product_of_windows(work, *operands)
+        wanted = product_of(work, *operands)
         np.testing.assert_array_equal(from_tiles(result, *wanted.shape), wanted)
-        assert cycles.mvmul < cycles.bound
+        assert cycles.busy["matrix"] == work.mvmuls < cycles.bound
         return result
 
     step.run({"x": x}, params, step.constants(params), run)

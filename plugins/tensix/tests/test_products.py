@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from mirlo_tensix import simulator
+from mirlo_tensix import simulator, worker
 from mirlo_tensix.generator import Tensix
-from mirlo_tensix.instructions import BLOCKS, op
-from mirlo_tensix.products import FACE, UNPACK, Product, synchronized, threads, tiled_product
-from mirlo_tensix.simulator import SimulatorError, execute, measure, place, program_of, why_too_large
+from mirlo_tensix.instructions import BLOCKS, FORMATS, SUMS_READY, op, semaphore_post
+from mirlo_tensix.products import FACE, UNPACK, Product, Threads, synchronized, threads, tiled_product
+from mirlo_tensix.simulator import Program, SimulatorError, execute, measure, place, program_of, why_too_large
 from mirlo_tensix.steps import estimated_cycles
-from mirlo_tensix.unit import from_bf16, from_tiles, packed, product_bits, to_bf16, to_tiles
+from mirlo_tensix.unit import from_bits, from_tiles, packed, product_bits, to_bits, to_tiles
+from mirlo_tensix.worker import Job
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -25,8 +27,8 @@ from mirlo.testing import placement_of
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 
 
-def drawn(seed: int, *shape: int) -> np.ndarray:
-    return to_bf16(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+def drawn(seed: int, *shape: int, dtype: str = "bf16") -> np.ndarray:
+    return to_bits(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), FORMATS[dtype])
 
 
 def model_file(path: Path, rows: tuple[int, ...] = (2, 20), kind: int = TensorProto.FLOAT) -> Path:
@@ -63,14 +65,14 @@ def test_commands_of_every_block_are_synchronized(size: tuple[int, int, int]) ->
     for block in Product(*size).blocks():
         product = Product(*size, block=block)
         code = threads(product, place(product).tensors)
-        assert code.unpacked % 2048 == 0 and code.packed == product.tensor_bytes[2]
+        assert code.busy["matrix"] == product.mvmuls and 64 * code.busy["packers"] == product.tensor_bytes[2]
         assert code.floor <= estimated_cycles(product)
 
 
 def test_commands_of_the_largest_product_fit_behind_its_tensors() -> None:
     product = Product(12, 12, 12, 4, "gelu", (1, 1))
     assert why_too_large(product) is None and why_too_large(Product(13, 13, 13)) is not None
-    programs = [program_of(words, True) for words in threads(product, place(product).tensors).words]
+    programs = [program_of(words, True).code for words in threads(product, place(product).tensors).words]
     assert place(product, programs).end < simulator.L1_BYTES
 
 
@@ -86,7 +88,7 @@ def test_bits_of_the_packers_round_halves_away_and_flush_denormals() -> None:
 
 def test_bits_of_small_integers_are_exact_in_one_phase() -> None:
     a, b = (np.random.default_rng(i).integers(-15, 16, (33, 33)).astype(np.float32) for i in range(2))
-    found = product_bits(to_bf16(a), to_bf16(b), 1)
+    found = product_bits(to_bits(a, FORMATS["bf16"]), to_bits(b, FORMATS["bf16"]), 1)
     np.testing.assert_array_equal(found, packed((a @ b).view(np.uint32)))
 
 
@@ -113,21 +115,29 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
         Tensix(phases=3)
     assert why_too_large(Product(4, 24, 24)) is not None
     placed = placement_of(model_file(tmp_path / "f64.onnx", kind=TensorProto.DOUBLE), "tensix,llvm")
-    assert "operands must be f32, of which the unit takes bf16" in str(placed)
+    assert "operands must be f32, which is rounded to bf16 or tf32" in str(placed)
 
 
 @needs_simulator
 @pytest.mark.parametrize(
-    ("size", "phases", "activation"),
-    [((32, 32, 64), 1, None), ((50, 40, 70), 4, "relu"), ((64, 64, 64), 2, None), ((40, 64, 32), 2, "gelu")],
+    ("size", "phases", "activation", "dtype"),
+    [
+        ((32, 32, 64), 1, None, "bf16"),
+        ((50, 40, 70), 4, "relu", "bf16"),
+        ((64, 64, 64), 2, None, "bf16"),
+        ((40, 64, 32), 2, "gelu", "bf16"),
+        ((40, 64, 32), 4, "relu", "tf32"),
+    ],
 )
-def test_results_have_the_bits_of_the_unit(size: tuple[int, int, int], phases: int, activation: str | None) -> None:
+def test_results_have_the_bits_of_the_unit(
+    size: tuple[int, int, int], phases: int, activation: str | None, dtype: str
+) -> None:
     m, n, k = size
-    a, b = drawn(0, m, k), drawn(1, k, n)
-    product = Product(-(-m // 32), -(-n // 32), -(-k // 32), phases, activation)
+    a, b = drawn(0, m, k, dtype=dtype), drawn(1, k, n, dtype=dtype)
+    product = Product(-(-m // 32), -(-n // 32), -(-k // 32), phases, activation, format=dtype)
     tiles, cycles = execute(product, to_tiles(a), to_tiles(b))
     np.testing.assert_array_equal(from_tiles(tiles, m, n), product_bits(a, b, phases, activation))
-    assert cycles.mvmul < cycles.simulated <= cycles.bound
+    assert cycles.busy["matrix"] == product.mvmuls < cycles.simulated <= cycles.bound
 
 
 @needs_simulator
@@ -148,17 +158,44 @@ def test_small_integers_are_those_of_the_same_schedule_on_the_cpu() -> None:
 @needs_simulator
 def test_the_matrix_unit_is_busy() -> None:
     cycles = measure(Product(4, 4, 4))
-    assert cycles.mvmul >= 0.85 * cycles.bound and cycles.floor <= cycles.mvmul
+    assert cycles.busy["matrix"] >= 0.85 * cycles.bound and cycles.floor <= cycles.busy["matrix"]
     assert abs(estimated_cycles(Product(4, 4, 4)) - cycles.bound) < 0.05 * cycles.bound
 
 
 @needs_simulator
 def test_a_time_limit_and_threads_without_end_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     product, tiles = Product(1, 1, 1), to_tiles(drawn(0, 32, 32))
-    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles took more than 0.01 seconds"):
+    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles: took more than 0.01 seconds"):
         execute(product, tiles, tiles, seconds=0.01)
-    monkeypatch.setattr(simulator, "program_of", lambda words, is_last: b"\x6f\0\0\0")
-    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles: .*did not end within 21280 cycles"):
+    monkeypatch.setattr(simulator, "program_of", lambda words, is_last: Program(b"\x6f\0\0\0"))
+    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles: did not end within 21280 cycles"):
+        execute(product, tiles, tiles)
+    cycles = list[int]()
+    monkeypatch.setattr(worker, "PROGRESS_SECONDS", 0.0)
+    job = Job((simulator.CORE,), (), (), simulator.FLAG, (), 20)
+    assert worker.simulate(job, cycles.append).failure == "did not end within 20 cycles" and cycles == [0, 8, 16]
+
+
+@needs_simulator
+def test_a_deadlock_is_an_error_with_the_unit_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_post(product: Product, places: Sequence[int]) -> Threads:
+        code = threads(product, places)
+        loading, computing, packing = code.words
+        return Threads(
+            (loading, [each for each in computing if each != semaphore_post(SUMS_READY)], packing), code.kind
+        )
+
+    def without_products(product: Product, places: Sequence[int]) -> Threads:
+        code = threads(product, places)
+        return Threads((code.words[0], code.words[1][:60], code.words[2]), code.kind)
+
+    product, tiles = Product(2, 2, 2), np.zeros((2, 2, *FACE), np.uint16)
+    monkeypatch.setattr(Product, "threads", without_post)
+    with pytest.raises(SimulatorError, match=r"deadlock in cycle \d+; the packers wait in 'pack tile 0'"):
+        execute(product, tiles, tiles)
+    monkeypatch.setattr(Product, "threads", without_products)
+    message = r"unpacker 0 waits for bank \d of SrcA; .*the unpackers wait in 'unpack tile \d of operand \w'"
+    with pytest.raises(SimulatorError, match=message):
         execute(product, tiles, tiles)
 
 
@@ -171,9 +208,9 @@ def test_a_model_runs_on_the_core(tmp_path: Path) -> None:
     assert np.abs(unit(x) - expected).max() <= 1e-2 * np.abs(expected).max()
     (steps,) = unit.profile(x, repeats=1).device.values()
     assert [step.name for step in steps] == ["relu", "down"]
-    assert all(step.amount >= step.details["simulated"] > step.details["mvmul"] for step in steps)
+    assert all(step.amount >= step.details["simulated"] > step.details["matrix"] for step in steps)
     (external,) = unit.artifact.externals
-    assert [step["rows"] for step in json.loads(external.data)["tensix_0"]["steps"]] == [40, 40]
+    assert [step["rows"] for step in json.loads(external.data)["regions"]["tensix_0"]["steps"]] == [40, 40]
 
 
 @needs_simulator
@@ -182,6 +219,6 @@ def test_products_of_two_tensors_run_one_after_the_other() -> None:
     def model(x: R.Tensor[(2, 16, 24), R.f32], y: R.Tensor[(2, 24, 40), R.f32]):
         return R.matmul(x, y)
 
-    x, y = (from_bf16(drawn(i, 2, *size)) for i, size in enumerate(((16, 24), (24, 40))))
+    x, y = (from_bits(drawn(i, 2, *size)) for i, size in enumerate(((16, 24), (24, 40))))
     found = mirlo.compile(model, "tensix{phases=4},llvm", cache=False)(x, y)
     np.testing.assert_allclose(found, x @ y, atol=1e-2 * np.abs(x @ y).max())
