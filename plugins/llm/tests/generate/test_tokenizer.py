@@ -345,7 +345,7 @@ def test_lines_are_answered_as_they_come(folder: Path) -> None:
 @pytest.mark.parametrize("package", ("tokenizers", "jinja2"))
 def test_without_the_package(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(GenerationError, match=rf"package '{package}': pip install 'mirlo\[generate\]'"):
+    with pytest.raises(GenerationError, match=rf"package '{package}': pip install 'mirlo-llm\[generate\]'"):
         if package == "tokenizers":
             ModelTokenizer(folder / "tokenizer.json", b"{}")
         else:
