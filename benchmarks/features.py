@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 
 FEATURES = {
-    "StableHLO and JAX": "frontends/mlir/* frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
+    "StableHLO and JAX": "frontends/mlir/* frontends/foreign.py",
     "TOSA and TensorFlow Lite": "frontends/files.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
     "caches and states of language models": (

@@ -5,17 +5,21 @@ Converters of front ends in packages, such as `tosa_converter`, are names of thi
 
 from typing import Any
 
-from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.bindings import func, ir, new_context, stablehlo
 from mirlo.dialects.context import graph_operations, make_context
 from mirlo.dialects.core import dims
-from mirlo.dialects.core.dense import read_dense
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
+from mirlo.dialects.core.dense import dense_attribute, read_dense, resource_bytes
+from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim, symbols_of
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.installed import import_modules, register_in
+from mirlo.dialects.core.rank_groups import RankGroups, group_attributes
+from mirlo.dialects.core.rank_layout import RankLayout, Split, is_regular, tile_attributes, tile_layout
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
+from mirlo.dialects.relax.parts import FromParts
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
 from mirlo.frontends.files import FileForm, names_dialect, register_file_form
@@ -32,10 +36,10 @@ from mirlo.frontends.foreign import (
 from mirlo.frontends.mlir.body import ProgramImport
 from mirlo.frontends.mlir.converters import ConverterTable, convert_by
 from mirlo.frontends.mlir.importer import Interface, import_program
-from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation, Scope
+from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation, Parts, Scope, enumeration
 from mirlo.frontends.mlir.parse import parsing
-from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
-from mirlo.frontends.tensor import Tensor, concat, iota, maximum, minimum, stack, where
+from mirlo.frontends.sizes import OF_INPUTS, Undecided
+from mirlo.frontends.tensor import SIZES, Tensor, concat, iota, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
 from mirlo.frontends.torch.importer import import_exported_program
 from mirlo.frontends.torch.registry import converter as aten_converter
@@ -56,46 +60,67 @@ __all__ = [
     "ENTRY_NAME",
     "ExampleInputs",
     "FileForm",
+    "FromParts",
     "FrontendError",
     "GraphBuilder",
     "ImportedModule",
     "InputSpec",
     "Interface",
     "MlirOperation",
+    "OF_INPUTS",
+    "OPS",
     "ParameterStore",
+    "Parts",
     "ProgramImport",
+    "RankGroups",
+    "RankLayout",
+    "SIZES",
     "Scope",
+    "Split",
+    "SymbolicDim",
     "Tensor",
     "TensorType",
+    "Undecided",
+    "UndecidedDim",
     "UnsupportedOperation",
     "aten_converter",
     "blocks",
     "concat",
     "convert_by",
     "default_inputs",
+    "dense_attribute",
     "dims",
     "dims_of",
     "dtype",
+    "dtype_of_mlir",
+    "enumeration",
     "func",
     "graph_operations",
+    "group_attributes",
     "import_exported_program",
     "import_modules",
     "import_program",
     "iota",
     "ir",
+    "is_regular",
     "make_context",
     "mark_entry",
     "maximum",
     "minimum",
     "names_dialect",
+    "new_context",
     "page_dims",
     "parsing",
     "read_dense",
     "register_file_form",
     "register_in",
     "require_package",
-    "stablehlo_converter",
+    "resource_bytes",
+    "stablehlo",
     "stack",
+    "symbols_of",
+    "tile_attributes",
+    "tile_layout",
     "torch_operator",
     "where",
 ]

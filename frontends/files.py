@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.foreign import FrontendError
-from mirlo.frontends.stablehlo.detect import is_portable
 from mirlo.runtime.callbacks import (
     callback,
     check_callbacks,
@@ -175,24 +174,3 @@ def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
         return operation.search(content) is not None
 
     return matches
-
-
-def _parse_stablehlo(content: bytes, name: str) -> ir.Module:
-    from mirlo.frontends.stablehlo.parse import parse
-
-    return parse(content, name)
-
-
-def _open_stablehlo(content: bytes, name: str) -> tuple[ir.Module, ParameterStore]:
-    from mirlo.frontends.stablehlo.importer import import_stablehlo
-
-    return import_stablehlo(content, name)
-
-
-_is_stablehlo = names_dialect("stablehlo", "vhlo", "chlo", "mhlo")
-register_file_form(
-    FileForm(
-        "StableHLO", (".mlir", ".mlirbc"), lambda content: is_portable(content) or _is_stablehlo(content),
-        _parse_stablehlo, _open_stablehlo,
-    )
-)  # fmt: skip

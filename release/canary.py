@@ -16,7 +16,7 @@ from pathlib import Path
 from mirlo.dialects import wheel
 from mirlo.release.project import ROOT, read_project
 
-TESTS = ("test/dialects", "test/passes", "test/frontends/script", "test/frontends/stablehlo", "test/end_to_end")
+TESTS = ("test/dialects", "test/passes", "test/frontends/script", "plugins/stablehlo/tests", "test/end_to_end")
 """What depends most on the bindings. `--tests test` runs all."""
 PROBE = "import mirlo.dialects.bindings as b; from mirlo.dialects import wheel; print(b.PACKAGE, wheel.installed())"
 

@@ -12,12 +12,15 @@ PACKAGES = {
         "serve": "mirlo-llm",
         "transcribe": "mirlo-llm",
     },
-    "file_forms": {"tflite": "mirlo-tflite", "tosa": "mirlo-tflite"},
+    "file_forms": {"stablehlo": "mirlo-stablehlo", "tflite": "mirlo-tflite", "tosa": "mirlo-tflite"},
     "folders": {"language-models": "mirlo-llm"},
     "methods": {"pages": "mirlo-llm", "pool": "mirlo-llm", "state": "mirlo-llm", "windows": "mirlo-llm"},
     "modules": {"caches": "mirlo-llm", "generate": "mirlo-llm", "ray": "mirlo-llm", "serve": "mirlo-llm"},
-    "names": {"extend.frontend.tosa_converter": "mirlo-tflite"},
-    "frontends": {"sklearn": "mirlo-sklearn"},
+    "names": {
+        "extend.frontend.stablehlo_converter": "mirlo-stablehlo",
+        "extend.frontend.tosa_converter": "mirlo-tflite",
+    },
+    "frontends": {"jax": "mirlo-stablehlo", "jaxlib": "mirlo-stablehlo", "sklearn": "mirlo-sklearn"},
     "targets": {
         "cublas": "mirlo-cublas",
         "cudnn": "mirlo-cudnn",

@@ -20,8 +20,8 @@ if ROOT.name == "mirlo":
 SECONDS_OF_CASES = 0.1
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
-PACKAGE_TESTS = ROOT / "plugins" / "llm" / "tests"
-"""Tests of a package that `make test` runs in parallel with those of Mirlo."""
+PACKAGE_TESTS = [ROOT / "plugins" / name / "tests" for name in ("llm", "stablehlo")]
+"""Tests of packages that `make test` runs in parallel with those of Mirlo."""
 
 TOGETHER = ("test/architecture",)
 """Folders whose tests run in one process, for what they share: the parsed package."""
@@ -76,8 +76,9 @@ def _collect_from_either_end(config: pytest.Config) -> None:
     A process finds what the other has written by then; in a new clone that is half of the time of the collection.
     """
     worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
-    if int(worker.removeprefix("gw")) % 2 and [Path(each).resolve() for each in config.args] == [TESTS, PACKAGE_TESTS]:
-        folders = [*sorted(PACKAGE_TESTS.iterdir(), reverse=True), *sorted(TESTS.iterdir(), reverse=True)]
+    if int(worker.removeprefix("gw")) % 2 and [Path(each).resolve() for each in config.args] == [TESTS, *PACKAGE_TESTS]:
+        folders = [*PACKAGE_TESTS[1:], *sorted(PACKAGE_TESTS[0].iterdir(), reverse=True)]
+        folders += sorted(TESTS.iterdir(), reverse=True)
         config.args = [str(path) for path in folders if any(path.rglob("test_*.py"))]
 
 

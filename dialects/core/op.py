@@ -93,9 +93,6 @@ class DialectOp(ir.OpView):
     Tensors are the operands in the same order, other arguments the attributes of those names. Without an overload, it
     is `default` for one operand, and `Tensor` and `Scalar` for two.
     """
-    STABLEHLO: ClassVar[tuple[str, ...]] = ()
-    """The operations of StableHLO with the same meaning, such as `exponential`; or composites and targets of custom
-    calls, such as `chlo.erf`, whose attributes have the same names."""
     NEUTRAL: ClassVar[float | None] = None
     """The number that leaves the left of two operands as it is, on the right; on either side of a commutative one."""
     FLOPS_PER_ELEMENT: ClassVar[int] = 1

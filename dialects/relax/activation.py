@@ -81,7 +81,6 @@ class Sigmoid(Activation, name="sigmoid"):
 
     ONNX = OnnxName("Sigmoid")
     ATEN = ("sigmoid", "special_expit")
-    STABLEHLO = ("logistic",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(meanings.sigmoid)
     scalar = staticmethod(scalars.logistic)

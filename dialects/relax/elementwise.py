@@ -86,8 +86,6 @@ class ElementwiseOp:
     linear: tuple[tuple[int, ...], ...] = ()
     aten: str = ""
     """The names of ATen, separated by spaces."""
-    stablehlo: str = ""
-    """The names of StableHLO, separated by spaces."""
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
@@ -98,7 +96,7 @@ class ElementwiseOp:
         }
         result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
-        result |= {"ATEN": tuple(self.aten.split()), "STABLEHLO": tuple(self.stablehlo.split())}
+        result |= {"ATEN": tuple(self.aten.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         result |= {"LINEAR": self.linear}
         if self.scalar is not None:
@@ -122,42 +120,39 @@ _DIVISOR = ((-3.0, 3.0), (0.5, 3.0))
 REGISTERS = Precision.REGISTERS
 
 UNARY = {
-    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs"),
-    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, linear=((0,),), stablehlo="negate"),
+    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS),
+    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, linear=((0,),)),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
-    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential"),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp"),
     "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
-    "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1", stablehlo="exponential_minus_one"),
-    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log"),
+    "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1"),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log"),
     "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE, aten="log2"),
     "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE, aten="log10"),
-    "log1p": ElementwiseOp(
-        FLOAT, np.log1p, domain=((-0.9, 9.0),), aten="log1p special_log1p", stablehlo="log_plus_one"
-    ),
-    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE, aten="sqrt", stablehlo="sqrt"),
+    "log1p": ElementwiseOp(FLOAT, np.log1p, domain=((-0.9, 9.0),), aten="log1p special_log1p"),
+    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE, aten="sqrt"),
     "rsqrt": ElementwiseOp(
         FLOAT,
         lambda x: 1 / np.sqrt(x),
         scalar=_call("rsqrt"),
         domain=_POSITIVE,
         aten="rsqrt",
-        stablehlo="rsqrt",
     ),
-    "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE, stablehlo="cbrt"),
-    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine"),
-    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine"),
-    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan", stablehlo="tan chlo.tan"),
-    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin", stablehlo="chlo.asin"),
-    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos", stablehlo="chlo.acos"),
-    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan", stablehlo="chlo.atan"),
-    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh", stablehlo="chlo.sinh"),
-    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh", stablehlo="chlo.cosh"),
-    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh"),
-    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh", stablehlo="chlo.asinh"),
-    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh", stablehlo="chlo.acosh"),
-    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh", stablehlo="chlo.atanh"),
-    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf"),
-    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc", stablehlo="chlo.erfc"),
+    "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin"),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos"),
+    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan"),
+    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin"),
+    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos"),
+    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan"),
+    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh"),
+    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh"),
+    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh"),
+    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh"),
+    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh"),
+    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh"),
+    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf"),
+    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc"),
     "erfinv": ElementwiseOp(
         FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),), aten="erfinv special_erfinv"
     ),
@@ -172,32 +167,24 @@ UNARY = {
     "bessel_i0": ElementwiseOp(FLOAT, meanings.bessel_i0, scalar=_call("i0"), domain=_WIDE, aten="i0 special_i0"),
     "bessel_i0e": ElementwiseOp(FLOAT, meanings.bessel_i0e, scalar=_call("i0e"), domain=_WIDE, aten="special_i0e"),
     "bessel_i1": ElementwiseOp(FLOAT, meanings.bessel_i1, scalar=_call("i1"), domain=_WIDE, aten="special_i1"),
-    "bessel_i1e": ElementwiseOp(
-        FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE, aten="special_i1e", stablehlo="chlo.bessel_i1e"
-    ),
-    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor"),
-    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil"),
+    "bessel_i1e": ElementwiseOp(FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE, aten="special_i1e"),
+    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor"),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil"),
     "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE, aten="trunc fix"),
-    "round": ElementwiseOp(
-        FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round", stablehlo="round_nearest_even"
-    ),
+    "round": ElementwiseOp(FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round"),
     "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal"),
-    "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS, stablehlo="chlo.square"),
+    "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS),
     "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not"),
-    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not"),
+    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot"),
 }
 UNARY_TO_BOOL = {
     "isnan": ElementwiseOp(FLOAT, np.isnan, "IsNaN"),
-    "isinf": ElementwiseOp(FLOAT, np.isinf, OnnxName("IsInf", imported=False), stablehlo="chlo.is_inf"),
-    "isfinite": ElementwiseOp(FLOAT, np.isfinite, stablehlo="is_finite"),
+    "isinf": ElementwiseOp(FLOAT, np.isinf, OnnxName("IsInf", imported=False)),
+    "isfinite": ElementwiseOp(FLOAT, np.isfinite),
 }
 BINARY = {
-    "add": ElementwiseOp(
-        NUMBER, np.add, "Add", REGISTERS, linear=((0, 1),), commutes=True, neutral=0.0, stablehlo="add"
-    ),
-    "subtract": ElementwiseOp(
-        NUMBER, np.subtract, "Sub", REGISTERS, linear=((0, 1),), neutral=0.0, stablehlo="subtract"
-    ),
+    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, linear=((0, 1),), commutes=True, neutral=0.0),
+    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, linear=((0, 1),), neutral=0.0),
     "multiply": ElementwiseOp(
         NUMBER,
         np.multiply,
@@ -207,7 +194,6 @@ BINARY = {
         commutes=True,
         neutral=1.0,
         aten="mul multiply",
-        stablehlo="multiply",
     ),
     "divide": ElementwiseOp(
         NUMBER,
@@ -219,18 +205,16 @@ BINARY = {
         linear=((0,),),
         neutral=1.0,
         aten="div divide true_divide.Tensor",
-        stablehlo="divide",
     ),
     "floor_divide": ElementwiseOp(NUMBER, np.floor_divide, scalar=scalars.floor_divide, domain=_DIVISOR),
     "mod": ElementwiseOp(NUMBER, np.mod, scalar=scalars.mod, domain=_DIVISOR),
-    "fmod": ElementwiseOp(NUMBER, np.fmod, scalar=scalars.fmod, domain=_DIVISOR, stablehlo="remainder"),
+    "fmod": ElementwiseOp(NUMBER, np.fmod, scalar=scalars.fmod, domain=_DIVISOR),
     "power": ElementwiseOp(
         NUMBER,
         meanings.power,
         OnnxName("Pow", imported=False),
         scalar=scalars.power,
         domain=((0.5, 3.0), (0.0, 3.0)),
-        stablehlo="power",
     ),
     "maximum": ElementwiseOp(
         NUMBER,
@@ -239,7 +223,6 @@ BINARY = {
         REGISTERS,
         commutes=True,
         aten="maximum.default max.other",
-        stablehlo="maximum",
     ),
     "minimum": ElementwiseOp(
         NUMBER,
@@ -248,9 +231,8 @@ BINARY = {
         REGISTERS,
         commutes=True,
         aten="minimum.default min.other",
-        stablehlo="minimum",
     ),
-    "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default", stablehlo="atan2"),
+    "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default"),
     "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default"),
     "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default"),
     "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default"),
@@ -260,7 +242,6 @@ BINARY = {
         "BitwiseAnd",
         commutes=True,
         aten="bitwise_and bitwise_and.Scalar_Tensor __and__",
-        stablehlo="and",
     ),
     "bitwise_or": ElementwiseOp(
         BITS,
@@ -268,7 +249,6 @@ BINARY = {
         "BitwiseOr",
         commutes=True,
         aten="bitwise_or bitwise_or.Scalar_Tensor __or__",
-        stablehlo="or",
     ),
     "bitwise_xor": ElementwiseOp(
         BITS,
@@ -276,7 +256,6 @@ BINARY = {
         "BitwiseXor",
         commutes=True,
         aten="bitwise_xor bitwise_xor.Scalar_Tensor __xor__",
-        stablehlo="xor",
     ),
     "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
     "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
@@ -342,7 +321,6 @@ class Where(Elementwise, name="where"):
 
     PRECISION = REGISTERS
     ONNX = OnnxName("Where")
-    STABLEHLO = ("select",)
     meaning = staticmethod(np.where)
     scalar = staticmethod(select)
     condition = operand()

@@ -24,8 +24,6 @@ from mirlo.extend.ops import converter as onnx_converter
 from mirlo.extend.rules import Choice, intrinsic, legalize, schedule
 from mirlo.extend.target import Pass, Target, register_pass, register_target
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.stablehlo.importer import import_stablehlo
-from mirlo.frontends.stablehlo.registry import CONVERTERS as STABLEHLO
 from mirlo.passes.byoc.codegen import CHECKED_METHODS, Tunable
 from mirlo.passes.rules import SCHEDULE
 from mirlo.passes.schedule.schedule import points_of
@@ -152,16 +150,6 @@ def of_converter(made: Callable[[], Any]) -> None:
     mirlo.compile(node_of_own_domain(), cache=False)
 
 
-def of_stablehlo_converter(made: Callable[[], Any]) -> None:
-    with pytest.MonkeyPatch.context() as patch, make_context():
-        patch.setitem(STABLEHLO, "tanh", lambda op: made())
-        import_stablehlo("""
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = stablehlo.tanh %x : tensor<4xf32>
-  return %0 : tensor<4xf32>
-}""")
-
-
 @functools.cache
 def compiled_once() -> Any:
     return mirlo.compile(MODEL, cache=False)
@@ -210,7 +198,7 @@ KINDS = {
     of_table: {"list", "tuple", "dict", "frozenset"}, of_generator_patterns: {"list", "tuple", "dict", "frozenset"},
     of_check: {"text", "True", "False"}, of_codegen: set(), of_legalize: set(), of_intrinsic: set(),
     of_schedule: set(), of_infer: set(), of_pass: {"None"}, of_converter: {"NotImplemented", "list of None"},
-    of_stablehlo_converter: {"list", "tuple"}, of_loader: set(), of_external_loader: set(),
+    of_loader: set(), of_external_loader: set(),
     of_infer_of_operators: set(), of_tuning_space: {"list", "tuple"}, of_strategy: {"None"},
 }  # fmt: skip
 """The drivers of callbacks, with what is not wrong, or is another error: no patterns, a reason."""

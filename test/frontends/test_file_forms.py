@@ -57,7 +57,9 @@ def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[En
     monkeypatch.syspath_prepend(str(tmp_path))
     known = [EntryPoint("unit", "unit_forms:FORMS", files.GROUP)]
     monkeypatch.setattr(files, "offered", lambda group: list(known))
+    files._forms_of_packages.cache_clear()
     yield known
+    files._forms_of_packages.cache_clear()
     sys.modules.pop("unit_forms", None)
 
 

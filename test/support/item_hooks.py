@@ -17,10 +17,10 @@ COSTS = ROOT / "test" / "costs.txt"
 
 UNOPTIMIZED = (
     "plugins/llm/tests",
+    "plugins/stablehlo/tests",
     "test/driver",
     "test/end_to_end",
     "test/frontends/onnx",
-    "test/frontends/stablehlo",
     "test/passes/byoc",
     "test/passes/graph",
     "test/passes/shard",

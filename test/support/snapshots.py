@@ -36,7 +36,8 @@ def assert_snapshot(path: str, lines: Iterable[str]) -> None:
 
 def tables() -> dict[str, Callable[[], Iterable[str]]]:
     """Return what makes the lines of each table."""
-    sys.path += [str(TESTS / folder) for folder in ("conformance", "frontends/stablehlo", "frontends/onnx")]
+    folders = ("conformance", "frontends/onnx", "../plugins/stablehlo/tests")
+    sys.path += [str(TESTS / folder) for folder in folders]
     import declared_options
     import drawn_cases
     import imported_nodes
@@ -44,12 +45,14 @@ def tables() -> dict[str, Callable[[], Iterable[str]]]:
     import lowered_kernels
     import planned_kernels
     import printed_scripts
+    import stablehlo_programs
 
     modules = (
         planned_kernels,
         lowered_kernels,
         imported_nodes,
         imported_programs,
+        stablehlo_programs,
         printed_scripts,
         drawn_cases,
         declared_options,

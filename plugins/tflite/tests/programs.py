@@ -1,6 +1,6 @@
 """Small programs of TOSA in `programs.txt`, and what its reference model computes of them, in `results.json`.
 
-`python test/frontends/tosa/programs.py` runs the reference model again, of the package `tosa-tools`, and writes
+`python tests/programs.py` runs the reference model again, of the package `tosa-tools`, and writes
 `results.json`.
 """
 

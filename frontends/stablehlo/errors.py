@@ -1,9 +1,0 @@
-"""Errors of the import of StableHLO."""
-
-from __future__ import annotations
-
-from mirlo.frontends.foreign import FrontendError
-
-
-class StablehloImportError(FrontendError):
-    """A program that cannot be imported; the text names the operations, where they are, and why."""

@@ -1,0 +1,9 @@
+"""Errors of the import of StableHLO."""
+
+from __future__ import annotations
+
+from mirlo.extend.frontend import FrontendError
+
+
+class StablehloImportError(FrontendError):
+    """A program that cannot be imported; the text names the operations, where they are, and why."""
