@@ -6,7 +6,7 @@ These forms are exact at the edges, or keep precision: what compiled code evalua
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from mirlo.dialects.tir.compute import (
     call,
     clamp,
     constant,
-    erf,
     exp,
     maximum,
     minimum,
@@ -128,9 +127,27 @@ def gelu(x: Expr, *, approximate: str) -> Expr:
         # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
         scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
         return x / (1.0 + call("exp2", x * (x * x * (0.044715 * scale) + scale)))
-    if x.dtype.bits == 64:  # erf takes as long, and 1 + erf cancels for negative elements
+    # 1 + erf cancels for negative elements.
+    if x.dtype.bits == 64:
         return 0.5 * x * call("erfc", x * -math.sqrt(0.5))
-    return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
+    size = minimum(abs_(x), _TAIL_END)
+    tail = call("exp2", size * size * (-0.5 / math.log(2.0)))
+    return maximum(x, 0.0) - size * (tail * _polynomial(size, _TAIL_P) / _polynomial(size, _TAIL_Q))
+
+
+_TAIL_P = (0.00411085691, 0.0405965969, 0.183126643, 0.438148737, 0.5)
+_TAIL_Q = (0.0103042694, 0.101767071, 0.469184160, 1.20205283, 1.67418242, 1.0)
+"""The share of a normal distribution beyond x >= 0 is e^(-x^2 / 2) * P(x) / Q(x)."""
+_TAIL_END = 20.0
+"""There that share is 0 in f32."""
+
+
+def _polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """Evaluate a polynomial; the coefficient of the highest power first."""
+    result = constant(coefficients[0], x.dtype)
+    for coefficient in coefficients[1:]:
+        result = call("fmuladd", result, x, constant(coefficient, x.dtype))
+    return result
 
 
 def logistic(x: Expr) -> Expr:

@@ -134,6 +134,9 @@ class OperatorDefinition(KernelDefinition):
         return rounds * max(0.0, math.log2(P) - math.log2(2 * degree))
 
     def is_possible(self, sizes: Mapping[str, int]) -> bool:
+        conditions = self.operator.opview.size_conditions()
+        if any(number_of(each.low, sizes) > number_of(each.high, sizes) for each in conditions):
+            return False
         if self.operator.name != "relax.nonzero":
             return True
         elements = math.prod(number_of(dim, sizes) for dim in self.inputs[0].shape)

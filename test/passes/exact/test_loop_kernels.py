@@ -32,7 +32,10 @@ PROGRAMS = {
 
 
 def _text(operator: str) -> str:
-    attributes, operands, results = PROGRAMS[operator]
+    return _program(operator, *PROGRAMS[operator])
+
+
+def _program(operator: str, attributes: str, operands: list[str], results: list[str]) -> str:
     names = [f"%{i}" for i in range(len(operands))]
     parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, operands, strict=True))
     returned = ", ".join(f"%y#{i}" for i in range(len(results)))
@@ -55,3 +58,29 @@ def test_loops_equal_what_their_operator_means(operator: str) -> None:
         planted = [plant_fault(pairs[-1][1].scheduled, rng) for _ in range(4)]
         verdicts = [KernelPair(definition, each[0]).verify() for each in planted if each is not None]
         assert DIFFERENT in {verdict.status for verdict in verdicts}
+
+
+ROWS, TOP = '?x?x{}, #relax.dims<["m", "n"]>', '?x5x{}, #relax.dims<["m", 5]>'
+UPDATES = '?x?x{}, #relax.dims<["k", "l"]>'
+DYNAMIC = {
+    "topk": (
+        f"{AXIS}, k = 5 : i64, largest = true, sorted = true", [ROWS.format("f32")],
+        [TOP.format("f32"), TOP.format("i64")],
+    ),
+    "scatter_elements": (
+        f'{AXIS}, reduction = "none"', [ROWS.format("f32"), UPDATES.format("i64"), UPDATES.format("f32")],
+        [ROWS.format("f32")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", DYNAMIC)
+def test_sizes_meet_the_conditions_of_the_operator(operator: str) -> None:
+    """At sizes that the call refuses, such as rows shorter than k, an operator means nothing."""
+    attributes, *types = DYNAMIC[operator]
+    text = _program(operator, attributes, *([f"tensor<{each}>" for each in listed] for listed in types))
+    with make_context(), ir.Location.unknown():
+        verdicts = [pair.verify() for _, pair in kernel_pairs(text, options="cpu=x86-64-v3")]
+    assert verdicts and all(verdict.status == EQUAL for verdict in verdicts)
+    least = min(sizes["n"] for verdict in verdicts for sizes in verdict.sizes)
+    assert least >= (5 if operator == "topk" else 1)

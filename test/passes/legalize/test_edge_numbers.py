@@ -47,6 +47,17 @@ def test_gelu_of_negative_elements_does_not_cancel(target):
     np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_gelu_of_negative_elements_of_f32_does_not_cancel(target):
+    """The argument of the exponential is rounded: an error that grows with its magnitude, to 80 units at the end."""
+    x = np.concatenate([np.linspace(-12.9, 6.0, 400), [-1e-30, 1e30, -1e30, np.inf, -np.inf]]).astype(np.float32)
+    wide = x.astype(np.float64)
+    expected = [0.0 if value < -30 else 0.5 * value * math.erfc(-value / math.sqrt(2)) for value in wide]
+    result = computed(helper.make_node("Gelu", ["x"], ["y"]), {"x": x}, target=target)
+    np.testing.assert_allclose(result, np.array(expected), rtol=1e-5)
+    assert np.isnan(computed(helper.make_node("Gelu", ["x"], ["y"]), {"x": np.float32([np.nan])}, target=target)).all()
+
+
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize(("stride", "kernel", "dilation"), [(3, 1, 1), (3, 2, 1), (2, 2, 2), (4, 2, 3)])
 def test_transposed_convolutions_are_zero_where_no_tap_contributes(stride, kernel, dilation, is_dynamic):
