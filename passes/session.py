@@ -52,6 +52,10 @@ class Session:
             self._params = ParameterStore()
         return self._params
 
+    @params.setter
+    def params(self, params: ParameterStore) -> None:
+        self._params = params
+
     @property
     def has_params(self) -> bool:
         """Return whether there are parameters, without creating a store."""

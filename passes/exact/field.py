@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionText
+from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
@@ -24,15 +25,21 @@ _TESTS = {"gt": "sgt", "ge": "sge", "lt": "slt", "le": "sle", "eq": "eq", "ne": 
 
 
 class FieldArithmetic(Arithmetic):
-    """Residues modulo P, and with `has_exponents` modulo Q; with `has_infinities`, infinities and NaN occur."""
+    """Residues modulo P, and with `has_exponents` modulo Q; with `has_infinities`, infinities and NaN occur.
+
+    With `has_named_numbers`, constants are the numbers that they stand for.
+    """
 
     element = "i64"
 
-    def __init__(self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False):
+    def __init__(
+        self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False, has_named_numbers: bool = False
+    ):
         self.has_infinities, self.has_exact_casts = has_infinities, has_exact_casts
+        self.has_named_numbers = has_named_numbers
         self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
         self.planes = len(self.moduli)
-        self.key = ("field", has_exponents, has_infinities, has_exact_casts)
+        self.key = ("field", has_exponents, has_infinities, has_exact_casts, has_named_numbers)
         self.carries_loose = not has_infinities
 
     # ------------------------------------------------------------------------------------------------------- reduction
@@ -64,14 +71,19 @@ class FieldArithmetic(Arithmetic):
 
     # ------------------------------------------------------------------------------------------------------ arithmetic
 
+    @staticmethod
+    def special_number(value: float) -> int:
+        """Return the value outside of the field that an infinity or NaN is."""
+        return NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
+
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
         if math.isfinite(value):
-            numbers = [plane.residue(Fraction(value)) for plane in self.moduli]
+            number = named(value) if self.has_named_numbers else Fraction(value)
+            numbers = [plane.residue(number) for plane in self.moduli]
         elif not self.has_infinities:
             raise OutsideError("an infinity or NaN among values that have none")
         else:
-            number = NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
-            numbers = [number] * self.planes
+            numbers = [self.special_number(value)] * self.planes
         return FloatValue(tuple(f.constant(number, 64, lanes) for number in numbers), lanes)
 
     def add(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:

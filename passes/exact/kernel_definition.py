@@ -70,8 +70,8 @@ class KernelDefinition(ABC):
         self.constants = list(constants)
         """Inputs that are constants in the calls of the kernel, by position; one call's for each round."""
         inputs, outputs = self.values()
-        self.inputs = [_argument("in", value) for value in inputs]
-        self.outputs = [_argument("out", value) for value in outputs]
+        self.inputs = [argument_of("in", value) for value in inputs]
+        self.outputs = [argument_of("out", value) for value in outputs]
         self.parameters = [(each.role, each.shape) for each in (*self.inputs, *self.outputs)]
         self._results: dict[tuple[object, ...], DefinitionResults] = {}
         self._kept = 0
@@ -208,7 +208,8 @@ class BlockDefinition(KernelDefinition):
                 plane[hidden] = MINUS_INFINITY
 
 
-def _argument(role: str, value: ir.Value) -> Argument:
+def argument_of(role: str, value: ir.Value) -> Argument:
+    """Return a tensor as an argument of a translated function."""
     element = element_of(value.type)
     return Argument(role, "f", 0, dims_of(value.type)) if is_float(element) else Argument(
         role, "i", bits_of(element), dims_of(value.type)

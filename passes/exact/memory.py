@@ -37,6 +37,15 @@ class GuardedBuffer:
     wholes: list[Array]
     count: int
 
+    @staticmethod
+    def of(planes: Sequence[Array]) -> GuardedBuffer:
+        """Return planes between guards of zeros."""
+        wholes = []
+        for plane in planes:
+            room = GUARD_BYTES // plane.itemsize
+            wholes.append(np.pad(plane, room))
+        return GuardedBuffer(wholes, len(planes[0]))
+
     @property
     def planes(self) -> list[Array]:
         """Return the elements between the guards."""
@@ -100,6 +109,14 @@ class RandomMemory:
         if isinstance(self.arithmetic, FieldArithmetic):
             return self.rng.integers(0, self.arithmetic.moduli[plane].modulus, size, dtype=np.int64)
         return self.rng.standard_normal(size) * self.scale
+
+
+class ZeroMemory(RandomMemory):
+    """Maker of buffers of zeros, for results that no other form is compared with by what it leaves."""
+
+    def _floats(self, count: int, plane: int) -> Array:
+        size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
+        return np.zeros(size, np.int64 if isinstance(self.arithmetic, FieldArithmetic) else np.float64)
 
 
 @dataclass(frozen=True)

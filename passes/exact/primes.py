@@ -7,8 +7,17 @@ holds exactly for values that have a residue modulo both.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
 
 from mirlo.runtime.records import dataclass
+
+_SIGNIFICAND = 53
+"""Bits of the significand of a 64-bit float."""
+_LEAST_EXPONENT = 1074
+"""Its exponents, of fractions below one, are greater than minus this."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,20 @@ class Plane:
     def residue(self, value: Fraction) -> int:
         """Return a rational number modulo the prime: denominators of floats are powers of two."""
         return value.numerator * pow(value.denominator, -1, self.modulus) % self.modulus
+
+    def residues(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Return finite floats modulo the prime, exactly: the significand times a power of two."""
+        fractions, exponents = np.frexp(numbers)
+        significands = np.ldexp(fractions, _SIGNIFICAND).astype(np.int64) % self.modulus
+        residues: npt.NDArray[np.int64] = significands * _powers(self)[exponents + _LEAST_EXPONENT] % self.modulus
+        return residues
+
+
+@cache
+def _powers(plane: Plane) -> npt.NDArray[np.int64]:
+    """Return the residues of the powers of two that significands of 64-bit floats are multiplied by."""
+    exponents = range(-_LEAST_EXPONENT - _SIGNIFICAND, 1026 - _SIGNIFICAND)
+    return np.array([plane.residue(Fraction(2) ** exponent) for exponent in exponents], np.int64)
 
 
 VALUES = Plane(0, 2**31 - 69, 31, 69)

@@ -11,6 +11,8 @@ from mirlo.passes.exact.translator import KernelTranslator, translates
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
 
 EXPONENTIALS = ("tir.exp", "tir.exp2", "tir.expm1", "tir.sigmoid")
+LARGEST_EXPONENT = 8
+"""The greatest constant exponent of powers that are products."""
 CLASSES = ("isnan", "isinf", "isfinite")
 _FLOAT_FUNCTIONS = [
     f"tir.{row.name}" for row in INTRINSICS.values() if row.operands == "float" and row.result == "same"
@@ -27,7 +29,36 @@ def size(t: KernelTranslator, op: ir.Operation) -> None:
 @translates(*_FLOAT_FUNCTIONS)
 def float_function(t: KernelTranslator, op: ir.Operation) -> None:
     operands = t.float_operands(op)
+    exponent = _constant_of(op.operands[1]) if op.name == "tir.pow" else None
+    if exponent is not None and (2 * exponent).is_integer() and abs(exponent) <= LARGEST_EXPONENT:
+        t.set(op, _power(t.arithmetic, t.f, operands[0], int(2 * exponent)))
+        return
     t.set(op, _function(t.arithmetic, t.f, op.name.partition(".")[2], operands))
+
+
+def _constant_of(value: ir.Value) -> float | None:
+    """Return the number that a value is in all lanes, if it is a constant."""
+    if not isinstance(value, ir.OpResult):
+        return None
+    op = value.owner.operation
+    if op.name == "vector.broadcast":
+        return _constant_of(op.operands[0])
+    if op.name != "arith.constant":
+        return None
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return float(attribute.get_splat_value().value) if attribute.is_splat else None
+    return float(ir.FloatAttr(attribute).value)
+
+
+def _power(w: Arithmetic, f: FunctionText, x: FloatValue, halves: int) -> FloatValue:
+    """Return a power by a multiple of a half: a product, perhaps of a root, perhaps its inverse."""
+    one = w.constant(f, 1.0, x.lanes)
+    whole, half = divmod(abs(halves), 2)
+    result = w.function(f, "sqrt", [x]) if half else one
+    for _ in range(whole):
+        result = w.mul(f, result, x)
+    return w.div(f, one, result) if halves < 0 else result
 
 
 def _function(w: Arithmetic, f: FunctionText, name: str, operands: list[FloatValue]) -> FloatValue:

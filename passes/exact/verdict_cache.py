@@ -29,7 +29,7 @@ class VerdictCache:
     def key(self, pair: KernelPair) -> str:
         """Return what a verdict depends on: both forms, constants of calls, settings, and the code that compares."""
         version = _version(tuple(pair.definition.sources))
-        parts = [version, self._settings, _text(pair.definition.operation), _text(pair.scheduled)]
+        parts = [version, self._settings, text_of(pair.definition.operation), text_of(pair.scheduled)]
         for constants in pair.definition.constants:
             parts += [f"{i} {digest_of(array.tobytes())}" for i, array in sorted(constants.items())]
         return digest_of("\n".join(parts).encode())
@@ -51,7 +51,7 @@ class VerdictCache:
             self._kept.put(OBJECTS, key, json.dumps(row).encode())
 
 
-def _text(function: ir.Operation) -> str:
+def text_of(function: ir.Operation) -> str:
     """Return a function as text, under a name that all have."""
     text = str(function.get_asm(assume_verified=True, use_local_scope=True))
     return text.replace(f"@{symbol_name(function)}(", "@kernel(", 1)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 MAX_SWEEPS = 32
+RULE_WATCH = "rule watch"
+"""Session option: an object that sees each replacement before it is made (`passes/exact/compare_rules.py`)."""
 
 
 Operand = ir.Value | BlockValue | Sequence[ir.Value | BlockValue] | None
@@ -251,6 +253,9 @@ def _rewrite_op(
     ]
     if isinstance(applied, NoRule):
         return False
+    watch = rewriter.session.options.get(RULE_WATCH)
+    if watch is not None:
+        watch.see(op, applied, rewriter.emitted, rewriter.session)
     replaced = [*zip(op.results, applied.values, strict=True), *applied.others]
     for old, new in replaced:
         old.replace_all_uses_except(new, rewriter.emitted)

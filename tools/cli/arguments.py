@@ -48,6 +48,7 @@ class Arguments(argparse.Namespace):
     processor: str | None
     rounds: int
     casts: str
+    graph: bool
     sizes: list[str]
     plugin: list[str]
     kind: str
@@ -294,6 +295,9 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(parser, "target")
     parser.add_argument(
         "--processor", metavar="CPU", help="schedule kernels for this processor (default: this machine's)"
+    )
+    parser.add_argument(
+        "--graph", action="store_true", help="compare the model after each pass, and each rule, instead of kernels"
     )
     parser.add_argument("--kernel", metavar="NAME", help="compare this kernel only")
     parser.add_argument(

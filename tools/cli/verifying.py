@@ -19,6 +19,9 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: verify the model that it was made from")
+    if arguments.graph:
+        _verify_graph(arguments)
+        return
     options = arguments.options
     verification = verify_model(
         arguments.model,
@@ -45,3 +48,29 @@ def execute(arguments: Arguments) -> None:
         sys.stdout.flush()
         kernels = "kernel differs" if different == 1 else "kernels differ"
         raise CommandError(f"{arguments.model}: {different} {kernels} from the definition")
+
+
+def _verify_graph(arguments: Arguments) -> None:
+    """Compare passes and rules and print tables; one that changes results is an error."""
+    from mirlo.passes.exact.compare_graphs import first_wrong
+    from mirlo.tools.verify.graph import graph_as_json, graph_lines, verify_graph
+
+    options = arguments.options
+    verification = verify_graph(
+        arguments.model,
+        arguments.target or "llvm",
+        processor=arguments.processor,
+        threads=arguments.threads or 1,
+        shapes=arguments.shapes,
+        strategies=options.get("strategies"),
+        precision=options.get("precision"),
+        sizes=";".join(arguments.sizes),
+    )
+    if arguments.json:
+        print(json.dumps(graph_as_json(verification), indent=2))
+    else:
+        print("\n".join(graph_lines(verification)))
+    wrong = first_wrong(verification.verdicts)
+    if wrong is not None:
+        sys.stdout.flush()
+        raise CommandError(f"{arguments.model}: {wrong}")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mirlo.driver.options import GivenSchedule, Strategies
     from mirlo.driver.strategies import Measured
     from mirlo.frontends.foreign import ImportedModule
+    from mirlo.passes.session import Session
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.params import ParameterStore
 
@@ -74,26 +75,11 @@ def verify_model(
     as in `batch=1,2;seq=1..64`; by default, sizes are added until no loop and no branch has a new case. `cache` is
     where verdicts of kernels that are equal are kept. Other options are those of `mirlo.compile`.
     """
-    targets = Targets.parse(_for_processor(target, processor)).or_host()
-    require_one_build(targets)
-    host = targets.host_target
-    assert targets.host is not None
-    opened = open_model(model, shapes, params)
-    module, session = opened.module, opened.session
-    inline_calls(module.operation)
-    if needs_program(module):
-        raise PassError(
-            "the model is compiled in parts, such as those around strings and sequences: `mirlo compile --verify` "
-            "compares the kernels of each"
-        )
-    require_sizes(module, host.name)
-    give(opened, model, shapes, schedules=schedules)
-    session.options[TUNING] = open_database(tune)
-    session.options[VERDICTS] = open_cache(cache)
-    options = CompileOptions(host.name, threads, target_options=targets.host.options)
-    session.options["strategies"] = bind_strategies(strategies, options, session, build)
-    pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
-    pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
+    prepared = prepare_model(
+        model, target, processor=processor, threads=threads, shapes=shapes, strategies=strategies, schedules=schedules,
+        tune=tune, precision=precision, params=params, cache=cache,
+    )  # fmt: skip
+    module, session, pipeline, targets = prepared.module, prepared.session, prepared.pipeline, prepared.targets
     if not can_verify(str(targets)):
         raise PassError(
             f"target '{targets}' makes kernels of threads, or schedules none: kernels of 'llvm' and 'c' are compared"
@@ -115,6 +101,54 @@ def verify_model(
     if kernel is not None and not verdicts:
         raise PassError(f"there is no kernel '{kernel}'{nearest(kernel, _kernels(module))}")
     return Verification(str(targets), tuple(verdicts), seconds)
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model that is opened for a target, and the passes to come."""
+
+    module: ir.Module
+    session: Session
+    pipeline: Pipeline
+    targets: Targets
+
+
+def prepare_model(
+    model: str | ir.Module | ImportedModule | object,
+    target: str,
+    *,
+    processor: str | None = None,
+    threads: int = 1,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
+    strategies: Strategies | Measured | str | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
+    tune: Database | bool | str | os.PathLike[str] = True,
+    precision: str | None = None,
+    params: ParameterStore | None = None,
+    cache: Cache | bool | str | os.PathLike[str] = True,
+) -> PreparedModel:
+    """Open a model, with the options of `mirlo.compile`; the passes of its pipeline have not run."""
+    targets = Targets.parse(_for_processor(target, processor)).or_host()
+    require_one_build(targets)
+    host = targets.host_target
+    assert targets.host is not None
+    opened = open_model(model, shapes, params)
+    module, session = opened.module, opened.session
+    inline_calls(module.operation)
+    if needs_program(module):
+        raise PassError(
+            "the model is compiled in parts, such as those around strings and sequences: `mirlo compile --verify` "
+            "compares the kernels of each"
+        )
+    require_sizes(module, host.name)
+    give(opened, model, shapes, schedules=schedules)
+    session.options[TUNING] = open_database(tune)
+    session.options[VERDICTS] = open_cache(cache)
+    options = CompileOptions(host.name, threads, target_options=targets.host.options)
+    session.options["strategies"] = bind_strategies(strategies, options, session, build)
+    pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
+    pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
+    return PreparedModel(module, session, pipeline, targets)
 
 
 def can_verify(target: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +133,8 @@ class NbitsDefinition(DescribedDefinition):
     ) -> list[GuardedBuffer]:  # fmt: skip
         layout, digits = self.product.layout, self.product.digits
         count = number_of(self.product.count, sizes)
-        assert self._weights is not None
+        if self._weights is None:
+            raise OutsideError("packed weights in a graph")
         codes, scales, zeros = self._weights.codes, self._weights.scales, self._weights.zeros
         (result,) = [memory.buffer(argument, sizes) for argument in self.outputs]
         for number, to in enumerate(result.planes):
@@ -146,16 +146,16 @@ class NbitsDefinition(DescribedDefinition):
                 .planes[number if not digits else 0]
                 .reshape(max(digits, 1), layout.sub_blocks, count, layout.sub)
             )
-            rows = sum(x[d].astype(np.int64) * BASE**d for d in range(digits)) if digits else x[0]
-            weights = np.zeros((layout.columns, layout.sub_blocks * layout.sub), np.int64)
-            weights[:, : layout.rows] = _residues(plane, self._numbers())[codes]
+            rows: Array = sum(x[d].astype(np.int64) * BASE**d for d in range(digits)) if digits else x[0]
+            weights: Array = np.zeros((layout.columns, layout.sub_blocks * layout.sub), np.int64)
+            weights[:, : layout.rows] = plane.residues(self._numbers())[codes]
             total = np.zeros((count, layout.columns), np.int64)
             for sub in range(layout.sub_blocks):
                 block = sub // layout.subs_per_block
                 part = weights[:, sub * layout.sub : (sub + 1) * layout.sub]
-                point, scale = (_residues(plane, each[:, block]) for each in (zeros, scales))
+                point, scale = (plane.residues(each[:, block]) for each in (zeros, scales))
                 own = _product_modulo(plane, rows[sub], (part - point[:, None]) % plane.modulus)
-                factor = scale[None, :] % plane.modulus
+                factor: Array = scale[None, :] % plane.modulus
                 if digits:
                     own_scale = inputs[1].planes[number].reshape(layout.sub_blocks, count)[sub]
                     factor = factor * own_scale[:, None] % plane.modulus
@@ -167,12 +167,6 @@ class NbitsDefinition(DescribedDefinition):
 def _plane(arithmetic: Arithmetic, number: int) -> Plane | None:
     """Return the modulus of a plane; None of floats."""
     return arithmetic.moduli[number] if isinstance(arithmetic, FieldArithmetic) else None
-
-
-def _residues(plane: Plane, numbers: Array) -> Array:
-    """Return floats modulo the prime, exactly."""
-    known = {float(x): plane.residue(Fraction(float(x))) for x in np.unique(numbers)}
-    return np.array([known[float(x)] for x in numbers.reshape(-1)], np.int64).reshape(numbers.shape)
 
 
 def _product_modulo(plane: Plane, rows: Array, columns: Array) -> Array:

@@ -184,3 +184,12 @@ def test_the_first_wrong_primitive_is_named(model: str, faulty: type[Fault], mon
 
 def _is_sum_of_vectors(op: ir.Operation) -> bool:
     return op.name in ("arith.addf", "vector.fma") and isinstance(op.results[0].type, ir.VectorType)
+
+
+def test_graphs_are_compared_pass_by_pass(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--graph` shows the passes that changed the model, and the rules that they applied."""
+    assert main(["verify", model, "--graph", "--target", "llvm", "--processor", "x86-64-v3"]) == 0
+    shown = capsys.readouterr().out
+    assert "legalize{target=llvm}" in shown and "0 different, 0 outside" in shown
+    assert main(["verify", model, "--graph", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"][DIFFERENT] == 0

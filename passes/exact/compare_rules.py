@@ -1,0 +1,277 @@
+"""The rules of a graph, compared where they apply: what a rule replaces, and what stands in its place.
+
+Both are cut out of the graph at the values that they have in common, and run on the same residues. A rule may know more
+of these values than their elements: where results differ, the operators that compute them are added, a few times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import captured
+from mirlo.passes.exact.double import DoubleArithmetic
+from mirlo.passes.exact.graph_function import GraphModule, GraphRound, common_round
+from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.memory import Array
+from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
+from mirlo.passes.kernel_nodes import node_labels
+from mirlo.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from mirlo.passes.apply_rules import AppliedRule
+    from mirlo.passes.rules import Rule
+    from mirlo.passes.session import Session
+
+ROUNDS = 2
+DEEPER = 4
+"""How often operators that compute the inputs of both graphs are added."""
+MOST_OPERATORS = 200
+"""The most operators that are looked at for those between common values and results."""
+SIZES = (3, 2, 5, 7)
+"""Sizes of symbols, in turn."""
+OLD, NEW = "old", "new"
+_PARAM = re.compile(r'param = "[^"]*"')
+_TO_INTEGERS = ("arith.fptosi", "arith.fptoui", "tir.round", "tir.roundeven", "tir.floor")
+ROUNDING = 1e-5
+"""The most difference in 64-bit floats where constants are rounded to f32."""
+ROUNDED = (
+    "results are equal up to rounding, but not modulo a prime: a constant is rounded, or it needs the order of numbers"
+)
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """Whether what a rule made is equal to what it replaced, in one graph."""
+
+    rule: str
+    place: str
+    status: str
+    """`EQUAL`, `DIFFERENT` or `OUTSIDE`."""
+    why: str = ""
+    nodes: tuple[str, ...] = ()
+    graphs: str = ""
+    """Both graphs as text, where they differ."""
+
+    def __str__(self) -> str:
+        at = f" at {self.place}" if self.place else ""
+        of_nodes = f" ({', '.join(self.nodes)})" if self.nodes else ""
+        if self.status == EQUAL:
+            return f"rule '{self.rule}'{at}{of_nodes} keeps the value"
+        what = "changes the value" if self.status == DIFFERENT else "is not compared"
+        return f"rule '{self.rule}'{at}{of_nodes} {what}: {self.why}"
+
+
+@dataclass
+class RuleComparison:
+    """What compares the rules that are applied while passes run."""
+
+    verdicts: list[RuleVerdict] = field(default_factory=list)
+    known: dict[str, RuleVerdict] = field(default_factory=dict)
+    """Verdicts by the text of both graphs: a rule is compared once for equal operators of equal types."""
+    definitions: dict[str, KernelDefinition] = field(default_factory=dict)
+    stop: Callable[[RuleVerdict], None] | None = None
+    """Called with a verdict of a rule that changes the value."""
+
+    def see(self, op: ir.Operation, applied: AppliedRule, emitted: Sequence[ir.Operation], session: Session) -> None:
+        """Compare the results of an operation with the values in their place, before it is replaced."""
+        replaced = [*zip(op.results, applied.values, strict=True), *applied.others]
+        verdict = self._verdict(applied.rule, op, replaced, emitted, session)
+        self.verdicts.append(verdict)
+        if verdict.status == DIFFERENT and self.stop is not None:
+            self.stop(verdict)
+
+    def _verdict(
+        self, rule: Rule, op: ir.Operation, replaced: Sequence[tuple[ir.Value, ir.Value]],
+        emitted: Sequence[ir.Operation], session: Session,
+    ) -> RuleVerdict:  # fmt: skip
+        nodes = tuple(node_labels(op.location))
+        try:
+            cut = _Cut(replaced, emitted)
+            status, why, text = OUTSIDE, "", ""
+            graphs = ""
+            for _ in range(DEEPER):
+                module = cut.module(op.location)
+                text = _PARAM.sub("", str(module))  # weights of one shape are alike
+                if text in self.known:
+                    return _renamed(self.known[text], rule, nodes)
+                graphs = str(module)
+                status, why = _compared(GraphModule(module, session.params, self.definitions))
+                if status != DIFFERENT or not cut.deepen():
+                    break
+        except OutsideError as error:
+            status, why, text, graphs = OUTSIDE, str(error), "", ""
+        verdict = RuleVerdict(rule.name, rule.place, status, why, nodes, graphs if status == DIFFERENT else "")
+        if text:
+            self.known[text] = verdict
+        return verdict
+
+
+def _renamed(verdict: RuleVerdict, rule: Rule, nodes: tuple[str, ...]) -> RuleVerdict:
+    return RuleVerdict(rule.name, rule.place, verdict.status, verdict.why, nodes, verdict.graphs)
+
+
+class _Cut:
+    """The graphs of both values, from common values on."""
+
+    def __init__(self, replaced: Sequence[tuple[ir.Value, ir.Value]], emitted: Sequence[ir.Operation]):
+        self.old = [old for old, _ in replaced]
+        self.new = [new for _, new in replaced]
+        self.emitted = list(emitted)
+        read = [value for op in self.emitted for value in (*op.operands, *captured(op))]
+        common = [value for value in (*read, *self.new) if not self._is_emitted(value) and not _is_constant(value)]
+        self.inputs: dict[ir.Value, None] = dict.fromkeys(common)
+        self._add_others()
+
+    def _is_emitted(self, value: ir.Value) -> bool:
+        return isinstance(value, ir.OpResult) and value.owner.operation in self.emitted
+
+    def _add_others(self) -> None:
+        """Add what the old values are computed from beside the values that the new ones read."""
+        left = MOST_OPERATORS
+        reaching: dict[ir.Value, bool] = {}
+
+        def reaches(value: ir.Value) -> bool:
+            nonlocal left
+            if value in reaching:
+                return reaching[value]
+            if value in self.inputs:
+                return True
+            if not isinstance(value, ir.OpResult) or left == 0:
+                return False
+            left -= 1
+            # All operands are looked at: which ones reach an input decides about the cut.
+            reaching[value] = any([reaches(operand) for operand in value.owner.operation.operands])
+            return reaching[value]
+
+        def add(value: ir.Value, is_root: bool) -> None:
+            if value in self.inputs or _is_constant(value):
+                return
+            if not isinstance(value, ir.OpResult) or not (is_root or reaches(value)):
+                self.inputs[value] = None
+                return
+            for operand in value.owner.operation.operands:
+                add(operand, False)
+
+        for value in self.old:
+            if value not in self.inputs:
+                reaches(value)
+                add(value, True)
+
+    def deepen(self) -> bool:
+        """Replace inputs by what they are computed from; return whether that changes anything."""
+        inputs: dict[ir.Value, None] = {}
+        for value in self.inputs:
+            owner = value.owner.operation if isinstance(value, ir.OpResult) else None
+            if owner is None or len(owner.regions) or not _is_relax(owner):
+                inputs[value] = None
+            else:
+                inputs.update(dict.fromkeys(each for each in owner.operands if not _is_constant(each)))
+        if inputs.keys() == self.inputs.keys():
+            return False
+        self.inputs = inputs
+        return True
+
+    def module(self, location: ir.Location) -> ir.Module:
+        """Return a module with a function of each side."""
+        module = ir.Module.create(location)
+        for name, values in ((OLD, self.old), (NEW, self.new)):
+            self._function(module, name, values, location)
+        return module
+
+    def _function(self, module: ir.Module, name: str, values: Sequence[ir.Value], location: ir.Location) -> None:
+        inputs = list(self.inputs)
+        kind = ir.FunctionType.get([value.type for value in inputs], [value.type for value in values])
+        attributes = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(kind)}
+        with ir.InsertionPoint(module.body), location:
+            function = ir.Operation.create("func.func", attributes=attributes, regions=1)
+            block = function.regions[0].blocks.append(*kind.inputs, arg_locs=[location] * len(inputs))
+        copies: dict[ir.Value, ir.Value] = dict(zip(inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block), location:
+            for value in values:
+                _copy(value, copies)
+            ir.Operation.create("func.return", operands=[copies[value] for value in values])
+
+
+def _copy(value: ir.Value, copies: dict[ir.Value, ir.Value]) -> None:
+    """Copy what computes a value to the insertion point."""
+    if value in copies:
+        return
+    if not isinstance(value, ir.OpResult):
+        raise OutsideError("a value of another block")
+    op = value.owner.operation
+    if len(op.regions) or not _is_relax(op):
+        raise OutsideError(f"'{op.name}' in what a rule replaces")
+    for operand in op.operands:
+        _copy(operand, copies)
+    clone = op.clone()
+    for i, operand in enumerate(op.operands):
+        clone.operands[i] = copies[operand]
+    copies.update(zip(op.results, clone.results, strict=True))
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
+
+
+def _is_relax(op: ir.Operation) -> bool:
+    return bool(op.name.startswith("relax.")) and op.name != "relax.call_tir"
+
+
+def _compared(graphs: GraphModule) -> tuple[str, str]:
+    """Return the status of two functions of a module, and the reason if they are not equal."""
+    symbols = graphs.symbols(OLD)
+    for number in range(ROUNDS):
+        sizes = {name: SIZES[(i + number) % len(SIZES)] for i, name in enumerate(symbols)}
+        round_ = common_round(number, sizes, graphs)
+        why = _difference(graphs, round_)
+        if why and any(op.name in _TO_INTEGERS for op in operations_in(graphs.module.operation)):
+            return OUTSIDE, "numbers are rounded to integers, which residues have no order for"
+        if why:
+            return (OUTSIDE, ROUNDED) if _are_near(graphs, round_) else (DIFFERENT, f"{why} (round {number})")
+    return EQUAL, ""
+
+
+def _results(graphs: GraphModule, round_: GraphRound) -> Iterator[tuple[Array, Array]]:
+    """Yield the results of both functions on the same inputs."""
+    inputs = round_.inputs(graphs.function(OLD))
+    expected, actual = (graphs.run(name, round_, inputs) for name in (OLD, NEW))
+    for left, right in zip(expected, actual, strict=True):
+        yield left.planes[0], right.planes[0]
+
+
+def _difference(graphs: GraphModule, round_: GraphRound) -> str:
+    for position, (left, right) in enumerate(_results(graphs, round_)):
+        wrong = left != right
+        if wrong.any():
+            return f"result {position} differs in {int(wrong.sum())} of {wrong.size} elements"
+    return ""
+
+
+def _are_near(graphs: GraphModule, round_: GraphRound) -> bool:
+    """Return whether results are the same in 64-bit floats, up to the rounding of constants to f32."""
+    try:
+        pairs = list(_results(graphs, replace(round_, arithmetic=DoubleArithmetic())))
+    except OutsideError:
+        return False
+    for left, right in pairs:
+        scale = np.abs(left[np.isfinite(left)]).max(initial=1.0)
+        if not np.allclose(left, right, ROUNDING, ROUNDING * float(scale), equal_nan=True):
+            return False
+    return True
+
+
+def counts_by_rule(verdicts: Sequence[RuleVerdict]) -> Mapping[str, Mapping[str, int]]:
+    """Return for each rule how many of its replacements have each status."""
+    counts: dict[str, dict[str, int]] = {}
+    for verdict in verdicts:
+        own = counts.setdefault(verdict.rule, dict.fromkeys((EQUAL, DIFFERENT, OUTSIDE), 0))
+        own[verdict.status] += 1
+    return counts

@@ -1,0 +1,150 @@
+"""The rules of graphs, compared where they apply: those of examples for each rule, and of random graphs."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import random_graphs
+from random_operators import grow
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.relax import OPS
+from mirlo.passes.exact.compare_graphs import compare_passes, first_wrong
+from mirlo.passes.exact.compare_rules import RuleComparison, RuleVerdict
+from mirlo.passes.exact.named_numbers import named
+from mirlo.passes.exact.primes import VALUES
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
+from mirlo.passes.graph.rewrite import RULE_WATCH, Rewriter, rewrite_by
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import RuleBook, RuleFunction
+from mirlo.passes.session import Session
+from mirlo.runtime.params import ParameterStore
+
+GRAPHS = Path(__file__).parents[1] / "graph"
+PASSES = "builtin.module(func.func(simplify,fold-constant,simplify,convert-layout,fold-constant,simplify))"
+_PARAM = re.compile(r'param = "([^"]*)"\}? : \(\) -> tensor<([0-9x]*)x([a-z][A-Za-z0-9]*)>')
+
+
+def verdicts_of(text: str) -> list[RuleVerdict]:
+    """Return the verdicts of the rules that the passes of graphs apply to a module; its weights are small integers."""
+    params, rng = ParameterStore(), np.random.default_rng(0)
+    text = _PARAM.sub(lambda match: match[0].replace(f'"{match[1]}"', f'"{match[1]} {match[2]}"'), text)
+    for name, shape, kind in _PARAM.findall(text):
+        if name not in params:
+            dtype = DTYPES[kind.replace("ui", "u").lower()].to_numpy()
+            params.add(name, rng.integers(1, 5, [int(dim) for dim in shape.split("x")]).astype(dtype))
+    with make_context(), ir.Location.unknown():
+        watch = RuleComparison()
+        session = Session(params, options={RULE_WATCH: watch}, report=lambda *_: None)
+        Pipeline(PASSES).run(ir.Module.parse(text), session)
+    return watch.verdicts
+
+
+@pytest.mark.parametrize("path", sorted(GRAPHS.glob("simplify-*.mlir")), ids=lambda path: path.stem)
+def test_rules_of_examples_keep_values(path: Path) -> None:
+    """Each rule of `simplify` has examples here: none changes a value."""
+    verdicts = [verdict for text in path.read_text().split("// -----") for verdict in verdicts_of(text)]
+    assert not [str(verdict) for verdict in verdicts if verdict.status == DIFFERENT]
+
+
+RELU = """
+func.func @main(%x: tensor<2x5xf32>) -> tensor<2x5xf32> {
+  %y = "relax.tanh"(%x) : (tensor<2x5xf32>) -> tensor<2x5xf32> loc("activation")
+  %z = "relax.relu"(%y) : (tensor<2x5xf32>) -> tensor<2x5xf32> loc("rectifier")
+  return %z : tensor<2x5xf32>
+}
+"""
+
+
+def _without_relu(op: ir.OpView, b: Rewriter) -> ir.Value:
+    """Replace relu(x) by x, which is wrong."""
+    value: ir.Value = op.x
+    return value
+
+
+def _twice(op: ir.OpView, b: Rewriter) -> ir.Value:
+    """Replace relu(x) by relu(relu(x)), which is right."""
+    return b.emit(OPS["relu"], b.emit(OPS["relu"], op.x))
+
+
+@pytest.mark.parametrize(("function", "status"), [(_without_relu, DIFFERENT), (_twice, EQUAL)])
+def test_a_rule_that_changes_a_value_is_named(function: RuleFunction, status: str) -> None:
+    book = RuleBook("test")
+    book.add("relax.relu", "default", function)
+    watch = RuleComparison()
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(RELU)
+        rules = [*book.candidates("relax.relu", ("default",))]
+        session = Session(options={RULE_WATCH: watch})
+        rewrite_by(
+            module.body.operations[0], lambda name: rules if name == "relax.relu" else (),
+            lambda op, at: Rewriter(op, session, at=at), max_rounds=1,
+        )  # fmt: skip
+    (verdict,) = watch.verdicts
+    assert (verdict.rule, verdict.status, verdict.nodes) == (function.__name__, status, ("rectifier",))
+    assert "relax.relu" in verdict.graphs or status == EQUAL
+
+
+def test_a_pass_that_changes_results_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants are folded by what operators mean in numpy; a wrong meaning is found."""
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = "relax.constant"() {value = dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>} : () -> tensor<4xf32>
+      %d = "relax.negative"(%c) : (tensor<4xf32>) -> tensor<4xf32>
+      %y = "relax.add"(%x, %d) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    """
+    for is_wrong in (False, True):
+        if is_wrong:
+            monkeypatch.setattr(OPS["negative"], "meaning", staticmethod(np.abs))
+        with make_context(), ir.Location.unknown():
+            steps = Pipeline("builtin.module(func.func(simplify),func.func(fold-constant))").steps
+            wrong = first_wrong(compare_passes(ir.Module.parse(text), Session(), steps))
+        assert (wrong is not None and "fold-constant" in str(wrong)) == is_wrong
+
+
+def test_constants_are_the_numbers_that_they_stand_for() -> None:
+    """1 / 3 and sqrt(2) are rounded to f32; products of such numbers with their inverses are one."""
+    third, root = (float(np.float32(number)) for number in (1 / 3, math.sqrt(2)))
+    inverse = float(np.float32(1 / root))
+    assert named(third) * 3 == 1 and named(root) * named(inverse) == 1 and named(0.5) * 2 == 1
+    assert named(0.1234567) == Fraction(0.1234567)
+    numbers = np.array([0.0, -1.5, 3e-41, 1e30, -7.0])
+    assert list(VALUES.residues(numbers)) == [VALUES.residue(Fraction(float(x))) for x in numbers]
+
+
+@pytest.mark.sample(40)
+@pytest.mark.parametrize("seed", range(400))
+def test_rules_of_random_graphs_keep_values(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks, broadcasts and unit dims are drawn; weights are small integers, whose products are exact."""
+    monkeypatch.setattr(random_graphs.Graph, "numbers", _integers)
+    monkeypatch.setattr(random_graphs.Graph, "constant", _exact_constant)
+    with make_context(), ir.Location.unknown(), np.errstate(all="ignore"):
+        graph = random_graphs.new_graph(seed)
+        with ir.InsertionPoint(graph.function.entry_block):
+            grow(graph, count=4 + seed % 12)
+            random_graphs.finish(graph)
+        watch = RuleComparison()
+        Pipeline(PASSES).run(graph.module, Session(graph.params, options={RULE_WATCH: watch}, report=lambda *_: None))
+    assert not [f"{verdict}\n{verdict.graphs}" for verdict in watch.verdicts if verdict.status == DIFFERENT]
+
+
+def _integers(graph: random_graphs.Graph, shape: tuple[int, ...]) -> np.ndarray:
+    return graph.random.integers(-3, 4, shape).astype(np.float32)
+
+
+_CONSTANT = random_graphs.Graph.constant
+
+
+def _exact_constant(
+    graph: random_graphs.Graph, shape: tuple[int, ...], scale: float = 1.0, offset: float = 0.0, splat: bool = False
+) -> random_graphs.Node:
+    return _CONSTANT(graph, shape, 2.0 ** round(math.log2(max(scale, 0.01))), round(offset), splat)
