@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 SIMPLIFY = ("require-dims", "simplify", "fold-constant", "convert-layout", "simplify", "fold-constant")
 """The passes that every graph begins with."""
+FOLD_ALL = "fold-constant{all=true}"
+"""The pass that folds what would be computed from constants in each call, for targets that read no packed weights."""
 FUSE = ("annotate-kinds", "fuse-ops", "fuse-tir", "canonicalize", "cse")
 """The passes from legalized operators to the prim functions that are scheduled."""
 FUSE_WIDENED = tuple("fuse-ops{widen=true}" if name == "fuse-ops" else name for name in FUSE)

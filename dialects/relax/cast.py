@@ -39,6 +39,7 @@ class Bitcast(RelaxOp, name="bitcast"):
     """
 
     FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.bitcast)
     x = operand()
     dtype = ElementType()
 

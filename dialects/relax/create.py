@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import shardings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import shape_text
 
@@ -35,6 +35,7 @@ class Arange(RelaxOp, name="arange"):
     """start, start + step, ... up to, but not including, `stop`."""
 
     FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.arange)
     start = Float()
     stop = Float()
     step = Float()
@@ -53,6 +54,7 @@ class Eye(RelaxOp, name="eye"):
     """A matrix with ones on diagonal `k` (positive: above the main diagonal), else zeros."""
 
     FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda *, shape, k, dtype: np.eye(*shape, k, dtype.to_numpy()))
     shape = Dims()
     k = Int(0)
     dtype = ElementType()

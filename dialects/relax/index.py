@@ -75,6 +75,7 @@ class GatherNd(RelaxOp, name="gather_nd"):
     TRAITS = (Trait.SUBSET,)
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.gather_nd)
     x = operand()
     indices = operand()
     batch_dims = Int(0)

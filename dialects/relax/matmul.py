@@ -85,6 +85,7 @@ class Einsum(RelaxOp, name="einsum"):
 
     TRAITS = (Trait.CONTRACTION,)
     PRECISION = Precision.NARROW
+    meaning = staticmethod(meanings.einsum)
     xs = operands()
     equation = Str()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.dialects.core.rank_groups import RankGroups, read_groups
+from mirlo.runtime.bit_fields import unpack_fields
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType
@@ -206,6 +207,10 @@ def cast(x: Array, *, dtype: DType, saturate: bool) -> Array | None:
     return x != 0 if dtype.is_bool else x.astype(target)
 
 
+def bitcast(x: Array, *, dtype: DType) -> Array:
+    return x != 0 if dtype.is_bool else x.view(dtype.to_numpy())
+
+
 def softmax(x: Array, *, axis: int) -> Array:
     wide = widened(x)
     raised = np.exp(wide - wide.max(axis, keepdims=True))
@@ -253,6 +258,13 @@ def _by_channel(vector: Array, rank: int, axis: int) -> Array:
     return vector.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
 
+def lp_normalize(x: Array, *, axis: int, p: int) -> Array:
+    """Divide by the norm along the axis; a row of zeros stays zero."""
+    wide = widened(x)
+    norm = np.abs(wide).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(wide).sum(axis, keepdims=True))
+    return wide / choose(norm == 0, np.ones_like(norm), norm)
+
+
 def hardmax(x: Array, *, axis: int) -> Array:
     return np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]) == np.expand_dims(
         np.argmax(x, axis), axis
@@ -270,12 +282,16 @@ def gather(x: Array, indices: Array, *, axis: int) -> Array:
 
 def matmul(
     x: Array, y: Array, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: DType | None, activations: str
-) -> Array | None:
-    if out_dtype is not None:
-        return None
+) -> Array:
     left = x.swapaxes(-1, -2) if transpose_lhs else x
     right = y.swapaxes(-1, -2) if transpose_rhs else y
+    if out_dtype is not None and not is_float(x):
+        left, right = left.astype(out_dtype.to_numpy()), right.astype(out_dtype.to_numpy())
     return np.matmul(widened(left), widened(right))
+
+
+def einsum(xs: Sequence[Array], *, equation: str) -> Array:
+    return np.einsum(equation, *map(widened, xs))
 
 
 def strided_slice(
@@ -288,18 +304,95 @@ def strided_slice(
     return x[tuple(cut)]
 
 
+def pad(x: Array, *, pads: Sequence[int], mode: str, value: float) -> Array:
+    """Add and crop elements: those that are added repeat x before it is cropped."""
+    begins, ends = pads[: x.ndim], pads[x.ndim :]
+    widths = [(max(begin, 0), max(end, 0)) for begin, end in zip(begins, ends, strict=True)]
+    numbers: dict[str, Any] = {"constant_values": x.dtype.type(value)} if mode == "constant" else {}
+    padded = np.pad(x, widths, mode, **numbers) if any(map(any, widths)) else x  # type: ignore[call-overload]
+    cuts = zip(begins, ends, padded.shape, strict=True)
+    return padded[tuple(slice(max(-begin, 0), size - max(-end, 0)) for begin, end, size in cuts)]
+
+
+def gather_nd(x: Array, indices: Array, *, batch_dims: int) -> Array:
+    depth = indices.shape[-1]
+    sizes = x.shape[batch_dims : batch_dims + depth]
+    numbers = zip(np.moveaxis(indices, -1, 0), sizes, strict=True)
+    points = [np.clip(choose(i < 0, i + size, i), 0, size - 1) for i, size in numbers]
+    free = indices.ndim - 1 - batch_dims
+    batch = [np.arange(x.shape[i]).reshape([-1, *[1] * (batch_dims - 1 - i + free)]) for i in range(batch_dims)]
+    if not (batch or points):
+        return np.broadcast_to(x, (*indices.shape[:-1], *x.shape))
+    return x[(*batch, *points)]
+
+
+def arange(*, start: float, stop: float, step: float, dtype: DType) -> Array:
+    """Count in i64 for integers, else in f64."""
+    count = np.arange(max(0, math.ceil((stop - start) / step)))
+    if dtype.is_integer and start.is_integer() and step.is_integer():
+        return (count * int(step) + int(start)).astype(dtype.to_numpy())
+    return (count * step + start).astype(dtype.to_numpy())
+
+
+def arg_extreme(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the meaning of the position of an extreme: numpy's first; of NaN as well."""
+
+    def meaning(x: Array, *, axis: int, keepdims: bool, select_last: bool) -> Array:
+        if not select_last:
+            return function(x, axis, keepdims=keepdims)
+        return x.shape[axis] - 1 - function(np.flip(x, axis), axis, keepdims=keepdims)
+
+    return meaning
+
+
 def split(x: Array, *, axis: int, sizes: Sequence[int]) -> tuple[Array, ...]:
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 
-def dequantize(
+def quantize(
     x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: DType
 ) -> Array | None:
-    is_real = zero_point is not None and is_float(zero_point)
-    if is_float(x) or dtype.name != "f32" or scale.dtype != np.float32 or is_real:
+    """Quantize in the type of the scale, at least f32; None for NaN as an integer, which depends on the machine."""
+    scale = widened(scale)
+    scaled = x.astype(scale.dtype) / _along(x, scale, axis, block)
+    zero = None if zero_point is None else _along(x, zero_point, axis, block)
+    if dtype.is_float:
+        import ml_dtypes  # numpy itself has no floats of 8 bits
+
+        bound = ml_dtypes.finfo(dtype.to_numpy()).max.astype(scaled.dtype)
+        shifted = scaled if zero is None else scaled + zero.astype(scaled.dtype)
+        return np.clip(shifted, -bound, bound).astype(dtype.to_numpy())
+    if np.isnan(scaled).any():
         return None
-    zero = 0 if zero_point is None else _along(x, zero_point, axis, block).astype(np.int64)
-    return (x.astype(np.int64) - zero).astype(np.float32) * _along(x, scale, axis, block)
+    rounded = np.rint(scaled).astype(np.float64)
+    low, high = _integer_limits(dtype)
+    return np.clip(rounded if zero is None else rounded + zero.astype(np.float64), low, high).astype(dtype.to_numpy())
+
+
+def dequantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: DType) -> Array:
+    """Dequantize in the wider type of the scale and the result, at least f32."""
+    work = max(np.dtype(np.float32), scale.dtype, dtype.to_numpy(), key=lambda kind: kind.itemsize)
+    value = x
+    if zero_point is not None:
+        zero = _along(x, zero_point, axis, block)
+        wide = np.float32 if is_float(x) or is_float(zero_point) else np.int64 if x.dtype.itemsize > 2 else np.int32
+        value = x.astype(wide) - zero.astype(wide)
+    return (value.astype(work) * _along(x, scale, axis, block).astype(work)).astype(dtype.to_numpy())
+
+
+def unpack(x: Array, *, dtype: DType) -> Array:
+    """Return elements of a few bits, the lowest of a byte first."""
+    fields = unpack_fields(x, dtype.bits).reshape(*x.shape[:-1], -1)
+    if dtype.is_float:
+        return fields.view(dtype.to_numpy())
+    sign = 1 << (dtype.bits - 1)
+    return (fields if dtype.is_unsigned else (fields ^ sign).astype(np.int8) - np.int8(sign)).astype(dtype.to_numpy())
+
+
+def _integer_limits(dtype: DType) -> tuple[int, int]:
+    if dtype.is_unsigned:
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def requantize(

@@ -164,6 +164,7 @@ class LpNormalize(RelaxOp, name="lp_normalize"):
     """x divided by its p-norm along the axis."""
 
     FLOPS_PER_ELEMENT = 4
+    meaning = staticmethod(meanings.lp_normalize)
     x = operand()
     axis = Int(-1)
     p = Int(2, choices=(1, 2))

@@ -35,6 +35,7 @@ class Quantize(RelaxOp, name="quantize"):
     elements along `axis`. A zero point has the shape of the scale and the element type of the result.
     """
 
+    meaning = staticmethod(meanings.quantize)
     x = operand()
     scale = operand()
     zero_point = optional()
@@ -193,9 +194,10 @@ class Rescale(RelaxOp, name="rescale"):
 class Unpack(RelaxOp, name="unpack"):
     """Elements of 2 or 4 bits that are packed in bytes, lowest bits first, along the last dim.
 
-    Packed constants stay as they are in memory and in files: this operator is not folded.
+    Packed constants stay as they are in memory and in files, unless what reads them would unpack them in memory.
     """
 
+    meaning = staticmethod(meanings.unpack)
     sharding = staticmethod(shardings.unpack)
     x = operand()
     dtype = ElementType()
@@ -207,6 +209,11 @@ class Unpack(RelaxOp, name="unpack"):
         if dtype.bits not in (2, 4):
             raise OpError(f"dtype must be of 2 or 4 bits, got {dtype}")
         return x.with_dtype(dtype).with_shape([*x.shape[:-1], x.shape[-1] * (8 // dtype.bits)])
+
+    @classmethod
+    def folds(cls, *operands: TensorType | None, **attributes: object) -> bool:
+        """Keep packed constants as they are."""
+        return False
 
 
 class QuantizeRows(RelaxOp, name="quantize_rows"):

@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import array_meanings, shardings
+from mirlo.dialects.relax import array_meanings, meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     ANY,
@@ -174,9 +174,13 @@ class ArgReduce(ReadsEachElement):
 class Argmax(ArgReduce, name="argmax"):
     """Position of the maximum."""
 
+    meaning = staticmethod(meanings.arg_extreme(np.argmax))
+
 
 class Argmin(ArgReduce, name="argmin"):
     """Position of the minimum."""
+
+    meaning = staticmethod(meanings.arg_extreme(np.argmin))
 
 
 class Cumulative(ReadsEachElement):

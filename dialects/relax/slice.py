@@ -117,6 +117,7 @@ class Pad(RelaxOp, name="pad"):
     `mode` selects the added elements: `value`, a reflection that excludes the edge, the edge, or x repeated.
     """
 
+    meaning = staticmethod(meanings.pad)
     sharding = staticmethod(shardings.pad)
     PRECISION = Precision.REGISTERS
     AXES = AxisAttributes(per_side=("pads",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.dims import UndecidedDim
-from mirlo.dialects.core.op import class_of
+from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
@@ -52,6 +52,10 @@ class FoldConstant(Pass):
     A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
     store. One that takes many operations for each element, with those that it is computed from, may by 16 times that.
     Constants that only convolutions read are converted whatever their size.
+
+    With `all`, which is for graphs whose products with packed weights are converted, the size of a result matters only
+    where its readers compute its elements themselves: elementwise operators and those that move elements, and, with
+    `widens`, products of constants that are converted to a wider type of floats.
     """
 
     name = "fold-constant"
@@ -59,14 +63,23 @@ class FoldConstant(Pass):
     trusted = True
     anchor = "func.func"
     grow: int = option(FOLDED_GROWTH, "bytes by which a result may exceed its operands")
+    all: bool = option(False, "fold results of any size, unless their readers compute their elements")
+    packed: bool = option(False, "fold also weights that operators keep in few bits, as no product reads them so")
+    widens: bool = option(False, "products convert constants of a narrower type of floats where they read them")
+    explain: bool = option(False, "print what is computed from constants in each call, and why")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         all_blocks = blocks(op)
         before = _params(all_blocks)
-        folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(all_blocks))
+        left = FOLDED_BYTES + FOLDINGS * _constant_bytes(all_blocks)
+        folder = _Folder(session, self.grow, left, self.packed, self.widens)
         for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 folder.fold(operation)
+        if self.all:
+            folder.fold_large()
+        for remaining in folder.computed() if self.explain else ():
+            session.remark(f"is computed from constants in each call: {remaining.why}", remaining.op.location)
         for block in all_blocks:
             erase_dead(block, _is_constant)
         # Intermediate constants are not kept.
@@ -90,54 +103,120 @@ def _constant_bytes(in_blocks: list[ir.Block]) -> int:
     return sum(kind.bytes for kind in kinds if kind is not None and kind.is_static)
 
 
+@dataclass(frozen=True)
+class _LargeResult:
+    """A result that is computed from constants in each call, as it is large."""
+
+    flops: int
+    """The operations for each of its elements."""
+    roots: frozenset[ir.Value]
+    """The constants that it is computed from."""
+    bytes: int
+    """Those of it and of all results on the way to it."""
+
+
+class ComputedConstant(NamedTuple):
+    """An operation whose operands are constants and that is computed in each call, and why."""
+
+    op: ir.Operation
+    why: str
+
+
 @dataclass
 class _Folder:
     session: Session
     grow: int
     left: int
     """Bytes that may yet be made."""
+    packed: bool
+    """Whether operators fold that keep constants in few bits."""
+    widens: bool
+    """Whether products convert constants to a wider type of floats where they read them."""
     made: set[str] = field(default_factory=set)
     """Added parameters."""
     known: dict[ConstantKey, list[_FoldedConstant]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
-    large: dict[ir.Value, int] = field(default_factory=dict)
-    """Results that are computed in each call because they are large, with the operations for each of their elements."""
+    large: dict[ir.Value, _LargeResult] = field(default_factory=dict)
 
     def fold(self, op: ir.Operation) -> None:
         """Replace an operation by constants if its operands are constants, or large results that are worth it."""
-        if getattr(type(op.opview), "meaning", None) is None or not op.opview.PURE:
+        if not isinstance(op.opview, DialectOp) or op.opview.meaning is None or not op.opview.PURE:
             return
         if not any(v in self.large for v in op.operands):
             self._fold(op, self.grow)
             return
         if not all(is_constant(v) or v in self.large for v in op.operands):
             return
-        flops = self._flops(op)
-        if flops < WORTH_FLOPS:
-            self.large.update(dict.fromkeys(op.results, flops))
+        kinds = _static_kinds(op)
+        if kinds is None:
             return
-        self._fold_with_operands(op)
+        result = self._large(op, kinds)
+        is_small = sum(kind.bytes for kind in kinds) <= _bytes(result.roots) + self.grow
+        if result.flops >= WORTH_FLOPS or (is_small and result.bytes <= self.grow * WORTH_GROWTH):
+            self._fold_with_operands(op, self.grow * WORTH_GROWTH)
+        else:
+            self.large.update(dict.fromkeys(op.results, result))
 
-    def _flops(self, op: ir.Operation) -> int:
-        return class_of(op.opview).FLOPS_PER_ELEMENT + sum(self.large.get(v, 0) for v in dict.fromkeys(op.operands))
+    def fold_large(self) -> None:
+        """Fold the large results that would be computed in memory, as an operator reads them that needs them whole."""
+        for value, result in list(self.large.items()):
+            if value in self.large and result.bytes <= self.left and self._is_read_whole(value):
+                self._fold_with_operands(value.owner.operation, None)
 
-    def _fold_with_operands(self, op: ir.Operation) -> None:
+    def computed(self) -> list[ComputedConstant]:
+        """Return what is computed from constants in each call."""
+        owners = dict.fromkeys(value.owner.operation for value in self.large)
+        return [ComputedConstant(op, self._why(op)) for op in owners]
+
+    def _why(self, op: ir.Operation) -> str:
+        result = self.large[op.results[0]]
+        if not any(map(self._is_read_whole, op.results)):
+            return "its readers compute its elements"
+        if result.bytes > self.left:
+            return f"it takes {result.bytes} bytes, and {self.left} may be made"
+        return f"it takes {result.bytes} bytes, or its value in numpy is unknown"
+
+    def _is_read_whole(self, value: ir.Value) -> bool:
+        """Return whether an operator that depends on inputs reads a value from memory."""
+        for use in value.uses:
+            user = use.owner.operation
+            if any(result in self.large for result in user.results) or user.name.startswith("func."):
+                continue
+            if not isinstance(user.opview, DialectOp):
+                return True
+            traits = set(user.opview.TRAITS)
+            if user.opview.PRECISION is Precision.MOVES or traits & {Trait.ELEMENTWISE, Trait.SUBSET}:
+                continue
+            if not (self.widens and Trait.CONTRACTION in traits and _is_widened(value)):
+                return True
+        return False
+
+    def _large(self, op: ir.Operation, kinds: Sequence[TensorType]) -> _LargeResult:
+        operands = list(dict.fromkeys(op.operands))  # one that is read twice is there once
+        read = [self.large[v] for v in operands if v in self.large]
+        flops = class_of(op.opview).FLOPS_PER_ELEMENT + sum(each.flops for each in read)
+        roots = frozenset[ir.Value](v for v in operands if v not in self.large).union(*(each.roots for each in read))
+        return _LargeResult(flops, roots, sum(kind.bytes for kind in kinds) + sum(each.bytes for each in read))
+
+    def _fold_with_operands(self, op: ir.Operation, grow: int | None) -> None:
         for operand in dict.fromkeys(op.operands):
             if operand in self.large:
-                self._fold_with_operands(operand.owner.operation)
-        self._fold(op, self.grow * WORTH_GROWTH)
+                self._fold_with_operands(operand.owner.operation, grow)
+        self._fold(op, grow)
 
-    def _fold(self, op: ir.Operation, grow: int) -> None:
+    def _fold(self, op: ir.Operation, grow: int | None) -> None:
+        """Fold an operation of constants whose results exceed them by at most so many bytes; None for any number."""
         if not all(is_constant(v) for v in op.operands):
             return
-        if not op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values()):
+        folds = grow is None or op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values())
+        if not (folds or self.packed):
             return
-        kinds = [kind for r in op.results if (kind := TensorType.from_mlir(r.type)) is not None and kind.is_static]
-        if len(kinds) < len(op.results):
+        kinds = _static_kinds(op)
+        if kinds is None:
             return
-        if self._grows(op, kinds, grow):
+        if not folds or self._grows(op, kinds, grow):
             if grow == self.grow:
-                self.large.update(dict.fromkeys(op.results, self._flops(op)))
+                self.large.update(dict.fromkeys(op.results, self._large(op, kinds)))
             return
         key = _key(op)
         with ir.InsertionPoint(op), op.location:
@@ -156,11 +235,9 @@ class _Folder:
             self.large.pop(result, None)
         replace_op(op, values)
 
-    def _grows(self, op: ir.Operation, kinds: Sequence[TensorType], grow: int) -> bool:
-        operands = dict.fromkeys(op.operands)  # one that is read twice is there once
-        read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
-        size = sum(kind.bytes for kind in kinds)
-        if size > self.left or (size > read + grow and not _is_for_convolutions(op)):
+    def _grows(self, op: ir.Operation, kinds: Sequence[TensorType], grow: int | None) -> bool:
+        read, size = _bytes(dict.fromkeys(op.operands)), sum(kind.bytes for kind in kinds)
+        if size > self.left or (grow is not None and size > read + grow and not _is_for_convolutions(op)):
             return True
         self.left -= size
         return False
@@ -190,6 +267,29 @@ class _Folder:
             emit_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
             for array, kind in zip(results, kinds, strict=True)
         ]
+
+
+def _static_kinds(op: ir.Operation) -> list[TensorType] | None:
+    """Return the types of the results; None if one is dynamic or no tensor."""
+    kinds = [TensorType.from_mlir(result.type) for result in op.results]
+    static = [kind for kind in kinds if kind is not None and kind.is_static]
+    return static if len(static) == len(kinds) else None
+
+
+def _bytes(values: Iterable[ir.Value]) -> int:
+    return sum(kind.bytes for v in values if (kind := TensorType.from_mlir(v.type)) is not None)
+
+
+def _is_widened(value: ir.Value) -> bool:
+    """Return whether a value is a constant that is converted to a wider type of floats, perhaps permuted."""
+    op = value.owner.opview
+    while op.operation.name == "relax.permute" and isinstance(op.x, ir.OpResult):
+        op = op.x.owner.opview
+    if op.operation.name != "relax.cast" or not is_constant(op.x):
+        return False
+    narrow, wide = TensorType.from_mlir(op.x.type), TensorType.from_mlir(op.output.type)
+    assert narrow is not None and wide is not None  # operands and results of relax operators are tensors
+    return narrow.dtype.is_float and wide.dtype.is_float and narrow.dtype.bits < wide.dtype.bits
 
 
 def _is_for_convolutions(op: ir.Operation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.targets.pipelines import FUSE, SIMPLIFY
+from mirlo.targets.pipelines import FOLD_ALL, FUSE, SIMPLIFY
 
 PART_PASSES = (
     "legalize{target=c}",
@@ -16,4 +16,4 @@ PART_PASSES = (
     "plan-memory{aliases=true}",
 )
 """The passes for a part of a model, whose graph the host's pipeline has simplified."""
-PASSES = (*SIMPLIFY, "cse", "remove-dead", *PART_PASSES)
+PASSES = (*SIMPLIFY, FOLD_ALL, "cse", "remove-dead", *PART_PASSES)

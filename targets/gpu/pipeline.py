@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.targets.pipelines import FUSE, SIMPLIFY
+from mirlo.targets.pipelines import FOLD_ALL, FUSE, SIMPLIFY
 
 
 def compile_pipeline(
@@ -22,6 +22,7 @@ def compile_pipeline(
     """
     passes = [
         *SIMPLIFY,
+        FOLD_ALL,
         "cse",
         "remove-dead",
         f"legalize{{target={target}}}",

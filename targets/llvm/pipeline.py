@@ -46,6 +46,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         *SIMPLIFY,
         _step("tile-batch", threads, machine),
         _step("pack-nbits", machine),
+        *([] if saves_memory(options) else ["fold-constant{all=true packed=true widens=true}"]),
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),

@@ -28,7 +28,7 @@ from mirlo.targets.llvm.nbits.code import CodeLookup, Dots
 from mirlo.targets.llvm.nbits.functions import product_function
 from mirlo.targets.llvm.nbits.layout import PanelLayout
 from mirlo.targets.llvm.nbits.product import Product
-from mirlo.targets.llvm.nbits.weights import SCALES, PackedWeights, Reader, constant_source, match_weights, reader_of
+from mirlo.targets.llvm.nbits.weights import MANY_ROWS, SCALES, PackedWeights, Reader, constant_source, match_weights, reader_of
 from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ class _Converter:
             return decline("the rows are of another type", operand=str(kind))
         if kind.shape[-1] != weights.rows:
             return decline("the rows of K are cut off elsewhere", operand=str(kind))
+        count = D.product(list(kind.shape[:-1]))
+        if weights.is_shared and weights.bits == 8 and isinstance(count, int) and count >= MANY_ROWS:
+            return decline("there are many rows, and f32 weights are computed beforehand", rows=count)
         digits = DIGITS[activations]
         zero = "i8"
         if isinstance(weights.zeros, int):
@@ -172,7 +175,7 @@ class _Converter:
             layout = self._few_bits(layout) or replace(layout, is_by_row=True, is_signed=layout.is_integer)
         elif layout.bits == 8 and Dots(self.functions.machine).is_signed:
             layout = replace(layout, is_signed=True)
-        return Product(layout, D.product(list(kind.shape[:-1])), digits)
+        return Product(layout, count, digits)
 
     def _few_bits(self, layout: PanelLayout) -> PanelLayout | None:
         """Return the layout of weights of 8 bits that need only 5 or 6, for machines that decode them fast."""
@@ -256,19 +259,23 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
     def by_columns(array: np.ndarray) -> np.ndarray:
         return array if by_column else array.T
 
+    def by_blocks(array: np.ndarray) -> np.ndarray:
+        shared = (weights.columns, layout.blocks)
+        return np.broadcast_to(array.reshape(-1, 1), shared) if weights.is_shared else by_columns(array)
+
     def make() -> np.ndarray:
         codes = by_columns(values())[:, :rows]
         if layout.floats:
             codes = codes.view(np.uint8)
         if is_signed:
             codes = (codes.astype(np.int8) + np.int8(-128 if bits == 8 else 1 << (bits - 1))).view(np.uint8)
-        scale_columns = by_columns(scales())
+        scale_columns = by_blocks(scales())
         scale = scale_columns if unit == 1 else scale_columns * scale_columns.dtype.type(unit)
         if layout.scale == "f16":
             scale = scale.astype(np.float16)
         if not layout.zero:
             return layout.pack(codes, scale, None)
-        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_columns(zeros())
+        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_blocks(zeros())
         wide = points.astype(np.float32) - np.float32(middle)
         return layout.pack(codes, scale, wide if layout.zero == "f32" else wide.astype(np.int8))
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MIN_BLOCK = 16
 """Least rows of K that share a scale."""
+SHARED_BLOCKS = (256, 128, 64, 32, 16)
+"""Rows of K in a block of weights whose scale is that of a column or of all: the fewest bytes win, then the first."""
+MANY_ROWS = 16
+"""From so many rows on, a product with f32 weights is faster than one with packed weights of 8 bits."""
 SCALES = ("f32", "f16", "bf16")
 """Element types of scales."""
 WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8", *FLOATS)
@@ -47,6 +51,8 @@ class PackedWeights:
     scales: ir.Value
     zeros: ir.Value | int
     """The zero points: a constant, perhaps packed, or one number."""
+    is_shared: bool = False
+    """Whether all blocks of a column share a scale and a zero point, or even all columns."""
     codebook: tuple[float, ...] = ()
     """The numbers that the integers stand for, if they are codes."""
 
@@ -87,12 +93,15 @@ def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Declin
 def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: Session) -> PackedWeights | Decline:
     """Return weights that are dequantized in blocks."""
     op = value.owner.opview
-    kind = kind_of(op.x)
-    if kind.rank != 2 or not kind.is_static or not op.block:
-        return decline("the weights are not a matrix with a scale for each block", operand=str(kind))
-    if op.axis % 2 != (1 if by_column else 0):
+    kind, is_shared = kind_of(op.x), not op.block
+    if kind.rank != 2 or not kind.is_static:
+        return decline("the weights are not a matrix", operand=str(kind))
+    along_columns = op.axis % 2 != (1 if by_column else 0)
+    if is_shared and not along_columns and kind_of(op.scale).rank:
+        return decline("each row of K has a scale", axis=op.axis)
+    if not is_shared and along_columns:
         return decline("the blocks are not along K", axis=op.axis)
-    if op.block < MIN_BLOCK or op.block & (op.block - 1):
+    if not is_shared and (op.block < MIN_BLOCK or op.block & (op.block - 1)):
         return decline("blocks are not a power of two from 16", block=op.block)
     if kind.dtype.name not in WEIGHTS or kind_of(op.scale).dtype.name not in SCALES:
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
@@ -105,7 +114,13 @@ def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: S
         return decline("the weights are floats with a zero point", operand=str(kind))
     columns, depth = kind.static_shape if by_column else kind.static_shape[::-1]
     used = rows if isinstance(rows, int) else depth
-    return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, op.block, op.scale, zeros)
+    block = op.block or min(SHARED_BLOCKS, key=lambda block: _bytes_of_column(block, used, kind.dtype.bits))
+    return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, block, op.scale, zeros, is_shared)
+
+
+def _bytes_of_column(block: int, rows: int, bits: int) -> int:
+    """Return the bytes of a column with scales of f16 or f32: two blocks fill a cache line with scales."""
+    return -(-rows // (2 * block)) * 2 * (block * bits // 8 + 4)
 
 
 def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline | None:
@@ -128,7 +143,7 @@ def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline |
     if not all(is_available(each, session) for each in (unpack.x, scaled.rhs, gather.x)):
         return decline("the weights, their scales or their table are computed at run time")
     numbers = tuple(float(each) for each in reader_of(gather.x, session)())
-    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scaled.rhs, 8, numbers)
+    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scaled.rhs, 8, codebook=numbers)
 
 
 def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:

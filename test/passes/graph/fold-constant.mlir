@@ -51,15 +51,16 @@ func.func @shared() -> (tensor<20xf32>, tensor<20xf32>) {
 // What depends on an input stays, and so does what has no meaning in numpy or a parameter whose file is not there.
 // CHECK-LABEL: func.func @declined
 // CHECK:         "relax.add"
-// CHECK:         "relax.lp_normalize"
+// CHECK:         "relax.lrn"
 // CHECK:         "relax.negative"
-func.func @declined(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<99xf32>) {
+func.func @declined(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<1x2x1x1xf32>, tensor<99xf32>) {
   %0 = "relax.constant"() {value = dense<2.0> : tensor<2xf32>} : () -> tensor<2xf32>
   %1 = "relax.add"(%x, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %2 = "relax.lp_normalize"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %i = "relax.constant"() {value = dense<2.0> : tensor<1x2x1x1xf32>} : () -> tensor<1x2x1x1xf32>
+  %2 = "relax.lrn"(%i) {size = 1 : i64} : (tensor<1x2x1x1xf32>) -> tensor<1x2x1x1xf32>
   %3 = "relax.constant"() {param = "weight"} : () -> tensor<99xf32>
   %4 = "relax.negative"(%3) : (tensor<99xf32>) -> tensor<99xf32>
-  return %1, %2, %4 : tensor<2xf32>, tensor<2xf32>, tensor<99xf32>
+  return %1, %2, %4 : tensor<2xf32>, tensor<1x2x1x1xf32>, tensor<99xf32>
 }
 
 // Numbers are dequantized with scales along an axis, and in blocks.
@@ -75,4 +76,21 @@ func.func @dequantized() -> (tensor<2x2xf32>, tensor<3xf32>) {
   %t = "relax.constant"() {value = dense<[1.0, 4.0]> : tensor<2xf32>} : () -> tensor<2xf32>
   %1 = "relax.dequantize"(%y, %t) {axis = 0 : i64, block = 2 : i64} : (tensor<3xi8>, tensor<2xf32>) -> tensor<3xf32>
   return %0, %1 : tensor<2x2xf32>, tensor<3xf32>
+}
+
+// Numbers are quantized, saturated, to the nearest even integer; padded; unpacked only with `packed`.
+// CHECK-LABEL: func.func @quantized
+// CHECK-DAG:     dense<[-128, -2, 0, 2, 127]> : tensor<5xi8>
+// CHECK-DAG:     dense<[0, 1, 2, 0]> : tensor<4xi8>
+// CHECK-DAG:     "relax.unpack"
+func.func @quantized() -> (tensor<5xi8>, tensor<4xi8>, tensor<2xui4>) {
+  %x = "relax.constant"() {value = dense<[-99.0, -1.0, 0.25, 0.75, 99.0]> : tensor<5xf32>} : () -> tensor<5xf32>
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "relax.quantize"(%x, %s) {dtype = i8} : (tensor<5xf32>, tensor<f32>) -> tensor<5xi8>
+  %y = "relax.constant"() {value = dense<[9, 1, 2]> : tensor<3xi8>} : () -> tensor<3xi8>
+  %1 = "relax.pad"(%y) {pads = array<i64: -1, 1>} : (tensor<3xi8>) -> tensor<3xi8>
+  %2 = "relax.pad"(%1) {pads = array<i64: 1, 0>} : (tensor<3xi8>) -> tensor<4xi8>
+  %b = "relax.constant"() {value = dense<33> : tensor<1xui8>} : () -> tensor<1xui8>
+  %3 = "relax.unpack"(%b) {dtype = ui4} : (tensor<1xui8>) -> tensor<2xui4>
+  return %0, %2, %3 : tensor<5xi8>, tensor<4xi8>, tensor<2xui4>
 }

@@ -9,6 +9,7 @@ import emulated_aarch64
 import numpy as np
 import onnxruntime
 import pytest
+from onnx_models import F32, make_model, node
 from packed_products import BOUNDS, LEVELS, SHAPES, TABLES, Weights, error, float_weights, kernels, table_weights
 from presets import RUNNABLE, compile_for, compile_for_preset
 
@@ -37,6 +38,40 @@ def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
     bound = max(BOUNDS[activations], 1e-3 if weights.dtype == "f16" else 0)
     for count in (1, 2, 9, 65):
         assert error(executable, weights, count) < bound
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("activations", ("exact", "i8"))
+@pytest.mark.parametrize("axis", (None, 0, 1))
+@pytest.mark.parametrize("transposed", (False, True))
+@pytest.mark.parametrize("zeros", (False, True))
+def test_scales_of_columns(transposed: bool, axis: int | None, zeros: bool, activations: str) -> None:
+    """Weights with a scale for all, or for each column, are read packed by few rows; with one for each row of K not."""
+    k, n = 300, 1400
+    random = np.random.default_rng(k)
+    shape = (n, k) if transposed else (k, n)
+    scales = random.uniform(0.005, 0.015, () if axis is None else shape[axis]).astype(np.float32)
+    constants: dict[str, Any] = {"q": random.integers(-128, 128, shape).astype(np.int8), "s": scales}
+    if zeros:
+        constants["z"] = random.integers(-9, 9, scales.shape).astype(np.int8)
+    nodes = [
+        node("DequantizeLinear", " ".join(constants), "w", axis=axis or 0),
+        node("Gemm", "x w", "y", transB=int(transposed)),
+    ]
+    model = make_model(nodes, {"x": (F32, ["m", k])}, ["y"], constants, opset=21)
+    executable = mirlo.compile(model, activations=activations, cache=False, jobs=1)
+    is_packed = any(name.startswith("matmul_u8") for name in kernels(executable))
+    assert is_packed == (axis is None or axis == (0 if transposed else 1))
+    by_axis = [1, 1]
+    by_axis[axis or 0] = -1
+    real = constants["q"].astype(np.float64)
+    if zeros:
+        real = real - constants["z"].reshape(by_axis)
+    real = real * scales.astype(np.float64).reshape(by_axis)
+    for count in (1, 2, 9, 65):
+        x = random.standard_normal((count, k)).astype(np.float32)
+        wanted = x @ (real.T if transposed else real)
+        assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
 
 
 def test_sums_of_long_rows() -> None:
