@@ -54,7 +54,7 @@ class Eye(RelaxOp, name="eye"):
     """A matrix with ones on diagonal `k` (positive: above the main diagonal), else zeros."""
 
     FLOPS_PER_ELEMENT = 0
-    meaning = staticmethod(lambda *, shape, k, dtype: np.eye(*shape, k, dtype.to_numpy()))
+    meaning = staticmethod(lambda *, shape, k, dtype: np.eye(shape[0], shape[1], k, dtype=dtype.to_numpy()))
     shape = Dims()
     k = Int(0)
     dtype = ElementType()

@@ -323,7 +323,7 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int) -> Array:
     batch = [np.arange(x.shape[i]).reshape([-1, *[1] * (batch_dims - 1 - i + free)]) for i in range(batch_dims)]
     if not (batch or points):
         return np.broadcast_to(x, (*indices.shape[:-1], *x.shape))
-    return x[(*batch, *points)]
+    return x[tuple([*batch, *points])]
 
 
 def arange(*, start: float, stop: float, step: float, dtype: DType) -> Array:
@@ -349,9 +349,7 @@ def split(x: Array, *, axis: int, sizes: Sequence[int]) -> tuple[Array, ...]:
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 
-def quantize(
-    x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: DType
-) -> Array | None:
+def quantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: DType) -> Array | None:
     """Quantize in the type of the scale, at least f32; None for NaN as an integer, which depends on the machine."""
     scale = widened(scale)
     scaled = x.astype(scale.dtype) / _along(x, scale, axis, block)
@@ -359,7 +357,7 @@ def quantize(
     if dtype.is_float:
         import ml_dtypes  # numpy itself has no floats of 8 bits
 
-        bound = ml_dtypes.finfo(dtype.to_numpy()).max.astype(scaled.dtype)
+        bound = float(ml_dtypes.finfo(dtype.to_numpy()).max)  # type: ignore[no-untyped-call]
         shifted = scaled if zero is None else scaled + zero.astype(scaled.dtype)
         return np.clip(shifted, -bound, bound).astype(dtype.to_numpy())
     if np.isnan(scaled).any():

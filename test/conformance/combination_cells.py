@@ -87,11 +87,6 @@ REASONS = (
         "one compilation", rule=("compilation", "tensorized"), tool=("check-target",),
     ),
     Reason(
-        "A function in C takes tiles of buffers whose sizes are numbers: fix them with `dims=`, or copy tiles "
-        "(`cache_read`).",
-        "takes tiles of buffers of fixed sizes", rule=("tensorized",), place=("dynamic",),
-    ),
-    Reason(
         "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "
         "function does not.",
         "it knows the operators of plug-ins that are classes", operator=("custom",), tool=("bisect",),

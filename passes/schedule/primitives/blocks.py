@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace as changed
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
+from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.blocks.contraction.body import match_multiply_add
 from mirlo.passes.schedule.primitives.loops import remove_empty, unique_loop_name
 from mirlo.passes.schedule.primitives.regions import Region, needed_region, written_region
 from mirlo.passes.schedule.primitives.tree import (
@@ -30,6 +33,10 @@ from mirlo.passes.schedule.primitives.tree import (
     set_children,
 )
 from mirlo.runtime.names import unused_name
+
+INTEGER_DIVISIONS = tuple(
+    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "ceildivsi", "ceildivui", "floordivsi")
+)
 
 
 def compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
@@ -282,6 +289,76 @@ def pad(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, dims: Sequence[int]
     access.outside = access.outside if beyond else None
     insert_nest(nest_of(root, result), leaf, before=True)
     return result
+
+
+def pad_einsum(root: Root, leaf: BlockLeaf, multiples: Sequence[int]) -> list[BlockLeaf]:
+    """Extend the axes of a block to multiples: it reads copies with zeros beyond the edges, and writes a larger copy.
+
+    Return the blocks that copy: those of its operands, then that of its result. There are copies where axes are
+    multiples already, too.
+    """
+    what = f"pad_einsum: '{leaf.name}'"
+    if len(multiples) != len(leaf.domain) or any(multiple < 1 for multiple in multiples):
+        raise ScheduleError(
+            f"{what} has {len(leaf.domain)} axes: expected a number from 1 up for each, found {list(multiples)}"
+        )
+    _require_movable(root, leaf)
+    loops = around(leaf)
+    if leaf.at != [loop_index(loop.name) for loop in loops] or leaf.view is None:
+        raise ScheduleError(f"{what} is a copy, or its loops are not one for each axis, in their order: pad it first")
+    domain = [D.ceildiv(dim, multiple) * multiple for dim, multiple in zip(leaf.domain, multiples, strict=True)]
+    padded = {i for i, dim in enumerate(domain) if dim != leaf.domain[i]}
+    _require_padded_body(what, leaf, padded)
+    buffer = _single_output(leaf)
+    _require_only_writer(root, buffer, "pad_einsum")
+    accesses = [(access, _axes_of(leaf, access)) for access in (*leaf.reads, *leaf.writes)]
+    for access, axes in accesses:
+        if access.outside is not None or access.is_opaque or access.inlined is not None:
+            raise ScheduleError(f"{what} reads '{access.buffer.name}' beyond its edges, by itself, or inlined")
+        for dim, axis in enumerate(axes):
+            if axis in padded and access.buffer.shape[dim] != leaf.domain[axis]:
+                raise ScheduleError(f"{what} accesses a part of dim {dim} of '{access.buffer}': {leaf.domain[axis]}")
+    copies: list[BlockLeaf] = []
+    known: dict[tuple[int, tuple[Dim, ...]], ScheduleBuffer] = {}
+    for access, axes in accesses:
+        shape = tuple(
+            dim if axis is None else domain[axis] for dim, axis in zip(access.buffer.shape, axes, strict=True)
+        )
+        source, is_result = access.buffer, access in leaf.writes
+        if (id(source), shape) not in known:
+            copy = known[id(source), shape] = _copy_of(root, source, "")
+            copy.shape = shape
+            name = f"{source.name}_out" if is_result else copy.name
+            copies.append(_copy_leaf(root, name, source, copy))
+            if is_result:
+                copies[-1].reads[0].buffer, copies[-1].writes[0].buffer = copy, source
+            else:
+                copies[-1].domain = shape
+                copies[-1].reads[0].outside = _zero(source)
+            insert_nest(nest_of(root, copies[-1]), leaf, before=not is_result)
+        access.buffer = known[id(source), shape]
+    leaf.domain = tuple(domain)
+    for loop, extent in zip(loops, domain, strict=True):
+        loop.extent = extent
+    return copies
+
+
+def _require_padded_body(what: str, leaf: BlockLeaf, padded: set[int]) -> None:
+    """Require that zeros beyond the edges leave the elements alone that are copied back."""
+    assert leaf.view is not None
+    if any(leaf.kinds[axis] == "reduce" for axis in padded):
+        product = match_multiply_add(leaf.view)
+        if isinstance(product, Decline):
+            raise ScheduleError(f"{what} adds more than products, of zeros too, along the padded reduction: {product}")
+    divided = [op.name for op in leaf.body.body_ops if op.name in INTEGER_DIVISIONS]
+    if divided and padded:
+        raise ScheduleError(f"{what} divides integers ('{divided[0]}'), and there are zeros beyond the edges")
+
+
+def _zero(buffer: ScheduleBuffer) -> ir.Attribute:
+    is_integer = isinstance(buffer.element, ir.IntegerType | ir.IndexType)
+    with buffer.element.context, ir.Location.unknown():
+        return ir.IntegerAttr.get(buffer.element, 0) if is_integer else ir.FloatAttr.get(buffer.element, 0.0)
 
 
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides
 from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.tir.buffers import element_bytes
@@ -59,12 +59,21 @@ class TileArgument:
     origin: list[ir.Value]
     """Where it begins, in the dims of the memory."""
     dims: list[int]
+    shape: tuple[Dim, ...]
+    """The dims of the memory; all but the slowest are numbers."""
+    is_flat: bool = False
+    """Whether the memory has one dim for all of these."""
 
     def at(self, indices: list[ir.Value]) -> list[ir.Value]:
         result = list(self.origin)
         for dim, index in zip(self.dims, indices, strict=True):
             result[dim] = Value(result[dim]) + index
-        return result
+        if not self.is_flat:
+            return result
+        *outer, last = [Value(index) * stride for index, stride in zip(result, self._all_strides, strict=True)]
+        for part in outer:
+            last = last + part
+        return [last]
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -73,8 +82,8 @@ class TileArgument:
 
     @property
     def _all_strides(self) -> list[int]:
-        """Return the stride of each dim of the memory, whose shape is numbers."""
-        return [int(stride) for stride in contiguous_strides(tuple(self.buffer.type.shape)) if isinstance(stride, int)]
+        """Return the stride of each dim of the memory."""
+        return [static_dim(stride) for stride in contiguous_strides(self.shape)]
 
     def pointer(self) -> ir.Value:
         """Emit the address of the first element."""

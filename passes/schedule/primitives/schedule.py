@@ -414,6 +414,18 @@ class Schedule(LoopQueries):
         return self._record("pad", (block, buffer, tuple(dims)), copy.name)
 
     @primitive
+    def pad_einsum(self, block: str, multiples: Sequence[int]) -> list[str]:
+        """Extend each axis of a block to a multiple of a number, so that tiles are whole, and `tensorize` takes them.
+
+        The block reads copies of its operands with zeros beyond their edges, and writes a copy whose part within the
+        edges is copied to the result. Return the blocks that copy, those of operands first: `compute_at` and
+        `reverse_compute_at` move them to the tiles, so that copies are small, and of fixed size where dims are dynamic.
+        An axis of a reduction may be padded where products are added up. Pad before loops are split.
+        """
+        copies = blocks.pad_einsum(self._root, self._leaf(block), list(multiples))
+        return self._record("pad_einsum", (block, tuple(multiples)), [copy.name for copy in copies])
+
+    @primitive
     def register_tile(
         self,
         block: str,

@@ -87,7 +87,10 @@ class TensorIntrin:
         if shape != block:
             raise ScheduleError(f"tensorize: the loops are {shape}, '{self.name}' computes {block}")
         if leaf.guards:
-            raise ScheduleError(f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute")
+            raise ScheduleError(
+                f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute; extend its axes to "
+                "multiples of the tile (pad_einsum) before they are split"
+            )
         if leaf.part in ("whole", "registers") and leaf.is_reduction or leaf.part == "start":
             raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
         _require_same_body(self.name, pattern, leaf)
@@ -153,14 +156,20 @@ class TensorIntrin:
         tiles, strides = {}, {}
         for position, tile in self.match(loop).items():
             memory = placed[tile.buffer]
-            if not all(isinstance(size, int) for size in memory.shape):
+            if not all(isinstance(size, int) for size in memory.shape[1:]):
+                is_result = self.does.parameters[position].is_output
                 raise ScheduleError(
                     f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
-                    "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
+                    "takes tiles whose strides are known; "
+                    + (
+                        "write a copy (cache_write, or pad_einsum) in a loop outside (reverse_compute_at)"
+                        if is_result
+                        else "read a copy (cache_read, or pad_einsum) in a loop outside (compute_at)"
+                    )
                 )
             tile.check_packed(memory, self.name)
             origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
-            argument = tiles[position] = TileArgument(memory.value, origin, tile.places())
+            argument = tiles[position] = TileArgument(memory.value, origin, tile.places(), memory.shape, memory.is_flat)
             strides[self.does.parameters[position].name] = argument.strides
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -301,7 +310,7 @@ def _require_plain(name: str, leaf: BlockLeaf, meant: BufferAccess, access: Buff
     if access.outside is not None:
         raise ScheduleError(
             f"tensorize: '{leaf.name}' reads '{buffer.name}' beyond its edges, where '{name}' would read other memory; "
-            "pad it in a block of its own"
+            "let it read a copy with a border (pad)"
         )
     if buffer.element != meant.buffer.element:
         raise ScheduleError(

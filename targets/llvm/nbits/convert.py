@@ -28,7 +28,15 @@ from mirlo.targets.llvm.nbits.code import CodeLookup, Dots
 from mirlo.targets.llvm.nbits.functions import product_function
 from mirlo.targets.llvm.nbits.layout import PanelLayout
 from mirlo.targets.llvm.nbits.product import Product
-from mirlo.targets.llvm.nbits.weights import MANY_ROWS, SCALES, PackedWeights, Reader, constant_source, match_weights, reader_of
+from mirlo.targets.llvm.nbits.weights import (
+    MANY_ROWS,
+    SCALES,
+    PackedWeights,
+    Reader,
+    constant_source,
+    match_weights,
+    reader_of,
+)
 from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
@@ -141,18 +149,10 @@ class _Converter:
             return decline("the rows are of another type", operand=str(kind))
         if kind.shape[-1] != weights.rows:
             return decline("the rows of K are cut off elsewhere", operand=str(kind))
-        count = D.product(list(kind.shape[:-1]))
-        if weights.is_shared and weights.bits == 8 and isinstance(count, int) and count >= MANY_ROWS:
-            return decline("there are many rows, and f32 weights are computed beforehand", rows=count)
-        digits = DIGITS[activations]
-        zero = "i8"
-        if isinstance(weights.zeros, int):
-            zero = "" if weights.zeros == weights.middle else "i8"
-        elif kind_of(weights.zeros).dtype.is_float:
-            zero = "f32"
+        count, digits = D.product(list(kind.shape[:-1])), DIGITS[activations]
         layout = PanelLayout(
-            weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name, zero,
-            weights.floats, weights.codebook,
+            weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name,
+            _zero_type(weights), weights.floats, weights.codebook,
         )  # fmt: skip
         machine = self.functions.machine
         if weights.codebook and not (machine.avx512 or machine.avx2 or (layout.table and CodeLookup.supports(machine))):
@@ -161,13 +161,15 @@ class _Converter:
             )
         if digits and not (layout.is_integer and Dots.supports(machine, layout)):
             digits = 0  # what is permitted is not faster
+        if weights.is_shared and weights.bits == 8 and not digits and isinstance(count, int) and count >= MANY_ROWS:
+            return decline("there are many rows, and f32 weights are computed beforehand", rows=count)
         if (
             weights.floats
             and not layout.is_integer
             and (reader_of(weights.values, session)().view(np.uint8) & 0x7F == 0x7F).any()
         ):
             return decline("a weight is not a number", dtype=weights.dtype)
-        if zero == "i8" and layout.block >= 64:
+        if layout.zero == "i8" and layout.block >= 64:
             layout = replace(layout, zero="f32")
         if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)() * np.float32(weights.unit)):
             layout = replace(layout, scale="f16")
@@ -284,6 +286,13 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
 
 def _reshaped(read: Reader, shape: tuple[int, int]) -> Reader:
     return lambda: read().reshape(shape)
+
+
+def _zero_type(weights: PackedWeights) -> str:
+    """Return the element type of zero points that are not in the middle, else nothing."""
+    if isinstance(weights.zeros, int):
+        return "" if weights.zeros == weights.middle else "i8"
+    return "f32" if kind_of(weights.zeros).dtype.is_float else "i8"
 
 
 def _fits_f16(scales: np.ndarray) -> bool:

@@ -33,7 +33,9 @@ COMPUTED = {
         "avg_pool", "max_pool", "max_pool_with_indices", "lp_pool", "col2im", "resize", "roi_align", "max_roi_pool",
     ),
     "other numbers in each call": ("random_uniform", "random_normal"),
-    "packed functions, and sizes that only a call tells": ("call_packed", "call_dps_packed", "bind_dims", "require_dims", "steps"),
+    "packed functions, and sizes that only a call tells": (
+        "call_packed", "call_dps_packed", "bind_dims", "require_dims", "steps",
+    ),
 }  # fmt: skip
 """By reason, the operators that are computed in calls even if their operands are constants."""
 NAMES = {f"relax.{name}" for names in COMPUTED.values() for name in names}
@@ -123,7 +125,9 @@ def weights() -> dict[str, tuple[list[Any], dict[str, Any]]]:
             [node("DequantizeLinear", "q s z", "w", axis=1)],
             {"q": codes, "s": columns, "z": rng.integers(-9, 9, N).astype(np.int8)},
         ),
-        "unsigned": ([node("DequantizeLinear", "q s z", "w")], {"q": codes.view(np.uint8), "s": scale, "z": np.uint8(9)}),
+        "unsigned": (
+            [node("DequantizeLinear", "q s z", "w")], {"q": codes.view(np.uint8), "s": scale, "z": np.uint8(9)}
+        ),
         "transposed": (
             [node("DequantizeLinear", "q s", "t", axis=0), node("Transpose", "t", "w", perm=[1, 0])],
             {"q": np.ascontiguousarray(codes.T), "s": columns},

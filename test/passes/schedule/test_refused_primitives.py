@@ -97,6 +97,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "register_tile": [block, some(loops), some(loops), rng.choice(["fma", "tdpbf16ps"])],
         "prefetch": [block, rng.choice(buffers), rng.choice(["", rng.choice(loops)]), size],
         "pad": [block, rng.choice(buffers), rng.choice([(0,), (0, 1), (5,)])],
+        "pad_einsum": [block, [size] * rng.randint(1, 3)],
         "tensorize": [rng.choice(loops), "test.copy_8"],
         "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
     }  # fmt: skip
