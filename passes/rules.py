@@ -18,7 +18,6 @@ the others of the chain (`preferring`).
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -350,8 +349,13 @@ def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: Choice
     return outcome
 
 
-STRICT = "MIRLO_STRICT_RULES"
-"""The environment variable with which each fault of a rule is an error; Mirlo's tests set it."""
+class RuleWarning(RuntimeWarning):
+    """A fault of a rule of Mirlo without which the model is compiled.
+
+    `warnings.simplefilter("error", RuleWarning)` makes it an error, as Mirlo's tests do.
+    """
+
+
 DISPENSABLE = frozenset({"recognize", "simplify", "combine", "layout", "schedule"})
 """The kinds of rules without which every model compiles, too: a kernel has another schedule."""
 
@@ -359,12 +363,15 @@ DISPENSABLE = frozenset({"recognize", "simplify", "combine", "layout", "schedule
 def fault(rule: Rule, problem: str, error: Exception | None = None) -> Fault:
     """Return the decline for a fault of a rule of Mirlo that compilations can do without; raise an error for others.
 
-    The fault is a warning with the rule's name, and an error in Mirlo's tests.
+    The fault is a warning with the rule's name, or an error where filters of warnings say so.
     """
     text = f"rule '{rule}' at {rule.place} {problem}"
-    if rule.is_foreign or rule.kind not in DISPENSABLE or os.environ.get(STRICT, "0") != "0":
+    if rule.is_foreign or rule.kind not in DISPENSABLE:
         raise RuleError(text) from error
-    warnings.warn(f"{text}: the model is compiled without it; this is a bug of Mirlo", RuntimeWarning, stacklevel=2)
+    try:
+        warnings.warn(f"{text}: the model is compiled without it; this is a bug of Mirlo", RuleWarning, stacklevel=2)
+    except RuleWarning:
+        raise RuleError(text) from error
     return Fault(problem)
 
 

@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "sample(every): run one case in so many, none for 0, all for 1 whatever they cost; with --whole, all"
     )
+    config.addinivalue_line("filterwarnings", "error::mirlo.passes.rules.RuleWarning")
     config.addinivalue_line("markers", "processors(name, ...): those of the argument `processor`; none for all")
     config.pluginmanager.register(item_hooks)
     # xdist hands out files in the order of this file's hook, not by their numbers of tests.
@@ -230,7 +231,6 @@ def whole(request: pytest.FixtureRequest) -> bool:
 
 
 # What tests compile is kept apart from what the user compiles; the keys hold the sources, so nothing in it is stale.
-os.environ["MIRLO_STRICT_RULES"] = "1"  # a fault of a rule is an error, not a decline
 os.environ["XDG_CACHE_HOME"] = str(ROOT / ".cache" / "tests")
 
 # Commands that tests start find the bytecode of those before: without it, each takes most of a second longer to start.

@@ -29,7 +29,6 @@ if found is None or os.path.dirname(os.path.realpath(found.origin)) != os.path.r
 
 # Threads of the numeric libraries cost each tool more to start than they save.
 config.environment["OPENBLAS_NUM_THREADS"] = "1"
-config.environment["MIRLO_STRICT_RULES"] = "1"
 config.environment["XDG_CACHE_HOME"] = os.path.join(ROOT, ".cache", "tests")
 
 TOOLS = {

@@ -19,12 +19,14 @@ import signal
 import socket
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
 from unoptimized import UNOPTIMIZED, unoptimized
 
 from mirlo.dialects.core import installed
+from mirlo.passes.rules import RuleWarning
 from mirlo.targets.llvm import TARGET as LLVM
 
 IMPORTED = (
@@ -51,6 +53,7 @@ def serve(path: str) -> None:
         importlib.import_module(name)
     for name in PACKAGES:
         installed.import_modules(name)
+    warnings.simplefilter("error", RuleWarning)
     gc.freeze()  # forks do not write to what lasts
     gc.set_threshold(50_000)  # they end before there is much garbage in cycles
     server = socket.socket(socket.AF_UNIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.graph.rewrite import rewrite
-from mirlo.passes.rules import DISPENSABLE, STRICT, Decline, Fault, RuleBook, RuleError, decline, run_rule
+from mirlo.passes.rules import DISPENSABLE, Decline, Fault, RuleBook, RuleError, RuleWarning, decline, run_rule
 from mirlo.passes.session import Session
 
 TEXT = """
@@ -31,8 +32,8 @@ FAULTS: dict[str, Callable[..., object]] = {
 @pytest.mark.parametrize("problem", FAULTS)
 @pytest.mark.parametrize("kind", sorted(DISPENSABLE))
 @pytest.mark.parametrize(("is_strict", "defined"), [(True, "mirlo.own"), (False, "mirlo.own"), (False, "users")])
-def test_faults(kind: str, problem: str, is_strict: bool, defined: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STRICT, str(int(is_strict)))
+def test_faults(kind: str, problem: str, is_strict: bool, defined: str) -> None:
+    warnings.simplefilter("error" if is_strict else "always", RuleWarning)
 
     def wrong(op: object, b: object) -> object:
         return FAULTS[problem](op, b)
@@ -51,13 +52,13 @@ def test_faults(kind: str, problem: str, is_strict: bool, defined: str, monkeypa
             with pytest.raises(RuleError, match=f"wrong for .* at .*test_faults.py:.* {problem[:20]}"):
                 rewrite(function, book, Session())
             return
-        with pytest.warns(RuntimeWarning, match="wrong for relax.relu on default' at .* is compiled without"):
+        with pytest.warns(RuleWarning, match="wrong for relax.relu on default' at .* is compiled without"):
             assert rewrite(function, book, Session()) == 1
         assert "relax.relu" not in str(function)
 
 
-def test_other_kinds_need_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STRICT, "0")
+def test_other_kinds_need_their_rules() -> None:
+    warnings.simplefilter("always", RuleWarning)
 
     def wrong(op: object, b: object) -> Decline:
         raise KeyError("x")
@@ -68,8 +69,8 @@ def test_other_kinds_need_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
         run_rule(rule, None, None)
 
 
-def test_a_decline_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STRICT, "0")
+def test_a_decline_is_no_fault() -> None:
+    warnings.simplefilter("always", RuleWarning)
 
     def declining(op: object, b: object) -> Decline:
         return decline("not today")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.passes.rules import ANY, SCHEDULE, STRICT, RuleError
+from mirlo.passes.rules import ANY, SCHEDULE, RuleError, RuleWarning
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.testing import temporary_registrations
@@ -24,16 +26,16 @@ def unfinished(kernel: Kernel, context: ScheduleContext) -> None:
     BufferFunction(kernel.view).build(body, {"rule": "unfinished"})
 
 
-def test_the_next_rule_takes_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(STRICT, "0")
+def test_the_next_rule_takes_the_kernel() -> None:
+    warnings.simplefilter("always", RuleWarning)
     x = np.linspace(-1, 1, 4, dtype=np.float32)
     with temporary_registrations("mirlo.own"):
         unfinished.__module__ = "mirlo.own"
         SCHEDULE.add(ANY, "llvm", unfinished, priority=1000)
-        with pytest.warns(RuntimeWarning, match="unfinished for any on llvm' at .* raised ValueError: no such loop"):
+        with pytest.warns(RuleWarning, match="unfinished for any on llvm' at .* raised ValueError: no such loop"):
             compiled = mirlo.compile(MODEL, cache=False)
         np.testing.assert_allclose(compiled(x), np.exp(x), rtol=1e-6)
-        monkeypatch.setenv(STRICT, "1")
+        warnings.simplefilter("error", RuleWarning)
         with pytest.raises(
             Exception, match="unfinished for any on llvm' at .* raised ValueError: no such loop"
         ) as raised:
