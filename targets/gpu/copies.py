@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from mirlo.dialects.bindings import arith, ir, memref
@@ -29,6 +30,22 @@ def flatten_copy(op: ir.Operation) -> None:
                 total = arith.MulIOp(total, extent).result
             for_loop(0, total, 1, partial(_copy_element, source, target))
     op.erase()
+
+
+def expand_copies(copies: Iterable[ir.Operation]) -> None:
+    """Replace copies of buffers of static shapes, in code of threads, with loops."""
+    for op in list(copies):
+        source, target = op.operands
+        with ir.InsertionPoint(op), op.location:
+            _copy_elements(source, target, list(source.type.shape), [])
+        op.erase()
+
+
+def _copy_elements(source: ir.Value, target: ir.Value, extents: list[int], at: list[ir.Value]) -> None:
+    if len(at) == len(extents):
+        memref.StoreOp(memref.LoadOp(source, at), target, at)
+        return
+    for_loop(0, extents[len(at)], 1, lambda i: _copy_elements(source, target, extents, [*at, i]))
 
 
 def _copy_element(source: ir.Value, target: ir.Value, i: ir.Value) -> None:

@@ -10,6 +10,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.upstream import run_unverified
 from mirlo.targets.emulated_floats import emulate_floats
+from mirlo.targets.gpu.copies import expand_copies
 from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
@@ -51,6 +52,7 @@ def to_binaries(module: ir.Module | ir.OpView, environment: SpirvEnvironment = V
 def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment = VULKAN) -> dict[str, ir.Operation]:
     """Lower the kernels of a module to the SPIR-V dialect; return the shaders by the names of their modules."""
     _remove_unused_functions(module)
+    expand_copies(find(module, "memref.copy"))
     convert_arguments(module)
     expand_fma(module)
     expand_rounding(module)
