@@ -48,17 +48,17 @@ def models(rows: int) -> dict[str, Any]:
             {"e": real[:, :1], "n": np.array([K, N]), "s": columns},
         ),
     }
-    made = {name: model(nodes, constants, [rows, K]) for name, (nodes, constants) in forms.items()}
+    products = {name: model(nodes, constants, [rows, K]) for name, (nodes, constants) in forms.items()}
     nodes = [("DequantizeLinear", "q s", "w", {"axis": 0}), ("Conv", "x w", "y", {"pads": [1] * 4})]
     constants = {"q": kernels, "s": columns[:CHANNELS]}
-    return {**made, "convolution": model(nodes, constants, [1, CHANNELS, 7, 7])}
+    return {**products, "convolution": model(nodes, constants, [1, CHANNELS, 7, 7])}
 
 
 def model(nodes: Sequence[tuple[Any, ...]], constants: dict[str, Any], shape: list[int]) -> Any:
-    made = [helper.make_node(op, inputs.split(), [output], **more) for op, inputs, output, more in nodes]
+    operators = [helper.make_node(op, inputs.split(), [output], **more) for op, inputs, output, more in nodes]
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     infos = [helper.make_tensor_value_info(*info) for info in (("x", TensorProto.FLOAT, shape), ("y", 1, None))]
-    graph = helper.make_graph(made, "weights", infos[:1], infos[1:], initializers)
+    graph = helper.make_graph(operators, "weights", infos[:1], infos[1:], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.dialects.core.rank_groups import RankGroups, read_groups
-from mirlo.runtime.bit_fields import unpack_fields
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType
@@ -380,7 +379,8 @@ def dequantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, b
 
 def unpack(x: Array, *, dtype: DType) -> Array:
     """Return elements of a few bits, the lowest of a byte first."""
-    fields = unpack_fields(x, dtype.bits).reshape(*x.shape[:-1], -1)
+    starts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
+    fields = (x[..., None] >> starts & np.uint8((1 << dtype.bits) - 1)).reshape(*x.shape[:-1], -1)
     if dtype.is_float:
         return fields.view(dtype.to_numpy())
     sign = 1 << (dtype.bits - 1)

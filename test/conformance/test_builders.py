@@ -24,6 +24,7 @@ from mirlo.extend.rules import intrinsic
 from mirlo.passes.legalize.builder import LegalizeBuilder
 from mirlo.passes.lower.values import ValueBuilder
 from mirlo.runtime.errors import MirloError
+from mirlo.testing import temporary_registrations
 
 ROWS, COLUMNS = 3, 5
 CHIP = "sm_80"
@@ -37,9 +38,13 @@ Use = tuple[Callable[..., Any], Callable[[np.ndarray], np.ndarray]]
 """A rule, and what it computes in numpy."""
 
 
-DIALECT = register_dialect("builders")
-define_intrinsic(DIALECT, "tripled", "f", doc="three times x")
-intrinsic("builders.tripled")(lambda op, b: op.nums[0] * 3.0)
+@pytest.fixture(autouse=True, scope="module")
+def own_intrinsic() -> Iterator[None]:
+    """Declare an intrinsic that `LoopBuilder.call` can call."""
+    with temporary_registrations(__name__):
+        define_intrinsic(register_dialect("builders"), "tripled", "f", doc="three times x")
+        intrinsic("builders.tripled")(lambda op, b: op.nums[0] * 3.0)
+        yield
 
 
 def _triple(x: np.ndarray) -> np.ndarray:

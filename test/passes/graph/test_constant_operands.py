@@ -10,6 +10,7 @@ import onnx
 import pytest
 from imported_nodes import cases
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -155,7 +156,7 @@ def test_weights_of_products(form: str, rows: int, target: str) -> None:
     nodes, constants = weights()[form]
     model = make_model([*nodes, node("MatMul", "x w", "y")], {"x": (F32, [rows, K])}, ["y"], constants, opset=21)
     x = np.random.default_rng(1).standard_normal((rows, K)).astype(np.float32)
-    expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})[0]
+    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
     executable = mirlo.compile(model, target=target, cache=False, jobs=1)
     np.testing.assert_allclose(executable(x), expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
