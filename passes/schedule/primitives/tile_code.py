@@ -27,6 +27,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Loop,
     Prefetch,
+    ScheduleBuffer,
     ScheduleError,
     TileLeaf,
     around,
@@ -427,7 +428,17 @@ class TileEmitter:
         for loop in reversed(tile.over):
             shared = shared + IndexExpr({loop.name: weight})
             weight = weight * loop.extent
-        return self.start(shared, values)
+        return self._within(self.start(shared, values), prefetch.buffer, weight)
+
+    def _within(self, place: Position, buffer: ScheduleBuffer, read: Dim) -> Position:
+        """Emit a position from which so many elements, and the rest of a cache line, are in a buffer.
+
+        Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
+        """
+        flat = self.placed[buffer].flat
+        line = LINE_BYTES // element_bytes(flat.type.element_type)
+        first, last = self.at(place), self.index(D.maximum(0, flat.type.shape[0] - read - line))
+        return Position(create("arith.minsi", first.type, first, last), 0, place.strides)
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
         """Emit what so many k-steps prefetch."""
@@ -436,18 +447,23 @@ class TileEmitter:
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
             if not each.loop:
                 read = steps * self.tile.width * self.tile.instruction.depth
-                self._fetch(buffer, self.at(place), read, READ_AGAIN)
+                self._fetch(buffer, self.at(place), read)
                 continue
             share = D.estimate_dim(place.stride(loop))
             for at in range(max(1, -(-steps * share // line))):
-                self._fetch(buffer, self.at(place, at * line), 1, READ_FEW)
+                self._touch(buffer, self.at(place, at * line), READ_FEW)
 
-    def _fetch(self, buffer: ir.Value, position: ir.Value, elements: int, hint: int) -> None:
+    def _fetch(self, buffer: ir.Value, position: ir.Value, elements: int) -> None:
+        """Emit prefetches of the cache lines of some elements, which may be out of bounds."""
         last = self.index(max(0, buffer.type.shape[0] - elements))
         inside = create("arith.minsi", position.type, position, last)
         for shift in range(0, elements, LINE_BYTES // element_bytes(buffer.type.element_type)):
-            place = create("arith.addi", inside.type, inside, self.index(shift)) if shift else inside
-            memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
+            self._touch(
+                buffer, create("arith.addi", inside.type, inside, self.index(shift)) if shift else inside, READ_AGAIN
+            )
+
+    def _touch(self, buffer: ir.Value, position: ir.Value, hint: int) -> None:
+        memref.PrefetchOp(buffer, [position], isWrite=False, localityHint=hint, isDataCache=True)
 
     # Loads, stores, epilogue
 

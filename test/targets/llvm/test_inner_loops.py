@@ -130,7 +130,8 @@ def test_products_of_int8(rows: int, depth: int, columns: int, weight: int, cpu:
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )  # fmt: skip
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
-    require(loops_of(tmp_path / "m.onnx", cpu, least=8), cpu, most=3.5)
+    # Three for a product, and once a load, a prefetch, two counters and a branch: of nine products 32 instructions.
+    require(loops_of(tmp_path / "m.onnx", cpu, least=8), cpu, most=3.56)
 
 
 def product_loops(rows: int, depth: int, columns: int, cpu: str, folder: Path) -> dict[str, InnerLoop]:

@@ -84,17 +84,17 @@ class Code:
     def load(self, buffer: ir.Value, position: ir.Value) -> ir.Value:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
-    def prefetch(self, buffer: ir.Value, position: ir.Value, elements: int = 1) -> None:
-        """Prefetch the cache lines of some elements, which may be out of bounds.
-
-        A single line goes to the L2 cache, for later; several lines are needed soon.
-        """
+    def prefetch(self, buffer: ir.Value, position: ir.Value, elements: int) -> None:
+        """Prefetch the cache lines of some elements, which may be out of bounds and are needed soon."""
         last = self.index(max(0, buffer.type.shape[0] - elements))
         inside = create("arith.minsi", position.type, position, last)
-        hint = 2 if elements == 1 else 3
         for shift in range(0, elements, LINE_BYTES // element_bytes(buffer.type.element_type)):
             place = self.add(inside, self.index(shift)) if shift else inside
-            memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
+            memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=3, isDataCache=True)
+
+    def prefetch_line(self, buffer: ir.Value, position: ir.Value) -> None:
+        """Prefetch the cache line of an element into the L2 cache, for later."""
+        memref.PrefetchOp(buffer, [position], isWrite=False, localityHint=2, isDataCache=True)
 
     def load_vector(self, buffer: ir.Value, position: ir.Value, piece: ColumnVector, whole: bool = False) -> ir.Value:
         """Load contiguous elements; inactive lanes are zero, unless `whole` allows to read them."""

@@ -183,7 +183,7 @@ class Epilogue:
                 for r in range(rows):
                     here = cursor if axis is None else cursor.advance(axis, r)
                     for piece in cut:
-                        self.code.prefetch(buffer, here.position(piece.offset))
+                        self.code.prefetch_line(buffer, here.position(piece.offset))
 
     def _comes_late(self, cursor: Cursor, buffer: ir.Value) -> bool:
         """Return whether an operand is read once, vector by vector, from beyond the L2 cache."""

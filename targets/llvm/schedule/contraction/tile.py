@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -95,6 +96,8 @@ class Tiles:
         sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
         if self.part is not None:
             sums = self._continued(self.part, places, sums, extent)
+        if places.ahead is not None:
+            places = replace(places, ahead=self._within(places.ahead))
         sums = self._reduce(self.plan.reduce, places, sums, extent)
         if self.part is not None and not self.part.is_last:
             for (position, piece), total in zip(self._held(places, extent), sums, strict=True):
@@ -264,6 +267,19 @@ class Tiles:
         low = ir.IntegerAttr.get(value.type.element_type, LOW_HALF)
         return create("arith.andi", value.type, value, self.code.splat_constant(value.type.shape[0], low))
 
+    def _within(self, ahead: Cursor) -> Cursor:
+        """Emit a position from which all k-steps of a tile prefetch elements of the column operand.
+
+        Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
+        """
+        buffer = self.buffers.streamed
+        read = self.lines_ahead * (LINE_BYTES // element_bytes(buffer.type.element_type))
+        for axis in self.plan.reduce:
+            extent = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
+            read = read + ahead.form.stride(axis) * extent
+        first, last = ahead.position(), self.code.index(D.maximum(0, buffer.type.shape[0] - read))
+        return replace(ahead, base=create("arith.minsi", first.type, first, last), offset=0)
+
     def fetch(self, places: TileCursors, steps: int = 1) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned, for some k-steps."""
         if places.ahead is not None:
@@ -271,7 +287,7 @@ class Tiles:
             share = D.estimate_dim(places.ahead.form.stride(self.plan.reduce[-1]))
             lines = self.lines_ahead if steps == 1 else -(-steps * share // line)
             for number in range(lines):
-                self.code.prefetch(self.buffers.streamed, places.ahead.position(number * line))
+                self.code.prefetch_line(self.buffers.streamed, places.ahead.position(number * line))
         ahead, width = self.lead
         if ahead:
             self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), steps * width)
