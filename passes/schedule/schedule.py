@@ -442,7 +442,7 @@ def _schedule_as_given(
             raise
         # The rule of the parts emits the loops of those that words arrange.
         raise _given_error(name, location, error.__cause__) from error.__cause__
-    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, result)), True)
+    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _applied_rules(rule, result)), True)
 
 
 def _with_choices(requested: Trace, chosen: Trace) -> Trace:
@@ -494,6 +494,13 @@ def _words_of(rule: Rule, function: object) -> Trace:
         text = ir.StringAttr(function.operation.attributes[APPLIED]).value
         del function.operation.attributes[APPLIED]
         return Trace.from_json(json.loads(text))
+    return _applied_rules(rule, function)
+
+
+def _applied_rules(rule: Rule, function: ir.OpView | ir.Operation) -> Trace:
+    """Return the `apply_rule` with which a rule, or those of its parts, make a function again."""
+    if APPLIED in function.operation.attributes:
+        del function.operation.attributes[APPLIED]
     parts = parts_of(function)
     if parts:
         return Trace([PrimitiveCallRecord("apply_rule", (part.rule, part.blocks), part.choices) for part in parts])

@@ -12,6 +12,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
+from mirlo.passes.schedule.primitives.contiguity import is_beyond_edge
 from mirlo.passes.schedule.primitives.tree import BlockLeaf, around, extents_of, placed_at
 from mirlo.runtime.records import dataclass
 
@@ -97,7 +98,19 @@ def conditions_of(leaf: BlockLeaf) -> list[tuple[IndexExpr, Sequence[Dim]]]:
     """Return expressions of loops, and the values at which a condition on them changes."""
     if not _has_conditions(leaf):
         return []
-    return [condition for instance in instances_of(leaf) for condition in instance_conditions(instance)]
+    conditions = [condition for instance in instances_of(leaf) for condition in instance_conditions(instance)]
+    return conditions if leaf.view is not None else [*conditions, *_edges_of_copy(leaf)]
+
+
+def _edges_of_copy(leaf: BlockLeaf) -> list[tuple[IndexExpr, Sequence[Dim]]]:
+    """Return the indices at which a copy may read beyond the edges of a buffer, and where they pass these."""
+    return [
+        (index, (0, size))
+        for access in leaf.reads
+        if access.outside is not None
+        for dim, (index, size) in enumerate(zip(leaf.place(access), access.buffer.shape, strict=True))
+        if is_beyond_edge(access, dim, leaf)
+    ]
 
 
 def _has_conditions(leaf: BlockLeaf) -> bool:

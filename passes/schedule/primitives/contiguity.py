@@ -175,8 +175,10 @@ def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
         if access.inlined is not None:
             yield from _expressions(access.inlined, indices)
             continue
-        if access.outside is not None or access.buffer.tiles or access.buffer.padding is not None:
+        if access.buffer.tiles or access.buffer.padding is not None:
             yield from indices
+        elif access.outside is not None:
+            yield from (index for dim, index in enumerate(indices) if is_beyond_edge(access, dim, leaf))
         yield position_of(access, indices)
     yield from (index.replace(names) for index, _ in leaf.guards) if axes is leaf.at else ()
     for after in leaf.epilogue:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, is_zero, match_multiply_add
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, position_of
 from mirlo.passes.schedule.primitives.tile_instruction import kind_of, tile_instructions
 from mirlo.passes.schedule.primitives.tree import (
@@ -46,17 +46,38 @@ def sides_of(tile: TileLeaf) -> tuple[Side, Side]:
 
 
 def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | None, distance: int) -> None:
-    """Let a tile prefetch its columns: those of the next iteration of a loop around it, or so many elements ahead."""
+    """Let a tile prefetch its columns: those of the next iteration of a loop around it, or so many elements ahead.
+
+    What the epilogue reads it prefetches before its reduction.
+    """
     tile = next((each.tile for each in around(leaf) if each.tile is not None), None)
     if tile is None:
         raise ScheduleError(f"prefetch: '{leaf.name}' is no register tile")
     if sides_of(tile)[1][1].buffer is not buffer:
-        raise ScheduleError(f"prefetch: '{buffer.name}' has not the columns of '{leaf.name}'")
+        _prefetch_in_epilogue(tile, buffer, loop is not None or distance != 0)
+        return
     if loop is not None and (loop not in around(leaf) or loop in tile.inner):
         raise ScheduleError(f"prefetch: '{loop.name}' is no loop around the tile of '{leaf.name}'")
     if loop is None and distance < 1:
         raise ScheduleError("prefetch: expected a loop, or a distance of 1 element or more")
     tile.prefetches.append(Prefetch(buffer, loop.name if loop is not None else "", distance))
+
+
+def _prefetch_in_epilogue(tile: TileLeaf, buffer: ScheduleBuffer, has_place: bool) -> None:
+    """Let a tile prefetch what its epilogue reads of a buffer."""
+    leaf = tile.leaf
+    reads = [(access, after) for after in leaf.epilogue for access in after.reads if access.buffer is buffer]
+    if not reads or any(access.is_opaque or access.is_held for access, _ in reads):
+        raise ScheduleError(
+            f"prefetch: '{buffer.name}' has not the columns of '{leaf.name}', and its epilogue does not read it"
+        )
+    if has_place:
+        raise ScheduleError(f"prefetch: the epilogue reads '{buffer.name}' at each tile: leave out loop and distance")
+    if any(
+        _flat(access, placed_at(after.at, leaf.at), leaf).coefficient(tile.lanes.name) != 1 for access, after in reads
+    ):
+        raise ScheduleError(f"prefetch: '{buffer.name}' is not contiguous along '{tile.lanes.name}'")
+    tile.awaited.append(buffer)
 
 
 def register_tile(
@@ -112,6 +133,7 @@ def register_tile(
     _require_static(tile)
     _require_linear(tile)
     _require_operands(tile)
+    _require_edges(tile)
     _require_epilogue(tile)
     _require_instruction(tile)
     _require_groups(tile)
@@ -248,7 +270,7 @@ def _require_linear(tile: TileLeaf) -> None:
 
 
 def _require_operands(tile: TileLeaf) -> None:
-    """Require an operand of rows and one of columns, and rests and edges that loops of the reduction decide."""
+    """Require an operand of rows and one of columns, and rests that loops of the reduction decide."""
     leaf, lanes = tile.leaf, tile.lanes.name
     inner = {loop.name for loop in tile.inner}
     steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for access in leaf.reads]
@@ -257,7 +279,7 @@ def _require_operands(tile: TileLeaf) -> None:
             f"register_tile: expected one operand along '{lanes}', in steps of {tile.instruction.group} elements, "
             f"found steps of {' and '.join(map(str, steps))}"
         )
-    (_, rows), (_, columns) = sides_of(tile)
+    _, (_, columns) = sides_of(tile)
     for loop in (tile.lines, tile.rows):
         if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
@@ -265,15 +287,6 @@ def _require_operands(tile: TileLeaf) -> None:
         has_rest = any(tile.rows.name in form.variables() for form, _ in leaf.guards)
         if has_rest or any(loop.shift is not None for loop in around(leaf)):
             raise ScheduleError(f"register_tile: '{tile.rows.name}' has a rest, inside of the registers of a loop")
-    over = {loop.name for loop in tile.over}
-    for access in (rows, columns):
-        for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):
-            moved = form.variables() & inner
-            if is_beyond_edge(access, dim, leaf) and (access is columns or len(moved) > 1 or moved - over):
-                raise ScheduleError(
-                    f"register_tile: '{access.buffer.name}' is read beyond its edges at {form}, which one loop in "
-                    "'over' does not decide: pad it"
-                )
     shifted = {loop.shift.row for loop in around(leaf) if loop.shift is not None}
     for form, bound in leaf.guards:
         inside = form.variables() & {loop.name for loop in tile.depth}
@@ -284,6 +297,27 @@ def _require_operands(tile: TileLeaf) -> None:
             raise ScheduleError(
                 f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"
             )
+
+
+def _require_edges(tile: TileLeaf) -> None:
+    """Require that one loop of the reduction decides which elements are beyond an edge, and that they are zeros."""
+    leaf, over, inner = tile.leaf, {loop.name for loop in tile.over}, {loop.name for loop in tile.inner}
+    (_, rows), (_, columns) = sides_of(tile)
+    for access in (rows, columns):
+        for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):
+            if access.outside is None or not is_beyond_edge(access, dim, leaf):
+                continue
+            moved = form.variables() & inner
+            if access is columns or len(moved) > 1 or moved - over:
+                raise ScheduleError(
+                    f"register_tile: '{access.buffer.name}' is read beyond its edges at {form}, which one loop in "
+                    "'over' does not decide: pad it"
+                )
+            if not is_zero(access.outside):
+                raise ScheduleError(
+                    f"register_tile: '{access.buffer.name}' is {access.outside} beyond its edges, where a tile leaves "
+                    "products out: pad it"
+                )
 
 
 def _require_epilogue(tile: TileLeaf) -> None:

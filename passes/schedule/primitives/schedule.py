@@ -462,11 +462,12 @@ class Schedule(LoopQueries):
     def prefetch(self, block: str, buffer: str, loop: str = "", distance: int = 0) -> None:
         """Prefetch what a register tile reads of its columns: a share of them in each k-step.
 
-        With a loop, they are those of its next iteration; else those `distance` elements ahead.
+        With a loop, they are those of its next iteration; else those `distance` elements ahead. Of a buffer that the
+        epilogue reads, its elements are prefetched before the reduction, without a loop and a distance.
         """
         leaf = self._leaf(block)
         prefetch(self._root, leaf, self._root.find_buffer(buffer), self._loop(loop) if loop else None, distance)
-        named: dict[str, object] = {"loop": loop} if loop else {"distance": distance}
+        named: dict[str, object] = {"loop": loop} if loop else {"distance": distance} if distance else {}
         self._record("prefetch", (block, buffer), None, named)
 
     @primitive

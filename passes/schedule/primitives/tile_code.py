@@ -143,6 +143,8 @@ class TileEmitter:
         self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
         self._inner = {loop.name for loop in tile.inner}
         self.index = self.constants.index
+        self._flat: dict[int, ir.Value] = {}
+        """The memory of the operands as one dim, for the tile that is emitted now."""
         self.line = 0
         """The register of rows, of a loop of its own, whose epilogue is emitted."""
 
@@ -221,6 +223,8 @@ class TileEmitter:
         assert leaf.view is not None
         pieces = pieces_of(columns, tile.lane_count, tile.is_masked)
         values = values.at({})
+        if tile.awaited:
+            when(self.is_last(values) if tile.blocks else None, lambda: self._await(values, rows, pieces))
         zero = emit_init(leaf.view, tile.product.accumulate_type)
         sums = [self.constants.splat(piece.lanes, zero) for _ in range(rows) for piece in pieces]
         operands = self.operands(values)
@@ -245,6 +249,8 @@ class TileEmitter:
     def operands(self, values: LoopValues) -> OperandPositions:
         """Emit where the tile reads rows and columns, and what it prefetches."""
         at = self.tile.leaf.at
+        buffers = [self.row_access.buffer, self.column_access.buffer, *(each.buffer for each in self.tile.prefetches)]
+        self._flat = {id(buffer): self.placed[buffer].flat for buffer in buffers}
         row, column = (self.start(self.form(access, at), values) for access in (self.row_access, self.column_access))
         return OperandPositions(row, column, tuple(self._ahead(each, values) for each in self.tile.prefetches))
 
@@ -370,7 +376,7 @@ class TileEmitter:
 
     def _row_group(self, position: ir.Value) -> ir.Value:
         """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits."""
-        buffer, group = self.placed[self.row_access.buffer].flat, self.tile.instruction.group
+        buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
         element = buffer.type.element_type
         if group == 1:
             return self._convert(self.row_factor, create("memref.load", element, buffer, position), 1)
@@ -385,7 +391,7 @@ class TileEmitter:
         return spread if group == 1 else create("vector.bitcast", ir.VectorType.get([lanes * group], kind), spread)
 
     def _column_groups(self, position: ir.Value, piece: Piece) -> ir.Value:
-        buffer, group = self.placed[self.column_access.buffer].flat, self.tile.instruction.group
+        buffer, group = self._flat[id(self.column_access.buffer)], self.tile.instruction.group
         if group == 1:
             vector = self.load(buffer, position, piece, self._reads_whole_vectors)
             return self._convert(self.column_factor, vector, piece.lanes)
@@ -398,7 +404,7 @@ class TileEmitter:
         tile, placed = self.tile, self.placed[self.column_access.buffer]
         form = self.form(self.column_access, tile.leaf.at)
         along = {tile.lanes.name, tile.vectors.name if tile.vectors is not None else ""}
-        sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, *placed.flat.type.shape]
+        sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, D.product(placed.shape)]
         return all(isinstance(size, int) and size % tile.width == 0 for size in sizes)
 
     def _convert(self, factor: ProductInput, value: ir.Value, lanes: int) -> ir.Value:
@@ -430,12 +436,23 @@ class TileEmitter:
             weight = weight * loop.extent
         return self._within(self.start(shared, values), prefetch.buffer, weight)
 
+    def _await(self, values: LoopValues, rows: int, pieces: list[Piece]) -> None:
+        """Emit prefetches of what the epilogue reads, into the L2 cache: in L1, rows may evict each other."""
+        for after, at, _ in self._epilogue:
+            for access in after.reads:
+                if access.buffer not in self.tile.awaited:
+                    continue
+                place = self.start(self.form(access, at), values)
+                buffer, step = self.placed[access.buffer].flat, place.stride(self.tile.rows)
+                for r, p in _points(rows, len(pieces)):
+                    self._touch(buffer, self.at(place, r * step + pieces[p].offset), READ_FEW)
+
     def _within(self, place: Position, buffer: ScheduleBuffer, read: Dim) -> Position:
         """Emit a position from which so many elements, and the rest of a cache line, are in a buffer.
 
         Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
         """
-        flat = self.placed[buffer].flat
+        flat = self._flat[id(buffer)]
         line = LINE_BYTES // element_bytes(flat.type.element_type)
         first, last = self.at(place), self.index(D.maximum(0, flat.type.shape[0] - read - line))
         return Position(create("arith.minsi", first.type, first, last), 0, place.strides)
@@ -443,7 +460,7 @@ class TileEmitter:
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
         """Emit what so many k-steps prefetch."""
         for place, each in zip(operands.ahead, self.tile.prefetches, strict=True):
-            buffer = self.placed[each.buffer].flat
+            buffer = self._flat[id(each.buffer)]
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
             if not each.loop:
                 read = steps * self.tile.width * self.tile.instruction.depth

@@ -306,6 +306,9 @@ class TileLeaf:
     is_stored: bool = True
     """Whether the block's results are stored, besides those of its epilogue."""
     prefetches: list[Prefetch] = field(default_factory=list)
+    """Of the columns."""
+    awaited: list[ScheduleBuffer] = field(default_factory=list)
+    """What the epilogue reads of these buffers is prefetched before the loops of the reduction."""
 
     @property
     def name(self) -> str:

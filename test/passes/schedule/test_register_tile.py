@@ -169,6 +169,47 @@ def test_windows(schedule: Callable[[Schedule], None]) -> None:
     np.testing.assert_array_equal(found, sum(bordered[k : k + 10] @ w[k] for k in range(3)))
 
 
+@mirlo.prim_func
+def windows_of_ones(x: T.Buffer[(10, 32), T.f32], w: T.Buffer[(3, 32, 16), T.f32], y: T.Out[(10, 16), T.f32]):
+    for i, j, k, c in T.grid(10, 16, 3, 32):
+        with T.block("conv"):
+            vi, vj, vk, vc = T.axes("SSRR", i, j, k, c)
+            with T.init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x.at(vi + vk - 1, vc, outside=1.0) * w[vk, vc, vj]
+
+
+def test_taps_beyond_edges_that_are_no_zeros() -> None:
+    kinds = [TensorType.of(shape, "f32") for shape in ((10, 32), (3, 32, 16))]
+    with pytest.raises(ScheduleError, match="'x' is 1.0.* beyond its edges, where a tile leaves products out: pad it"):
+        taps_inside(Schedule.of(windows_of_ones, *kinds))
+    with_border(Schedule.of(windows_of_ones, *kinds))
+
+
+def test_the_border_of_a_copy_is_a_part_of_its_loops() -> None:
+    s = Schedule.of(windows, *(TensorType.of(shape, "f32") for shape in ((10, 32), (3, 32, 16))))
+    rows, columns = s.loops(s.pad("conv", "x", (0,)))
+    assert (s.change_points(rows), s.change_points(columns)) == ([1, 11], [])
+
+
+@mirlo.prim_func
+def images(x: T.Buffer[(8, 9, 4), T.f32], w: T.Buffer[(3, 3, 4, 16), T.f32], y: T.Out[(8, 7, 16), T.f32]):
+    for h, i, j, kh, kw, c in T.grid(8, 7, 16, 3, 3, 4):
+        with T.block("conv"):
+            vh, vi, vj, vkh, vkw, vc = T.axes("SSSRRR", h, i, j, kh, kw, c)
+            with T.init():
+                y[vh, vi, vj] = 0.0
+            y[vh, vi, vj] += x.at(vh + vkh - 1, vi + vkw, vc, outside=0.0) * w[vkh, vkw, vc, vj]
+
+
+def test_loops_along_dims_without_a_border_are_one() -> None:
+    """Lines of images are read beyond their edges, pixels of a line are not."""
+    s = Schedule.of(images, *(TensorType.of(shape, "f32") for shape in ((8, 9, 4), (3, 3, 4, 16))))
+    lines, pixels, columns, *taps = s.loops("conv")
+    s.reorder(lines, pixels, columns, *taps)
+    assert s.contiguous_loops("conv", taps[-1]) == taps[1:]
+
+
 def _loops(s: Schedule) -> tuple[str, str, str]:
     i, j, k = s.loops("matmul")
     return i, j, k
@@ -187,6 +228,10 @@ ERRORS: dict[str, Callable[[Schedule], object]] = {
         s.register_tile("matmul", ("matmul_j", "matmul_i"), ("matmul_k",)),
     ),
     "'half' is no register tile": lambda s: s.prefetch("half", "b", distance=64),
+    "'c' has not the columns of 'matmul', and its epilogue does not read it": lambda s: (
+        tile(s),
+        s.prefetch("matmul", "c"),
+    ),
     "'a' has not the columns of 'matmul'": lambda s: (tile(s), s.prefetch("matmul", "a", distance=64)),
     "expected a loop, or a distance of 1 element or more": lambda s: (tile(s), s.prefetch("matmul", "b")),
     "'rests' are sizes of tiles of the tail 'shift', found tail='mask'": lambda s: s.split(

@@ -136,3 +136,10 @@ def _cast(name: str, value: ir.Value, kind: ir.Type) -> ir.Value:
     if isinstance(held, ir.VectorType):
         return value if held.element_type == kind else create(name, ir.VectorType.get(list(held.shape), kind), value)
     return value if held == kind else create(name, kind, value)
+
+
+def is_zero(number: ir.Attribute) -> bool:
+    """Return whether a number, such as that beyond the edges of an operand, is zero."""
+    if isinstance(number, ir.FloatAttr):
+        return float(ir.FloatAttr(number).value) == 0.0
+    return int(ir.IntegerAttr(number).value) == 0

@@ -21,6 +21,7 @@ from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.space import product_space
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
+from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.part_rules import planned_by
 
@@ -106,5 +107,8 @@ def contraction(
     on_unit = plan_on_matrix_unit(group, plan.plan)
     if not isinstance(on_unit, Decline):
         return on_unit.schedule()
+    by_primitives = plan_of_primitives(group, plan.plan, plan.choices(), plan.describe())
+    if not isinstance(by_primitives, Decline):
+        return by_primitives.schedule()
     buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

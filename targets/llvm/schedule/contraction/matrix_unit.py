@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
@@ -20,12 +19,12 @@ from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import operand_bytes, resident_bytes
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled import arrange_copy, loops_of_contraction, share
 from mirlo.targets.llvm.schedule.cost import (
     MATRIX_UNIT_BLOCK,
     MATRIX_UNIT_MOST_STEPS,
     MATRIX_UNIT_ROWS,
     MATRIX_UNIT_WAKE,
-    PANELS_TO_SHARE,
 )
 
 
@@ -125,19 +124,13 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     most_rows, lanes, depth = instruction.shape
     spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
     columns = D.static_dim(s.extent(spatial[-1]))
-    while divisors := s.divisors(block, uneven=True):  # stored panels: n // 32, n % 32
-        for loop, divisor in divisors.items():
-            s.split(loop, (None, divisor))
-    kinds, steps = s.kinds(block), s.steps(block)
-    units = [loop for loop in kinds if s.extent(loop) == 1]
-    *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
-    x, w = (1, 0) if steps[lane][0] and not steps[lane][1] else (0, 1)
-    over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
-    *over, element = sorted(over, key=lambda loop: -abs(D.estimate_dim(steps[loop][x] or 0)))
-    rows = [loop for loop in others if steps[loop][w] == 0]
-    panels = [loop for loop in others if loop not in rows]
+    loops = loops_of_contraction(s, block)
+    units, panels, lane, rows, over = loops.units, loops.panels, loops.lane, loops.rows, loops.over
+    if not over:
+        return decline("K has one element")
+    *over, element = over
     for buffer, dims in s.beyond_edges(block).items():
-        _arrange_copy(s, s.pad(block, buffer, dims), plan.machine.lanes(2))
+        arrange_copy(s, s.pad(block, buffer, dims), plan.machine.lanes(2))
     width = s.extent(lane)
     if not over or s.extent(element) != instruction.group or width % lanes:
         return decline("the columns are not stored as panels for the matrix unit")
@@ -172,39 +165,12 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     if is_whole and is_reused and is_short:
         block_of_k, step = s.split(step, (None, MATRIX_UNIT_BLOCK))
         blocks.append(block_of_k)
-    loops = (*lines, row, vector, lane, groups, element)
-    s.reorder(*outer, *blocks, *inner, *over, step, *loops)
+    tile_loops = (*lines, row, vector, lane, groups, element)
+    s.reorder(*outer, *blocks, *inner, *over, step, *tile_loops)
     for other in after:
         s.reverse_compute_inline(other)
-    s.register_tile(block, loops, (*over, step), instruction.name)
+    s.register_tile(block, tile_loops, (*over, step), instruction.name)
     if outer is panels and panels and operand_bytes(plan.columns) > resident_bytes(plan.machine):
-        s.prefetch(block, s.reads(block)[w], loop=panels[-1])
-    _share(s, outer, inner)
+        s.prefetch(block, s.reads(block)[loops.column_operand], loop=panels[-1])
+    share(s, outer, inner)
     return tile
-
-
-def _arrange_copy(s: Schedule, copy: str, lanes: int) -> None:
-    """Arrange the loops of a copy with a border: the border apart, and vectors along memory."""
-    for loop in s.loops(copy)[:-1]:
-        points = s.change_points(loop)
-        for part in s.partition(loop, points) if s.extent(loop) != 1 and points else ():
-            (block,) = s.blocks(part)
-            loops = [each for each in s.loops(block) if s.extent(each) != 1]
-            *outer, last = fuse_contiguous(s, block, loops)
-            vectors, lane = s.split(last, (None, lanes))
-            s.vectorize(lane)
-            for each in (*outer, vectors):
-                s.parallel(each)
-        if points:
-            return
-
-
-def _share(s: Schedule, outer: list[str], inner: list[str]) -> None:
-    """Let threads divide the outer loops, or all of them where there are few iterations."""
-    counts = [prod(_estimate(s.extent(each)) for each in loops) for loops in (outer, inner)]
-    for loop in [*outer, *inner] if counts[0] < min(PANELS_TO_SHARE, counts[1]) else outer:
-        s.parallel(loop)
-
-
-def _estimate(extent: Dim) -> int:
-    return D.estimate_dim(extent)

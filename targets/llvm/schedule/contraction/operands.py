@@ -12,7 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
-from mirlo.passes.schedule.blocks.contraction.body import ProductInput
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, is_zero
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.runtime.records import dataclass
 
@@ -102,7 +102,7 @@ def plan_operand(
     for d, (low, high) in enumerate(ranges):
         if not beyond[d]:
             continue
-        window = _window(access.dims[d], access.shape[d], axes) if _is_zero(access.outside) else None
+        window = _window(access.dims[d], access.shape[d], axes) if is_zero(access.outside) else None
         if window is not None and window.position.id in guarded:
             side.guards.append(window)
         elif window is not None and window.position.id == edge:
@@ -126,9 +126,3 @@ def _window(index: IndexExpr, size: int, axes: Sequence[LoopAxis]) -> WindowInde
         return None
     position, tap = moving
     return WindowIndex(position, tap, index.stride(position), index.stride(tap), index.constant, size)
-
-
-def _is_zero(attribute: ir.Attribute) -> bool:
-    if isinstance(attribute, ir.FloatAttr):
-        return float(ir.FloatAttr(attribute).value) == 0.0
-    return int(ir.IntegerAttr(attribute).value) == 0

@@ -1,0 +1,236 @@
+"""Contractions as schedules of primitives: the loops of a plan around a register tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.rules import Decline, deciding, decline
+from mirlo.passes.schedule.blocks.contraction.body import count_operations
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.tile_instruction import FMA
+from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.stream import next_panel, prefetch_bytes
+from mirlo.targets.llvm.schedule.cost import (
+    INTRINSIC_OPERATIONS,
+    LONG_INTRINSICS,
+    MAX_UNROLLED_IN_REST,
+    MIN_DEEP,
+    MIN_DEPTH_TO_HOLD,
+    MIN_K_TO_PREFETCH,
+    PANELS_TO_SHARE,
+    ROLLED_FROM,
+    ROLLED_FROM_IF_DEEP,
+    UNROLLED_STEPS,
+)
+
+
+@deciding
+def plan_of_primitives(
+    group: BlockGroup[Machine], plan: RegisterTilePlan, choices: ChoiceValues, facts: ScheduleFacts
+) -> WordsPlan | Decline:
+    """Schedule a contraction by primitives."""
+    refusal = _refusal(plan)
+    if refusal is not None:
+        return refusal
+    s = words_of(group)
+    try:
+        refusal = contraction_by_primitives(s, plan)
+    except ScheduleError as error:
+        return decline("its loops make no register tile", found=str(error))
+    return WordsPlan(group, s, "contraction", choices, facts) if refusal is None else refusal
+
+
+def _refusal(plan: RegisterTilePlan) -> Decline | None:
+    """Return why the loops of a plan are not those of a register tile of single products."""
+    contraction, rows, columns = plan.contraction, plan.rows, plan.columns
+    if plan.dot or plan.group is not None or not isinstance(contraction.product.accumulate_type, ir.FloatType):
+        return decline("products are not added one by one")
+    if plan.has_own_rows or plan.unrolled or rows.edge is not None:
+        return decline("columns have rows of their own")
+    if plan.lane_axis.extent == 1:
+        return decline("the result has one element")
+    if columns.padded_shape is not None:
+        return decline("columns are read beyond their edges")
+    if rows.is_converted or (plan.packing is not None and columns.needs_cast(contraction.product.accumulate_type)):
+        return decline("a copy of an operand is converted")
+    if not all(isinstance(axis.extent, int) for axis in contraction.axes):
+        return decline("an axis has a size that is known at run time only")
+    return None
+
+
+def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | None:
+    """Arrange the loops of a contraction around a register tile."""
+    block, *after = s.blocks()
+    order, tile_rows = plan.order_of_loops, plan.tile_rows
+    loops = loops_of_contraction(s, block)
+    if plan.rows.padded_shape is not None:
+        arrange_copy(s, s.pad(block, s.reads(block)[loops.row_operand], padded_dims(plan.rows)), plan.lanes)
+    s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
+    over, rows = fuse_contiguous(s, block, loops.over), fuse_contiguous(s, block, loops.rows)
+    row = rows.pop() if rows else s.add_unit_loop(block)
+    if plan.row_axis is not None and s.extent(row) != plan.row_axis.extent:
+        return decline("rows of a tile are not adjacent", extent=s.extent(row), expected=plan.row_axis.extent)
+    panel, vector, lane = s.split(loops.lane, (None, plan.tile_vectors, plan.lanes))
+    blocks: list[str] = []
+    if order.depth_axis is not None:
+        block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
+        blocks.append(block_of_k)
+    if order.row_block:
+        block_of_rows, tiles, row = s.split(row, (None, order.row_block // tile_rows, tile_rows))
+        blocks.append(block_of_rows)
+    else:
+        tiles, row = s.split(row, (None, tile_rows))
+    outer, inner = [*loops.panels, panel], [*rows, tiles]
+    if order.rows_outside:
+        outer, inner = inner, outer
+    s.reorder(*blocks, *outer, *inner, *over, row, vector, lane)
+    if plan.packing is not None:
+        pack_panel(s, block, loops.column_operand, panel, plan)
+    for other in after:
+        s.reverse_compute_inline(other)
+    most_steps = plan.machine.unrolled_products // (tile_rows * plan.tile_vectors)
+    steps = UNROLLED_STEPS if tile_rows > 1 and most_steps >= UNROLLED_STEPS else 1
+    tile = (row, vector, lane)
+    s.register_tile(block, tile, over, FMA.name, plan.machine.masked, steps, unrolled_epilogue(plan))
+    columns = s.reads(block)[loops.column_operand]
+    if loops.panels and next_panel(plan) is not None:
+        s.prefetch(block, columns, loop=loops.panels[-1])
+    elif (ahead := prefetch_bytes(plan)) is not None:
+        s.prefetch(block, columns, distance=ahead // element_bytes(plan.columns.access.element_type))
+    for buffer in late_operands(s, plan):
+        s.prefetch(block, buffer)
+    if order.row_block:
+        s.parallel(blocks[-1])
+    else:
+        share(s, outer, inner, order.share)
+    return None
+
+
+@dataclass(frozen=True)
+class ContractionLoops:
+    """The loops of a contraction by what they go over, outermost first."""
+
+    units: list[str]
+    """Those of one iteration."""
+    panels: list[str]
+    """Those that the columns depend on, other than the columns of a panel."""
+    lane: str
+    """Over the columns of a panel."""
+    rows: list[str]
+    over: list[str]
+    """Those of the reduction, in the order of the rows in memory."""
+    row_operand: int
+    column_operand: int
+
+
+def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
+    """Sort the loops of a contraction; those over columns that are stored as panels are split."""
+    while divisors := s.divisors(block, uneven=True):  # n // 32, n % 32
+        for loop, divisor in divisors.items():
+            s.split(loop, (None, divisor))
+    kinds, steps = s.kinds(block), s.steps(block)
+    units = [loop for loop in kinds if s.extent(loop) == 1]
+    *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
+    x, w = (1, 0) if steps[lane][0] and not steps[lane][1] else (0, 1)
+    over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
+    over.sort(key=lambda loop: -abs(D.estimate_dim(steps[loop][x] or 0)))
+    rows = [loop for loop in others if steps[loop][w] == 0]
+    return ContractionLoops(units, [loop for loop in others if loop not in rows], lane, rows, over, x, w)
+
+
+def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
+    """Return the buffers that the epilogue reads once, vector by vector, from beyond the L2 cache."""
+    result: dict[str, None] = {}
+    for stage, forms in zip(plan.contraction.stages, plan.reads, strict=True):
+        for read, form in zip(stage.reads, forms, strict=True):
+            if read is None or form is None or form.stride(plan.lane_axis) != 1:
+                continue
+            is_for_all_rows = plan.row_axis is not None and form.stride(plan.row_axis) == 0
+            size = prod(read.shape) * element_bytes(read.element_type)
+            if not is_for_all_rows and size > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH:
+                result[s.buffer_of(read.value)] = None
+    return list(result)
+
+
+def padded_dims(side: ContractionOperand) -> list[int]:
+    """Return the dims along which the copy of an operand has a border."""
+    assert side.padded_shape is not None
+    pairs = enumerate(zip(side.padded_shape, side.access.shape, strict=True))
+    return [dim for dim, (size, old) in pairs if size != old or side.padding[dim]]
+
+
+def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ()) -> None:
+    """Arrange the loops of a copy with a border: the border apart, and vectors along memory.
+
+    Threads divide the outermost loops: those that are `shared`, of several parts, or all of a part.
+    """
+    loops = [loop for loop in s.loops(copy) if s.extent(loop) != 1 and loop not in shared]
+    edge = next((loop for loop in loops[:-1] if s.change_points(loop)), None)
+    if edge is not None:
+        around = loops[: loops.index(edge)]
+        for loop in around if not shared else ():
+            s.parallel(loop)
+        for part in s.partition(edge, s.change_points(edge)):
+            arrange_copy(s, s.blocks(part)[0], lanes, [*shared, *around])
+        return
+    *outer, last = fuse_contiguous(s, copy, loops)
+    vectors, lane = s.split(last, (None, lanes))
+    s.vectorize(lane)
+    for loop in (*outer, vectors) if not shared else ():
+        s.parallel(loop)
+
+
+def unrolled_epilogue(plan: RegisterTilePlan) -> tuple[int, ...]:
+    """Return up to how many accumulators whole and smaller tiles unroll the epilogue; nothing if all do."""
+    operations = count_operations([stage.block for stage in plan.contraction.stages], LONG_INTRINSICS)
+    if operations == 0:
+        return ()
+    depth = D.estimate_dim(plan.depth)
+    whole = ROLLED_FROM_IF_DEEP if depth >= MIN_DEEP else ROLLED_FROM
+    may_hold = depth >= (MIN_DEEP if operations >= INTRINSIC_OPERATIONS else MIN_DEPTH_TO_HOLD)
+    return whole // operations, (MAX_UNROLLED_IN_REST if may_hold else whole) // operations
+
+
+def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: RegisterTilePlan) -> None:
+    """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step."""
+    step = s.steps(block)[s.loops(block)[-1]][operand]
+    copy = s.cache_read(block, operand)
+    s.compute_at(copy, panel)
+    loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
+    column = next(loop for loop in loops if s.strides(copy, loop)[0][0] == step and s.extent(loop) != 1)
+    depth = [loop for loop in loops if loop != column]
+    s.pack(s.reads(block)[operand], [loops.index(loop) for loop in (*depth, column)])
+    if step == 1:
+        s.reorder(*depth, column)
+        vectors, lane = s.split(column, (None, plan.lanes))
+        s.vectorize(lane)
+        s.unroll(vectors)
+        return
+    vectors, lane = s.split(column, (None, plan.lanes))
+    steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if plan.machine.masked else "peel")
+    s.reorder(vectors, *depth[:-1], steps, square, lane)
+    s.vectorize(lane)
+    s.transpose(square)
+
+
+def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:
+    """Let threads divide the outer loops, or all of them where there are few iterations."""
+    counts = [prod(D.estimate_dim(s.extent(each)) for each in loops) for loops in (outer, inner)]
+    if chosen is None:
+        chosen = BOTH if counts[0] < min(PANELS_TO_SHARE, counts[1]) else PANELS
+    for loop in {PANELS: outer, ROWS: inner, BOTH: [*outer, *inner]}[chosen]:
+        s.parallel(loop)
