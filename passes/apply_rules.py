@@ -14,6 +14,9 @@ from mirlo.passes.made_by import check_emitted, operations_between, previous_ope
 from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, fault, run_rule
 from mirlo.runtime.records import dataclass
 
+RULE_WATCH = "rule watch"
+"""Session option: an object that sees each replacement before it is made (`passes/exact/compare_rules.py`)."""
+
 
 @dataclass(frozen=True)
 class RuleCall:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.passes.apply_rules import RULE_WATCH
 from mirlo.passes.entry import find_entry
 from mirlo.passes.exact.compare_rules import RuleComparison, RuleVerdict
 from mirlo.passes.exact.field import FieldArithmetic
@@ -22,7 +23,6 @@ from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 from mirlo.passes.graph.constants import INLINE_ELEMENTS
-from mirlo.passes.graph.rewrite import RULE_WATCH
 from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass

@@ -7,6 +7,7 @@ of these values than their elements: where results differ, the operators that co
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import captured
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.graph_function import GraphModule, GraphRound, common_round
 from mirlo.passes.exact.kernel_definition import KernelDefinition
@@ -88,13 +90,28 @@ class RuleComparison:
         if verdict.status == DIFFERENT and self.stop is not None:
             self.stop(verdict)
 
+    def see_operator(
+        self, op: ir.Operation, operands: Sequence[ir.Value], applied: AppliedRule, module: ir.OpView, session: Session
+    ) -> None:
+        """Compare an operator, by the default rules, with what a rule of a target converts it to.
+
+        `operands` are those of the converted operator; `module` has the prim functions that it calls.
+        """
+        cut = _OperatorCut(op, operands, applied.values, module)
+        verdict = self._compare(applied.rule, op, cut, session)
+        self.verdicts.append(verdict)
+        if verdict.status == DIFFERENT and self.stop is not None:
+            self.stop(verdict)
+
     def _verdict(
         self, rule: Rule, op: ir.Operation, replaced: Sequence[tuple[ir.Value, ir.Value]],
         emitted: Sequence[ir.Operation], session: Session,
     ) -> RuleVerdict:  # fmt: skip
+        return self._compare(rule, op, _GraphCut(replaced, emitted), session)
+
+    def _compare(self, rule: Rule, op: ir.Operation, cut: _Cut, session: Session) -> RuleVerdict:
         nodes = tuple(node_labels(op.location))
         try:
-            cut = _Cut(replaced, emitted)
             status, why, text = OUTSIDE, "", ""
             graphs = ""
             for _ in range(DEEPER):
@@ -118,7 +135,39 @@ def _renamed(verdict: RuleVerdict, rule: Rule, nodes: tuple[str, ...]) -> RuleVe
     return RuleVerdict(rule.name, rule.place, verdict.status, verdict.why, nodes, verdict.graphs)
 
 
-class _Cut:
+class _Cut(ABC):
+    """Two graphs, as functions of the same inputs."""
+
+    @abstractmethod
+    def module(self, location: ir.Location) -> ir.Module:
+        """Return a module with a function of each."""
+
+    def deepen(self) -> bool:
+        """Add operators that compute the inputs; return whether that changes anything."""
+        return False
+
+
+class _OperatorCut(_Cut):
+    """An operator, and what it is converted to."""
+
+    def __init__(
+        self, op: ir.Operation, operands: Sequence[ir.Value], values: Sequence[ir.Value], module: ir.OpView
+    ):  # fmt: skip
+        self.op, self.operands, self.values, self.parent = op, list(operands), list(values), module
+
+    def module(self, location: ir.Location) -> ir.Module:
+        module = ir.Module.create(location)
+        inputs = [i for i, value in enumerate(self.operands) if not _is_constant(value)]
+        types = [self.op.operands[i].type for i in inputs]
+        for name, operands, results in (
+            (OLD, list(self.op.operands), list(self.op.results)),
+            (NEW, self.operands, self.values),
+        ):
+            function_in(module, name, [operands[i] for i in inputs], types, results, location, self.parent)
+        return module
+
+
+class _GraphCut(_Cut):
     """The graphs of both values, from common values on."""
 
     def __init__(self, replaced: Sequence[tuple[ir.Value, ir.Value]], emitted: Sequence[ir.Operation]):
@@ -182,35 +231,46 @@ class _Cut:
     def module(self, location: ir.Location) -> ir.Module:
         """Return a module with a function of each side."""
         module = ir.Module.create(location)
+        inputs = list(self.inputs)
         for name, values in ((OLD, self.old), (NEW, self.new)):
-            self._function(module, name, values, location)
+            function_in(module, name, inputs, [value.type for value in inputs], values, location)
         return module
 
-    def _function(self, module: ir.Module, name: str, values: Sequence[ir.Value], location: ir.Location) -> None:
-        inputs = list(self.inputs)
-        kind = ir.FunctionType.get([value.type for value in inputs], [value.type for value in values])
-        attributes = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(kind)}
-        with ir.InsertionPoint(module.body), location:
-            function = ir.Operation.create("func.func", attributes=attributes, regions=1)
-            block = function.regions[0].blocks.append(*kind.inputs, arg_locs=[location] * len(inputs))
-        copies: dict[ir.Value, ir.Value] = dict(zip(inputs, block.arguments, strict=True))
-        with ir.InsertionPoint(block), location:
-            for value in values:
-                _copy(value, copies)
-            ir.Operation.create("func.return", operands=[copies[value] for value in values])
+
+def function_in(
+    module: ir.Module, name: str, inputs: Sequence[ir.Value], types: Sequence[ir.Type], values: Sequence[ir.Value],
+    location: ir.Location, parent: ir.OpView | None = None,
+) -> None:  # fmt: skip
+    """Append a function that computes values from inputs; prim functions that it calls are copied from a parent."""
+    kind = ir.FunctionType.get(list(types), [value.type for value in values])
+    attributes = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(kind)}
+    with ir.InsertionPoint(module.body), location:
+        function = ir.Operation.create("func.func", attributes=attributes, regions=1)
+        block = function.regions[0].blocks.append(*kind.inputs, arg_locs=[location] * len(types))
+    copies: dict[ir.Value, ir.Value] = dict(zip(inputs, block.arguments, strict=True))
+    callees: dict[str, None] = {}
+    with ir.InsertionPoint(block), location:
+        for value in values:
+            _copy(value, copies, callees)
+        ir.Operation.create("func.return", operands=[copies[value] for value in values])
+    for member in parent.operation.regions[0].blocks[0].operations if parent is not None and callees else ():
+        if member.operation.name == "func.func" and symbol_name(member) in callees:
+            member.operation.clone(ip=ir.InsertionPoint(module.body))
 
 
-def _copy(value: ir.Value, copies: dict[ir.Value, ir.Value]) -> None:
-    """Copy what computes a value to the insertion point."""
+def _copy(value: ir.Value, copies: dict[ir.Value, ir.Value], callees: dict[str, None]) -> None:
+    """Copy what computes a value to the insertion point; note the functions that are called."""
     if value in copies:
         return
     if not isinstance(value, ir.OpResult):
         raise OutsideError("a value of another block")
     op = value.owner.operation
-    if len(op.regions) or not _is_relax(op):
+    if len(op.regions) or not op.name.startswith("relax."):
         raise OutsideError(f"'{op.name}' in what a rule replaces")
+    if op.name == "relax.call_tir":
+        callees[op.opview.callee] = None
     for operand in op.operands:
-        _copy(operand, copies)
+        _copy(operand, copies, callees)
     clone = op.clone()
     for i, operand in enumerate(op.operands):
         clone.operands[i] = copies[operand]

@@ -98,6 +98,8 @@ class GraphModule:
 
     def definition(self, name: str) -> KernelDefinition:
         if name not in self._definitions:
+            if name not in self.kernels:
+                raise OutsideError(f"the kernel '{name}', which is in another module")
             function = self.kernels[name]
             if not is_tensor_form(function.opview):
                 with ir.InsertionPoint(self.module.body):

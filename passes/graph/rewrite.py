@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, erase_op, is_dead
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
+from mirlo.passes.apply_rules import RULE_WATCH, AppliedRule, NoRule, RuleCall, apply_rules
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 MAX_SWEEPS = 32
-RULE_WATCH = "rule watch"
-"""Session option: an object that sees each replacement before it is made (`passes/exact/compare_rules.py`)."""
 
 
 Operand = ir.Value | BlockValue | Sequence[ir.Value | BlockValue] | None

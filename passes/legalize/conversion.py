@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
-from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
+from mirlo.passes.apply_rules import RULE_WATCH, NoRule, RuleCall, apply_rules
 from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring
+from mirlo.passes.rules import DEFAULT, LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring
 from mirlo.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 Choose = Callable[[ir.OpView, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""
@@ -60,12 +64,15 @@ class Conversion:
         custom: Given,
         is_pending: Callable[[str], bool],
         choose: Choose | None = None,
+        session: Session | None = None,
     ):
         self.module = module
         self.targets = targets
         self.custom = custom
         self.is_pending = is_pending
         self.choose = choose
+        self.session = session
+        """Where the comparison of rules is, if they are compared."""
         self.prims = PrimFunctions(module)
         self.records: list[LegalizationRecord] = []
         self.seen: set[str] = set()
@@ -231,6 +238,9 @@ class Conversion:
             self._refused.append(_DeclinedOperator(operation, applied.attempts))
             return True
         self.records.append(_record(operation, applied.rule, applied.attempts, chosen, applied.created))
+        watch = self.session.options.get(RULE_WATCH) if self.session is not None else None
+        if watch is not None and self.session is not None and applied.rule.target != DEFAULT:
+            watch.see_operator(operation, operands, applied, self.module, self.session)
         rewriter.replace_op(operation, applied.values)
         return None
 

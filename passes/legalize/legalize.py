@@ -81,7 +81,9 @@ class Legalize(Pass):
         def is_pending(name: str) -> bool:
             return name.startswith(prefixes) and name not in left_alone and name not in OWN
 
-        conversion = Conversion(op, targets, custom, is_pending, chooser(session.options.get(STRATEGIES), known))
+        conversion = Conversion(
+            op, targets, custom, is_pending, chooser(session.options.get(STRATEGIES), known), session
+        )
         for _ in range(MAX_RULE_ITERATIONS):
             if not conversion.run():
                 break

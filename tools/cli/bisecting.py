@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mirlo.tools.bisect.bisect import Departure
     from mirlo.tools.bisect.passes import Culprit
 
+DEFINITIONS = "definitions"
+"""What results are compared with that are those of the model itself."""
+
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
@@ -31,6 +34,9 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
+    if arguments.against == DEFINITIONS:
+        _search_definitions(arguments)
+        return
     require_onnx(arguments.model)
     arrays = {name: read_array(path, name) for name, path in arguments.input}
     feeds = _inputs(arguments, arrays)
@@ -61,6 +67,27 @@ def execute(arguments: Arguments) -> None:
     _print_departure(departure, bundle)
     sys.stdout.flush()
     raise CommandError(f"{arguments.model} departs from {arguments.against}")
+
+
+def _search_definitions(arguments: Arguments) -> None:
+    """Search the first rule, pass or kernel that changes what the model computes."""
+    from mirlo.tools.bisect.definitions import InexactStep, first_inexact_step
+
+    with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
+        step = first_inexact_step(
+            arguments.model, arguments.target or "llvm", threads=arguments.threads or 1, shapes=arguments.shapes,
+            progress=progress,
+        )  # fmt: skip
+    if not isinstance(step, InexactStep):
+        print(f"{arguments.model}: {step.compared} rules, passes and kernels keep what the model computes")
+        if step.outside:
+            print(f"  {step.outside} are not compared: `mirlo verify` and `mirlo verify --graph` list them")
+        return
+    print(step.what)
+    if step.details:
+        print(step.details)
+    sys.stdout.flush()
+    raise CommandError(f"{arguments.model} departs from its definition")
 
 
 def _print_departure(departure: Departure, bundle: Path) -> None:

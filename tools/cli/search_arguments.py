@@ -24,9 +24,10 @@ def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCo
     add_model(parser, "MODEL.onnx", "the model")
     parser.add_argument(
         "--against",
-        choices=("reference", "onnxruntime"),
+        choices=("reference", "onnxruntime", "definitions"),
         default="reference",
-        help="the source of expected results: the reference evaluator of onnx (default), or ONNX Runtime",
+        help="the source of expected results: the reference evaluator of onnx (default), ONNX Runtime, or the model, "
+        "whose rules, passes and schedules are compared without inputs and tolerances",
     )
     add_input(parser)
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of random inputs (default: 0)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.tir.compute import exp
+from mirlo.passes.apply_rules import RULE_WATCH
 from mirlo.passes.exact.compare_graphs import compare_passes, first_wrong
 from mirlo.passes.exact.compare_rules import RuleComparison, RuleVerdict
 from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.primes import VALUES
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
-from mirlo.passes.graph.rewrite import RULE_WATCH, Rewriter, rewrite_by
+from mirlo.passes.graph.rewrite import Rewriter, rewrite_by
+from mirlo.passes.legalize.builder import LegalizeBuilder
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import RuleBook, RuleFunction
+from mirlo.passes.rules import LEGALIZE, RuleBook, RuleFunction, legalize
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
 
@@ -92,6 +96,27 @@ def test_a_rule_that_changes_a_value_is_named(function: RuleFunction, status: st
     assert "relax.relu" in verdict.graphs or status == EQUAL
 
 
+def test_a_rule_of_a_target_that_changes_a_value_is_named(wrong_rule: None) -> None:
+    """What a target's rule of `legalize` makes of an operator is compared with what the default rule does."""
+    with make_context(), ir.Location.unknown():
+        steps = Pipeline("builtin.module(legalize{target=llvm})").steps
+        verdicts = compare_passes(ir.Module.parse(RELU), Session(report=lambda *_: None), steps)
+    wrong = first_wrong(verdicts)
+    assert isinstance(wrong, RuleVerdict) and wrong.nodes == ("activation",) and "exponential" in wrong.rule
+    assert [each.status for each in verdicts.passes] == [DIFFERENT]
+
+
+@pytest.fixture(name="wrong_rule")
+def _wrong_rule() -> Iterator[None]:
+    @legalize("relax.tanh", target="llvm", priority=10)
+    def exponential(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+        """Compute the exponential, which tanh is not."""
+        return b.call_prim(lambda p, x: p.compute(x.shape, lambda *i: exp(x[i]), name="exponential"), op.x)
+
+    yield
+    LEGALIZE.forget(__name__)
+
+
 def test_a_pass_that_changes_results_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants are folded by what operators mean in numpy; a wrong meaning is found."""
     text = """
@@ -133,7 +158,8 @@ def test_rules_of_random_graphs_keep_values(seed: int, monkeypatch: pytest.Monke
             grow(graph, count=4 + seed % 12)
             random_graphs.finish(graph)
         watch = RuleComparison()
-        Pipeline(PASSES).run(graph.module, Session(graph.params, options={RULE_WATCH: watch}, report=lambda *_: None))
+        passes = Pipeline(PASSES.removesuffix(")") + ",legalize{target=llvm})")
+        passes.run(graph.module, Session(graph.params, options={RULE_WATCH: watch}, report=lambda *_: None))
     assert not [f"{verdict}\n{verdict.graphs}" for verdict in watch.verdicts if verdict.status == DIFFERENT]
 
 

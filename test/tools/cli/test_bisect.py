@@ -398,3 +398,16 @@ def test_departures_that_rounding_explains(actual: list[int], near: list[list[in
     arrays = [np.array(each, np.float32) for each in near]
     expected = np.array([1, 1], np.float32)
     assert _explains(arrays, np.array(actual, np.float32), expected, Tolerance(1e-3, 0.0)) is explains
+
+
+def test_definitions_need_no_oracle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong rule is named by comparing the model with itself; a right model passes."""
+    (tmp_path / "wrong.py").write_text(WRONG_RULE)
+    text = "func.func @main(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {\n"
+    text += '%y = "relax.tanh"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32> loc("bend")\n'
+    path = tmp_path / "model.mlir"
+    path.write_text(f"{text}return %y : tensor<4x5xf32>\n}}\n")
+    assert main(["bisect", str(path), "--against", "definitions"]) == 0
+    assert "rules, passes and kernels keep what the model computes" in capsys.readouterr().out
+    found = mirlo("bisect", str(path), "--against", "definitions", "--plugin", str(tmp_path / "wrong.py"))
+    assert found.returncode == 1 and "rule 'wrong' at" in found.stdout and "(bend) changes the value" in found.stdout
