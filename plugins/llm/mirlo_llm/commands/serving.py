@@ -9,7 +9,7 @@ from mirlo.extend.command import PackageCommand, add_options, given_options
 
 LIMITS = (
     "port", "slots", "queue", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
-    "connections_each", "batch", "batch_delay", "workers", "grace", "memory",
+    "connections_each", "health_port", "batch", "batch_delay", "workers", "grace", "memory",
 )  # fmt: skip
 """The options that `--help` lists as limits."""
 

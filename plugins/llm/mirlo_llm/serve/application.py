@@ -135,6 +135,11 @@ class Server(Gate):
         """Return whether new requests are refused, as the server ends."""
         return self.state.is_stopping
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether each model has answered a first call, and new requests are taken."""
+        return self.state.pool.is_ready and not self.is_stopping
+
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its endpoint."""
         scope["app"] = (

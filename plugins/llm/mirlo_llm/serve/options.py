@@ -41,6 +41,16 @@ class ServeOptions(CodeOptions):
         kind=TEXT,
     )
     port: int = option(8000, "The port; 0 takes a free one.", OptionFlag("--port", "N"), kind=integer(0, 65535))
+    health_port: int = option(
+        0,
+        "A port on which a process of its own answers `/v2/health/live` and `/v2/health/ready`; 0 for none.",
+        OptionFlag(
+            "--health-port",
+            "N",
+            help="a port that answers /v2/health/live and ready whatever the server computes (default: none)",
+        ),
+        kind=integer(0, 65535),
+    )
     slots: int = option(
         8,
         "Sequences of a language model that are computed together.",

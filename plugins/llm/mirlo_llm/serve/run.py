@@ -10,6 +10,7 @@ from typing import Any
 
 from mirlo_llm.serve.application import Server
 from mirlo_llm.serve.errors import ServeError
+from mirlo_llm.serve.health import HealthPort
 from mirlo_llm.serve.http_limits import MAX_HEAD, limited_protocol
 from mirlo_llm.serve.options import ModelSource, ServeOptions
 
@@ -56,18 +57,25 @@ def run_server(
 
     async def serve() -> None:
         runner_loop.append(asyncio.get_running_loop())
-        announcing = asyncio.ensure_future(_announce(runner, server, options, on_ready))
+        beside = [asyncio.ensure_future(_announce(runner, server, options, on_ready))]
+        if health is not None:
+            beside.append(asyncio.ensure_future(health.beat(lambda: server.is_ready)))
         try:
             await runner.serve()
         finally:
-            announcing.cancel()
+            for each in beside:
+                each.cancel()
 
     runner.handle_exit, server.on_failure = handle_exit, fail
     sys.setswitchinterval(SWITCH_SECONDS)
+    health = HealthPort(options.host, options.health_port) if options.health_port else None
     try:
         _loop_runner()(serve())
     except SystemExit:  # uvicorn, after it has logged that the address cannot be used
         raise ServeError(f"{options.host}:{options.port}: the address cannot be used: is it in use?") from None
+    finally:
+        if health is not None:
+            health.close()
     if server.state.failure is not None:
         raise server.state.failure
 

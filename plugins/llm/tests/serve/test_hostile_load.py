@@ -25,7 +25,7 @@ for package in ("starlette", "uvicorn", "tokenizers", "jinja2", "llguidance"):
 
 from hostile_forms import draw  # noqa: E402
 from mirlo_llm import generate  # noqa: E402
-from served import ServerProcess, serving, write_language_model, write_tensor_model  # noqa: E402
+from served import ServerProcess, free_port, serving, write_language_model, write_tensor_model  # noqa: E402
 
 pytestmark = [
     pytest.mark.sample(0),
@@ -51,7 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[ServerProcess]:
-    with serving(folder / "tiny", folder / "sum.onnx", "--slots", 8, "--connections-each", 200) as server:
+    port = free_port()
+    limits = ("--slots", 8, "--connections-each", 200, "--health-port", port)
+    with serving(folder / "tiny", folder / "sum.onnx", *limits) as server:
+        server.health_port = port
         yield server
 
 
@@ -313,7 +316,7 @@ def test_hostile_and_honest_requests(server: ServerProcess, folder: Path) -> Non
     is_done, start = threading.Event(), time.monotonic()
     watching = threading.Thread(target=watch)
     watching.start()
-    with asking_for_health(server.port) as health:
+    with asking_for_health(server.port) as health, asking_for_health(server.health_port) as beside:
         try:
             with ThreadPoolExecutor(12) as clients:
                 problems = [problem for problem in clients.map(run, range(REQUESTS)) if problem is not None]
@@ -321,14 +324,16 @@ def test_hostile_and_honest_requests(server: ServerProcess, folder: Path) -> Non
             is_done.set()
             watching.join()
             hostile.close()
-    seconds = sorted(each for each, _ in health)
     print(f"{REQUESTS - skipped} requests in {time.monotonic() - start:.0f} s, {most >> 20} MiB at most")
-    print(f"health: {len(seconds)} times, median {1000 * statistics.median(seconds):.1f} ms")
-    print("slowest:", " ".join(f"{1000 * each:.0f}" for each in seconds[-20:]), "ms")
+    for name, answers in (("health", health), ("the port of health", beside)):
+        seconds = sorted(each for each, _ in answers)
+        print(f"{name}: {len(seconds)} times, median {1000 * statistics.median(seconds):.1f} ms")
+        print("slowest:", " ".join(f"{1000 * each:.0f}" for each in seconds[-20:]), "ms")
     for status, count in sorted(hostile.statuses.items()):
         print(count, status)
     assert not skipped and not problems, problems[:5]
-    assert {status for _, status in health} == {"200"} and seconds[-1] < HEALTH_SECONDS
+    assert {status for _, status in (*health, *beside)} == {"200"}
+    assert max(seconds for seconds, _ in (*health, *beside)) < HEALTH_SECONDS
     assert most < MEMORY
     assert server.process.poll() is None, "".join(server.log)
     assert not any("Traceback" in line for line in server.log), "".join(server.log)

@@ -89,6 +89,9 @@ def write_text_model(path: Path) -> Path:
 class ServerProcess:
     """A server in a process of its own."""
 
+    health_port = 0
+    """The port of `--health-port`, if the server has one."""
+
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "mirlo.tools.cli", "serve", *map(str, arguments), "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT)
