@@ -34,7 +34,7 @@ class HealthPort:
                 # The file alone: importing the package takes as long as what the process answers for.
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(Path(health_process.__file__)), str(listener.fileno())],
-                    stdin=theirs, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()],
+                    stdin=theirs.fileno(), stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()],
                 )  # fmt: skip
         self._beats.setblocking(False)
 
