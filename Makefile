@@ -11,7 +11,7 @@ MODELS := .cache/models
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
-PACKAGES := editor llm onednn onnxruntime stablehlo tflite
+PACKAGES := editor llm onednn onnxruntime stablehlo tflite torch
 
 .PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
@@ -40,8 +40,8 @@ pytest: $(VENV)/ready
 
 # Front ends for other frameworks, which `make test` does not install.
 test-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch]' --editable 'plugins/stablehlo[jax]' flax keras expecttest torchao
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/torch plugins/stablehlo/tests/jax
+	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch[test]' --editable 'plugins/stablehlo[test]'
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/test_foreign.py plugins/torch/tests plugins/stablehlo/tests/jax
 
 # Unmodified programs of packages that use ONNX Runtime, and the models in their wheels; these three packages require what does not install here.
 test-clients: $(VENV)/ready
@@ -52,8 +52,8 @@ test-clients: $(VENV)/ready
 
 # All cases of these, with all samples of PyTorch's operator database: hours on two cores.
 samples-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch]' --editable 'plugins/stablehlo[jax]' flax keras expecttest torchao
-	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/torch plugins/stablehlo/tests/jax
+	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch[test]' --editable 'plugins/stablehlo[test]'
+	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/test_foreign.py plugins/torch/tests plugins/stablehlo/tests/jax
 
 # A server with real clients, under load, in a browser (chromium), and on a cluster of Ray, on this machine's loopback addresses: three minutes.
 test-serve: $(VENV)/ready

@@ -89,9 +89,10 @@ def _runs_exported(sample: Sample) -> bool:
 
 
 def _import(program: Any) -> Any:
+    from mirlo_torch.decompose import decomposed
+    from mirlo_torch.importer import import_exported
+
     from mirlo.frontends.foreign import ImportedModule
-    from mirlo.frontends.torch.decompose import decomposed
-    from mirlo.frontends.torch.importer import import_exported
 
     return ImportedModule(*import_exported(decomposed(program)))
 
@@ -118,9 +119,9 @@ def _is_imported(sample: Sample, outcome: Outcome) -> bool:
 
 def _compare(samples: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, program: Any = None) -> None:
     import torch
+    from mirlo_torch.tensors import to_complex, to_input, to_tensor
 
     import mirlo
-    from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 
     executable = mirlo.compile(program or _import(program_of([sample for sample, _ in samples])), cache=False, jobs=1)
     outputs = executable(*[to_input(tensor.contiguous()) for sample, _ in samples for tensor in sample.tensors])
@@ -195,7 +196,7 @@ def _difference(actual: Any, expected: Any) -> str | None:
 
 def check_gradients(entry: Any, dtype: Any, most: int) -> Outcome:
     """Compile forward and backward graphs of samples and compare them."""
-    from mirlo.driver.torch_backend import stages
+    from mirlo_torch.backend import stages
 
     outcome = Outcome()
     if not entry.supports_autograd:

@@ -42,9 +42,8 @@ class Comparison:
 def compare(names: Sequence[str], types: Sequence[str], most: int) -> dict[str, Comparison]:
     """Compare the converters of operators that PyTorch decomposes, of all if no names are given."""
     import torch
-
-    from mirlo.frontends.torch.decompose import _targets
-    from mirlo.frontends.torch.graph import target_name
+    from mirlo_torch.decompose import _targets
+    from mirlo_torch.graph import target_name
 
     result: dict[str, Comparison] = defaultdict(Comparison)
     for sample in _samples(types, most):
@@ -99,11 +98,10 @@ def _exported(sample: Sample, is_dynamic: bool) -> Any:
 
 
 def _is_decomposed(target: Any) -> bool:
+    from mirlo_torch.graph import target_name
+    from mirlo_torch.registry import CONVERTERS
     from torch._decomp import decomposition_table
     from torch.export import default_decompositions
-
-    from mirlo.frontends.torch.graph import target_name
-    from mirlo.frontends.torch.registry import CONVERTERS
 
     if target_name(target) not in CONVERTERS:
         return False
@@ -112,8 +110,9 @@ def _is_decomposed(target: Any) -> bool:
 
 def _operations(program: Any) -> tuple[str, int]:
     """Return the text of a program after the rules of the graph, without names, and the number of operations."""
-    from mirlo.frontends.torch.decompose import decomposed
-    from mirlo.frontends.torch.importer import import_exported
+    from mirlo_torch.decompose import decomposed
+    from mirlo_torch.importer import import_exported
+
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.session import Session
 
@@ -128,7 +127,7 @@ def _operations(program: Any) -> tuple[str, int]:
 @contextmanager
 def without_converter(name: str) -> Iterator[None]:
     """Leave an operator to PyTorch's decomposition."""
-    from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS
+    from mirlo_torch.registry import COMPLEX, CONVERTERS
 
     held = [(table, table.pop(name)) for table in (CONVERTERS, COMPLEX) if name in table]
     try:
@@ -217,9 +216,9 @@ def times(names: Sequence[str]) -> None:
 
 def _compiled(function: Callable[..., Any], operands: Sequence[Any]) -> Callable[[], object]:
     import torch
+    from mirlo_torch.tensors import to_input
 
     import mirlo
-    from mirlo.frontends.torch.tensors import to_input
 
     class Call(torch.nn.Module):  # type: ignore[misc]
         def forward(self, *tensors: Any) -> Any:
@@ -239,8 +238,7 @@ def main() -> None:
     parser.add_argument("--times", action="store_true", help="compare compiled calls")
     arguments = parser.parse_args()
     import torch
-
-    from mirlo.frontends.torch.declared_names import load_converters
+    from mirlo_torch.declared_names import load_converters
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 FEATURES = {
     "StableHLO and JAX": "frontends/mlir/* frontends/foreign.py",
     "TOSA and TensorFlow Lite": "frontends/files.py",
-    "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
+    "PyTorch": "frontends/builder.py frontends/tensor.py",
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "
         "passes/graph/cache_updates.py "

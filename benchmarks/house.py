@@ -41,7 +41,6 @@ DISPATCH: dict[str, str] = {
     "tools/cli/__init__.py": "the module of a command is found by the word of the command line",
     "tools/fuzz/modes.py": "likewise; two modes run commands with hostile input",
     "frontends/onnx/registry.py": "converters register themselves, and are found by the operator of a file",
-    "frontends/torch/registry.py": "likewise",
 }
 """Files whose names of modules are no dependencies, and why: what they import is chosen by input."""
 

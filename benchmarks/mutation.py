@@ -52,7 +52,6 @@ from mirlo.runtime.system import end_group, end_with_parent
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"
 TESTED_BY = {
-    "driver": ("frontends/torch",),
     "passes/schedule": ("targets/llvm/schedule", "targets/gpu"),
     "targets/gpu": ("targets/nvvm", "targets/spirv"),
     "targets/llvm/schedule": ("targets/llvm/test_inner_loops.py",),

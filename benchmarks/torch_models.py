@@ -5,7 +5,7 @@
 
 Latencies are medians of calls in turns; ratios are medians over the turns, so that other load affects both sides. The
 first call compiles, with empty caches: seconds of processor time, those of child processes included. Needs
-`mirlo[torch]`, torchvision, timm, transformers and a C++ compiler (for Inductor); onnxruntime and onnxscript add its
+`mirlo-torch`, torchvision, timm, transformers and a C++ compiler (for Inductor); onnxruntime and onnxscript add its
 column.
 """
 

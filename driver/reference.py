@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from mirlo.driver.options import CompileArguments, CompileOption
-from mirlo.driver.torch_backend.options import BackendOptions
-from mirlo.runtime.options import OptionFlag, declared_options
+from mirlo.runtime.options import OptionFlag
 
 HEAD = """# Options of a compilation
 
@@ -20,18 +19,13 @@ Written by `python -m mirlo.driver.reference`; do not edit.
 These are the arguments of `mirlo.compile`; `mirlo.generate.load` takes all that are not for models of other frameworks.
 The flags set them for `mirlo compile`,
 `mirlo run` and other commands (`mirlo COMMAND --help`). `torch.compile(model, backend="mirlo", options={...})` takes
-those that name no parts of one model ([how](frameworks.md)).
+those that name no parts of one model, and [some of its own](../plugins/torch/README.md#torchcompile).
 
 *key*: a compiled model in the [cache](cache.md) is used for the same value only. Without it, results are the same for
 all values.
 
 | option | type | default | flag | key | `torch.compile` | since |
 | --- | --- | --- | --- | --- | --- | --- |"""
-TORCH = """
-## Options of `torch.compile` alone
-
-| option | default | meaning |
-| --- | --- | --- |"""
 
 
 def reference() -> str:
@@ -40,9 +34,6 @@ def reference() -> str:
     lines = [HEAD, *(_row(field, option) for field, option in entries)]
     for field, option in entries:
         lines += _section(field.name, option)
-    lines.append(TORCH)
-    for name, option in declared_options(BackendOptions).items():
-        lines.append(f"| `{name}` | `{getattr(BackendOptions, name)!r}` | {option.help} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,16 +12,21 @@ from mirlo.dialects.core.dense import dense_attribute, read_dense, resource_byte
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim, symbols_of
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.installed import import_modules, register_in
+from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.rank_groups import RankGroups, group_attributes
 from mirlo.dialects.core.rank_layout import RankLayout, Split, is_regular, tile_attributes, tile_layout
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
+from mirlo.dialects.relax.elementwise import Compare
+from mirlo.dialects.relax.image import RATIO
+from mirlo.dialects.relax.infer import BOOL, FLOAT
 from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
 from mirlo.dialects.relax.parts import FromParts
 from mirlo.driver.optional_inputs import default_inputs, page_dims
-from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
+from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation, broadcast_shape
 from mirlo.frontends.files import FileForm, names_dialect, register_file_form
 from mirlo.frontends.foreign import (
     CompiledModel,
@@ -38,27 +43,32 @@ from mirlo.frontends.mlir.converters import ConverterTable, convert_by
 from mirlo.frontends.mlir.importer import Interface, import_program
 from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation, Parts, Scope, enumeration
 from mirlo.frontends.mlir.parse import parsing
+from mirlo.frontends.onnx.model import LoadedModel, load_shared
+from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
 from mirlo.frontends.sizes import OF_INPUTS, Undecided
-from mirlo.frontends.tensor import SIZES, Tensor, concat, iota, maximum, minimum, stack, where
-from mirlo.frontends.torch.custom import torch_operator
-from mirlo.frontends.torch.importer import import_exported_program
-from mirlo.frontends.torch.registry import converter as aten_converter
+from mirlo.frontends.tensor import SIZES, Tensor, concat, iota, maximum, minimum, number, stack, where
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.package_names import package_name
 from mirlo.runtime.params import ParameterStore
 
 __all__ = [
+    "BOOL",
     "BodyImporter",
     "CHANNELS_LAST",
+    "CallDpsPacked",
+    "CallTir",
+    "Compare",
     "CompiledModel",
     "ConvertedModel",
     "ConverterTable",
     "DTYPES",
     "DType",
     "DeferredModule",
+    "DialectOp",
     "Dim",
     "ENTRY_NAME",
     "ExampleInputs",
+    "FLOAT",
     "FileForm",
     "FromParts",
     "FrontendError",
@@ -66,16 +76,22 @@ __all__ = [
     "ImportedModule",
     "InputSpec",
     "Interface",
+    "LoadedModel",
     "MlirOperation",
     "OF_INPUTS",
     "OPS",
+    "OpError",
+    "OperationView",
     "ParameterStore",
     "Parts",
     "ProgramImport",
+    "RATIO",
     "RankGroups",
     "RankLayout",
     "SIZES",
     "Scope",
+    "SpecializablePrim",
+    "SpecializedPrims",
     "Split",
     "SymbolicDim",
     "Tensor",
@@ -83,8 +99,8 @@ __all__ = [
     "Undecided",
     "UndecidedDim",
     "UnsupportedOperation",
-    "aten_converter",
     "blocks",
+    "broadcast_shape",
     "concat",
     "convert_by",
     "default_inputs",
@@ -97,18 +113,19 @@ __all__ = [
     "func",
     "graph_operations",
     "group_attributes",
-    "import_exported_program",
     "import_modules",
     "import_program",
     "iota",
     "ir",
     "is_regular",
+    "load_shared",
     "make_context",
     "mark_entry",
     "maximum",
     "minimum",
     "names_dialect",
     "new_context",
+    "number",
     "page_dims",
     "parsing",
     "read_dense",
@@ -121,7 +138,6 @@ __all__ = [
     "symbols_of",
     "tile_attributes",
     "tile_layout",
-    "torch_operator",
     "where",
 ]
 

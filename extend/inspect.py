@@ -2,6 +2,7 @@
 
 import mirlo.passes.schedule.schedule  # noqa: F401  (registers its rules)
 from mirlo.dialects.context import operation_class
+from mirlo.dialects.core.locations import node_of
 from mirlo.dialects.relax.reference import signature
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.driver.diagnostics import Diagnostic, Diagnostics
@@ -47,6 +48,7 @@ __all__ = [
     "load_default_rules",
     "load_params",
     "locations_in",
+    "node_of",
     "operation_class",
     "require_type_sizes",
     "rule_chains",

@@ -1,14 +1,16 @@
 """Options of functions and commands, each declared once as a field of a dataclass; and those of `mirlo.compile`."""
 
-from mirlo.driver.options import FRAMEWORKS, LANGUAGE_MODELS, OPTIONS
+from mirlo.driver.options import DEFAULTS, FRAMEWORKS, LANGUAGE_MODELS, OPTIONS
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
+    ANYTHING,
     BOOLEAN,
     TEXT,
     OptionFlag,
     UnknownOption,
     check_options,
+    check_value,
     declared_options,
     integer,
     is_list,
@@ -23,7 +25,9 @@ from mirlo.runtime.options import (
 )
 
 __all__ = [
+    "ANYTHING",
     "BOOLEAN",
+    "DEFAULTS",
     "FRAMEWORKS",
     "LANGUAGE_MODELS",
     "OPTIONS",
@@ -31,6 +35,7 @@ __all__ = [
     "TEXT",
     "UnknownOption",
     "check_options",
+    "check_value",
     "declared_options",
     "integer",
     "is_list",

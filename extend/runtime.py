@@ -1,5 +1,6 @@
 """The API of loaders of artifacts and compiled models; imports nothing of the compiler."""
 
+from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import CACHE_RANK, MODEL_FILE, TensorSpec
 from mirlo.runtime.artifact import Artifact as ModelArtifact
 from mirlo.runtime.cache import digest_of_file
@@ -34,7 +35,7 @@ from mirlo.runtime.inputs import GivenOutputs
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.loaders import LoadedCode, load_llvm, register_loader
 from mirlo.runtime.locks import make_lock, release_held_locks
-from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS, file_name, terminal_lines
+from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS, file_name, terminal_lines, unique_names
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
 from mirlo.runtime.packed import packed
@@ -51,10 +52,13 @@ from mirlo.runtime.system import (
     wait_readable,
     watch_process,
 )
+from mirlo.runtime.threads import has_openmp_team, join_openmp
+from mirlo.runtime.threads import supported as has_thread_pool
 from mirlo.runtime.thunks import bind_state
 from mirlo.runtime.update import UpdatingCall
 
 __all__ = [
+    "ArenaPool",
     "ArtifactError",
     "CACHE_RANK",
     "CACHE_SCALE",
@@ -100,6 +104,9 @@ __all__ = [
     "file_name",
     "fresh_command",
     "has_magic",
+    "has_openmp_team",
+    "has_thread_pool",
+    "join_openmp",
     "load_llvm",
     "make_lock",
     "map_file",
@@ -117,6 +124,7 @@ __all__ = [
     "run_forked",
     "tensor_of_array",
     "terminal_lines",
+    "unique_names",
     "wait_readable",
     "watch_process",
     "write_regular",

@@ -2,7 +2,7 @@
 
 from mirlo.passes.code_forms import CodeForm, KernelText, LibraryForm
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.registry import Pass, PassError, find_pass, option, register_pass
 from mirlo.passes.targets import CompileOptions, Target, TargetError, ThreadLimits, find_target, register_target
 from mirlo.runtime.extenders import record_extenders
 from mirlo.targets.llvm.bare_code import bare_code
@@ -21,6 +21,7 @@ __all__ = [
     "TargetError",
     "ThreadLimits",
     "bare_code",
+    "find_pass",
     "find_target",
     "option",
     "register_pass",

@@ -17,10 +17,17 @@ PACKAGES = {
     "methods": {"pages": "mirlo-llm", "pool": "mirlo-llm", "state": "mirlo-llm", "windows": "mirlo-llm"},
     "modules": {"caches": "mirlo-llm", "generate": "mirlo-llm", "ray": "mirlo-llm", "serve": "mirlo-llm"},
     "names": {
+        "extend.frontend.aten_converter": "mirlo-torch",
+        "extend.frontend.torch_operator": "mirlo-torch",
         "extend.frontend.stablehlo_converter": "mirlo-stablehlo",
         "extend.frontend.tosa_converter": "mirlo-tflite",
     },
-    "frontends": {"jax": "mirlo-stablehlo", "jaxlib": "mirlo-stablehlo", "sklearn": "mirlo-sklearn"},
+    "frontends": {
+        "jax": "mirlo-stablehlo",
+        "jaxlib": "mirlo-stablehlo",
+        "sklearn": "mirlo-sklearn",
+        "torch": "mirlo-torch",
+    },
     "targets": {
         "cublas": "mirlo-cublas",
         "cudnn": "mirlo-cudnn",

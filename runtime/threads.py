@@ -77,6 +77,11 @@ def _get_pool() -> _Pool:
     return _pool
 
 
+def has_openmp_team() -> bool:
+    """Return whether a team of OpenMP runs the jobs."""
+    return _has_team
+
+
 def join_openmp(library: ctypes.CDLL) -> bool:
     """Have the OpenMP team of a library, or of one that it needs, run the jobs from now on; return whether it does.
 

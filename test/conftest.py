@@ -20,7 +20,7 @@ if ROOT.name == "mirlo":
 SECONDS_OF_CASES = 0.1
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
-PACKAGE_TESTS = [ROOT / "plugins" / name / "tests" for name in ("llm", "stablehlo")]
+PACKAGE_TESTS = [ROOT / "plugins" / name / "tests" for name in ("llm", "stablehlo", "torch")]
 """Tests of packages that `make test` runs in parallel with those of Mirlo."""
 
 TOGETHER = ("test/architecture",)

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "assert_verified", "case", "configure_lit", "conformance_case",
-    "held_locks", "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "samples",
-    "stages_round_trip", "temporary_registrations", "use_target",
+    "Draw", "OperatorCase", "after_passes", "assert_verified", "cached_compilations", "case", "configure_lit",
+    "conformance_case", "held_locks", "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime",
+    "samples", "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -209,6 +209,30 @@ def use_target(target: Target) -> None:
 
     if target.name not in target_names():
         register_target(target)
+
+
+@contextmanager
+def cached_compilations() -> Iterator[list[str]]:
+    """Keep all models in the cache that is asked for, and yield a list with the target of each compilation.
+
+    Models that compile quickly are kept as well, and those of processes whose tests extend the compiler.
+    """
+    from mirlo.driver import build, compiler, model_cache
+
+    compiled: list[str] = []
+    run, saved = compiler.Compiler.run, (build.MIN_COMPILE_SECONDS, model_cache.extended)
+
+    def recorded(self: compiler.Compiler) -> Any:
+        compiled.append(str(self.target))
+        return run(self)
+
+    build.MIN_COMPILE_SECONDS, model_cache.extended = 0.0, lambda target: None
+    compiler.Compiler.run = recorded  # type: ignore[method-assign]
+    try:
+        yield compiled
+    finally:
+        compiler.Compiler.run = run  # type: ignore[method-assign]
+        build.MIN_COMPILE_SECONDS, model_cache.extended = saved
 
 
 @contextmanager

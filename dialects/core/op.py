@@ -87,12 +87,6 @@ class DialectOp(ir.OpView):
     PRECISION: ClassVar[Precision] = Precision.F32
     AXES: ClassVar[AxisAttributes | None] = None
     ONNX: ClassVar[OnnxName | None] = None
-    ATEN: ClassVar[tuple[str, ...]] = ()
-    """The operators of ATen with the same meaning, such as `exp` or `max.other`, or of another library, `acme::scale`.
-
-    Tensors are the operands in the same order, other arguments the attributes of those names. Without an overload, it
-    is `default` for one operand, and `Tensor` and `Scalar` for two.
-    """
     NEUTRAL: ClassVar[float | None] = None
     """The number that leaves the left of two operands as it is, on the right; on either side of a commutative one."""
     FLOPS_PER_ELEMENT: ClassVar[int] = 1

@@ -80,7 +80,6 @@ class Sigmoid(Activation, name="sigmoid"):
     """1 / (1 + exp(-x))"""
 
     ONNX = OnnxName("Sigmoid")
-    ATEN = ("sigmoid", "special_expit")
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(meanings.sigmoid)
     scalar = staticmethod(scalars.logistic)
@@ -101,7 +100,6 @@ class HardSwish(Activation, name="hard_swish"):
     """x * min(max(x / 6 + 1/2, 0), 1)"""
 
     ONNX = OnnxName("HardSwish", exported=False)
-    ATEN = ("hardswish",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(lambda x: x * np.minimum(np.maximum(x * (1 / 6) + 0.5, 0.0), 1.0))
 
@@ -109,7 +107,6 @@ class HardSwish(Activation, name="hard_swish"):
 class Silu(Activation, name="silu"):
     """x * sigmoid(x)"""
 
-    ATEN = ("silu",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(lambda x: x * meanings.sigmoid(x))
     scalar = staticmethod(scalars.silu)
@@ -120,7 +117,6 @@ class Mish(Activation, name="mish"):
     """x * tanh(softplus(x))"""
 
     ONNX = OnnxName("Mish")
-    ATEN = ("mish",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(lambda x: x * np.tanh(meanings.softplus(x)))
     scalar = staticmethod(scalars.mish)

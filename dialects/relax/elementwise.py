@@ -84,8 +84,6 @@ class ElementwiseOp:
     is_activation: bool = False
     neutral: float | None = None
     linear: tuple[tuple[int, ...], ...] = ()
-    aten: str = ""
-    """The names of ATen, separated by spaces."""
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
@@ -96,7 +94,6 @@ class ElementwiseOp:
         }
         result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
-        result |= {"ATEN": tuple(self.aten.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         result |= {"LINEAR": self.linear}
         if self.scalar is not None:
@@ -123,58 +120,51 @@ UNARY = {
     "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS),
     "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, linear=((0,),)),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
-    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp"),
-    "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
-    "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1"),
-    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log"),
-    "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE, aten="log2"),
-    "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE, aten="log10"),
-    "log1p": ElementwiseOp(FLOAT, np.log1p, domain=((-0.9, 9.0),), aten="log1p special_log1p"),
-    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE, aten="sqrt"),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp"),
+    "exp2": ElementwiseOp(FLOAT, np.exp2),
+    "expm1": ElementwiseOp(FLOAT, np.expm1),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE),
+    "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE),
+    "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE),
+    "log1p": ElementwiseOp(FLOAT, np.log1p, domain=((-0.9, 9.0),)),
+    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE),
     "rsqrt": ElementwiseOp(
         FLOAT,
         lambda x: 1 / np.sqrt(x),
         scalar=_call("rsqrt"),
         domain=_POSITIVE,
-        aten="rsqrt",
     ),
     "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE),
-    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin"),
-    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos"),
-    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan"),
-    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin"),
-    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos"),
-    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan"),
-    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh"),
-    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh"),
-    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh"),
-    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh"),
-    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh"),
-    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh"),
-    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf"),
-    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc"),
-    "erfinv": ElementwiseOp(
-        FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),), aten="erfinv special_erfinv"
-    ),
-    "lgamma": ElementwiseOp(
-        FLOAT, meanings.lgamma, scalar=_call("lgamma"), domain=_POSITIVE, aten="lgamma special_gammaln"
-    ),
-    "digamma": ElementwiseOp(
-        FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE, aten="digamma special_digamma special_psi"
-    ),
-    "bessel_j0": ElementwiseOp(FLOAT, meanings.bessel_j0, scalar=_call("j0"), domain=_WIDE, aten="special_bessel_j0"),
-    "bessel_j1": ElementwiseOp(FLOAT, meanings.bessel_j1, scalar=_call("j1"), domain=_WIDE, aten="special_bessel_j1"),
-    "bessel_i0": ElementwiseOp(FLOAT, meanings.bessel_i0, scalar=_call("i0"), domain=_WIDE, aten="i0 special_i0"),
-    "bessel_i0e": ElementwiseOp(FLOAT, meanings.bessel_i0e, scalar=_call("i0e"), domain=_WIDE, aten="special_i0e"),
-    "bessel_i1": ElementwiseOp(FLOAT, meanings.bessel_i1, scalar=_call("i1"), domain=_WIDE, aten="special_i1"),
-    "bessel_i1e": ElementwiseOp(FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE, aten="special_i1e"),
-    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor"),
-    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil"),
-    "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE, aten="trunc fix"),
-    "round": ElementwiseOp(FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round"),
-    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal"),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE),
+    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),)),
+    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT),
+    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT),
+    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE),
+    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh"),
+    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh"),
+    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True),
+    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE),
+    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),)),
+    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),)),
+    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf")),
+    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc")),
+    "erfinv": ElementwiseOp(FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),)),
+    "lgamma": ElementwiseOp(FLOAT, meanings.lgamma, scalar=_call("lgamma"), domain=_POSITIVE),
+    "digamma": ElementwiseOp(FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE),
+    "bessel_j0": ElementwiseOp(FLOAT, meanings.bessel_j0, scalar=_call("j0"), domain=_WIDE),
+    "bessel_j1": ElementwiseOp(FLOAT, meanings.bessel_j1, scalar=_call("j1"), domain=_WIDE),
+    "bessel_i0": ElementwiseOp(FLOAT, meanings.bessel_i0, scalar=_call("i0"), domain=_WIDE),
+    "bessel_i0e": ElementwiseOp(FLOAT, meanings.bessel_i0e, scalar=_call("i0e"), domain=_WIDE),
+    "bessel_i1": ElementwiseOp(FLOAT, meanings.bessel_i1, scalar=_call("i1"), domain=_WIDE),
+    "bessel_i1e": ElementwiseOp(FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE),
+    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE),
+    "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE),
+    "round": ElementwiseOp(FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE),
+    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE),
     "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS),
-    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not"),
+    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not"),
     "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot"),
 }
 UNARY_TO_BOOL = {
@@ -193,7 +183,6 @@ BINARY = {
         linear=((0,), (1,)),
         commutes=True,
         neutral=1.0,
-        aten="mul multiply",
     ),
     "divide": ElementwiseOp(
         NUMBER,
@@ -204,7 +193,6 @@ BINARY = {
         _DIVISOR,
         linear=((0,),),
         neutral=1.0,
-        aten="div divide true_divide.Tensor",
     ),
     "floor_divide": ElementwiseOp(NUMBER, np.floor_divide, scalar=scalars.floor_divide, domain=_DIVISOR),
     "mod": ElementwiseOp(NUMBER, np.mod, scalar=scalars.mod, domain=_DIVISOR),
@@ -222,7 +210,6 @@ BINARY = {
         OnnxName("Max", imported=False),
         REGISTERS,
         commutes=True,
-        aten="maximum.default max.other",
     ),
     "minimum": ElementwiseOp(
         NUMBER,
@@ -230,43 +217,39 @@ BINARY = {
         OnnxName("Min", imported=False),
         REGISTERS,
         commutes=True,
-        aten="minimum.default min.other",
     ),
-    "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default"),
-    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default"),
-    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default"),
-    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default"),
+    "atan2": ElementwiseOp(FLOAT, np.arctan2),
+    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True),
+    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True),
+    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True),
     "bitwise_and": ElementwiseOp(
         BITS,
         np.bitwise_and,
         "BitwiseAnd",
         commutes=True,
-        aten="bitwise_and bitwise_and.Scalar_Tensor __and__",
     ),
     "bitwise_or": ElementwiseOp(
         BITS,
         np.bitwise_or,
         "BitwiseOr",
         commutes=True,
-        aten="bitwise_or bitwise_or.Scalar_Tensor __or__",
     ),
     "bitwise_xor": ElementwiseOp(
         BITS,
         np.bitwise_xor,
         "BitwiseXor",
         commutes=True,
-        aten="bitwise_xor bitwise_xor.Scalar_Tensor __xor__",
     ),
     "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
     "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
 }
 COMPARE = {
-    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq"),
-    "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True, aten="ne not_equal"),
-    "less": ElementwiseOp(ANY, np.less, "Less", aten="lt less"),
-    "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual", aten="le less_equal"),
-    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater"),
-    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal"),
+    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True),
+    "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True),
+    "less": ElementwiseOp(ANY, np.less, "Less"),
+    "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual"),
+    "greater": ElementwiseOp(ANY, np.greater, "Greater"),
+    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual"),
 }
 
 

@@ -75,7 +75,12 @@ def test_no_lists_of_operators_of_onnx() -> None:
     assert found == [], "declare a trait where the converter is registered (frontends/onnx/node.py)"
 
 
-CONVERTERS_OF = ("frontends/onnx", "frontends/torch", "plugins/stablehlo/mirlo_stablehlo", "frontends/library")
+CONVERTERS_OF = (
+    "frontends/onnx",
+    "plugins/torch/mirlo_torch",
+    "plugins/stablehlo/mirlo_stablehlo",
+    "frontends/library",
+)
 """Where an operator that has a symbol, a method or a function of tensors is written by it."""
 CALLS = ("elementwise", "emit", "emit_all", "make")
 SPELLED = {name for name in OPS if f'"{name}"' in (ROOT / "frontends/tensor.py").read_text(encoding="utf-8")}

@@ -16,7 +16,6 @@ USED = re.compile(rf"\b(?:{'|'.join(sorted(REGISTERING))})\s*\(|@[\w.]*\b(?:{'|'
 """What the text of a module has that registers at all: most modules need not be parsed."""
 LEFT = {
     "driver/place/test_choose.py",
-    "frontends/torch/test_custom_operators.py",
     "passes/lower/test_own_intrinsics.py",
     "passes/schedule/test_tensorize.py",
     "passes/test_pipeline.py",

@@ -12,7 +12,6 @@ import mirlo
 from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, CompileOptionError
 from mirlo.driver.reference import reference
 from mirlo.driver.request import CompileRequest
-from mirlo.driver.torch_backend.options import BackendOptionError, BackendOptions
 from mirlo.runtime.options import ANYTHING, UnknownOption
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.cli.arguments import Arguments, make_parser
@@ -147,27 +146,6 @@ def test_options_that_are_passes_are_refused_beside_a_pipeline(name: str) -> Non
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(UnknownOption, match=r"mirlo.compile has no option 'thread'; .*; did you mean 'threads'\?"):
         mirlo.compile("model.onnx", thread=2)  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize("name", list(OPTIONS))
-def test_torch_takes_what_names_no_parts_of_a_model(name: str) -> None:
-    value = OPTIONS[name].choices[-1] if OPTIONS[name].choices else VALUES.get(name, DEFAULTS[name])
-    if OPTIONS[name].of_model:
-        with pytest.raises(BackendOptionError, match=f"has no option '{name}'"):
-            BackendOptions.parse({name: value}, None)
-        return
-    assert BackendOptions.parse({name: value, "strict": True}, None).compilation == {name: value}
-    if OPTIONS[name].kind is not ANYTHING:
-        with pytest.raises(BackendOptionError, match=f"^{name}: expected .*, found <object"):
-            BackendOptions.parse({name: object()}, None)
-
-
-def test_options_of_the_backend_itself() -> None:
-    assert BackendOptions.parse({"checks": False}, "default") == BackendOptions(checks=False)
-    with pytest.raises(BackendOptionError, match="strict: expected True or False, found 1"):
-        BackendOptions.parse({"strict": 1}, None)
-    with pytest.raises(BackendOptionError, match=r"backend 'mirlo' has no option 'check'; .*did you mean 'checks'\?"):
-        BackendOptions.parse({"check": False}, None)
 
 
 def test_the_page_is_up_to_date() -> None:

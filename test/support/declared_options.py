@@ -42,7 +42,7 @@ TARGETS = {
 }  # fmt: skip
 """Targets with options in braces behind their names."""
 CLASSES = (
-    "driver.options.CompileArguments", "driver.torch_backend.options.BackendOptions",
+    "driver.options.CompileArguments",
     "tools.bench.options.MeasurementOptions", "tools.quantize.options.Quantization",
     "tools.quantize.options.ImageScaling", "tools.remote.BoardOptions",
     "tools.quantize.options.StaticQuantization",

@@ -31,7 +31,6 @@ def describe_operation(name: str) -> str | None:
     intrinsic = INTRINSICS.get(name.removeprefix("tir.")) if name.startswith("tir.") else None
     meaning = intrinsic.doc if intrinsic is not None else inspect.cleandoc(cls.__doc__ or "")
     names = [f"ONNX: {cls.ONNX.operator}"] if cls.ONNX is not None else []
-    names += [f"ATen: {', '.join(cls.ATEN)}"] if cls.ATEN else []
     return "\n\n".join(filter(None, [f"```python\n{name}{signature(cls)}\n```", meaning, "; ".join(names)]))
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from mirlo_torch.registry import converter as aten_converter
 
-from mirlo.extend.frontend import Tensor, TensorType, aten_converter
+from mirlo.extend.frontend import Tensor, TensorType
 from mirlo.extend.frontend import dims as D
 from mirlo.extend.library import mix_experts, row_at, scan_rows
 from mirlo_llm.generate.traced.interfaces import CLAMPED

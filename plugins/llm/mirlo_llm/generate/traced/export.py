@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mirlo_torch.importer import import_exported_program
 
-from mirlo.extend.frontend import FrontendError, ImportedModule, import_exported_program
+from mirlo.extend.frontend import FrontendError, ImportedModule
 from mirlo_llm.generate.checkpoints.image_options import text_config
 from mirlo_llm.generate.checkpoints.packed import read_weights
 from mirlo_llm.generate.errors import ModelFolderError

@@ -1,5 +1,0 @@
-"""`torch.compile(model, backend="mirlo")`: compile the graphs that TorchDynamo captures."""
-
-from __future__ import annotations
-
-from mirlo.driver.torch_backend.backend import mirlo_backend as mirlo_backend

@@ -1,0 +1,134 @@
+"""Sizes of exported programs, expressions of sympy, as dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from mirlo.extend.frontend import Dim, UnsupportedOperation
+from mirlo.extend.frontend import dims as D
+
+if TYPE_CHECKING:
+    import torch
+
+
+LARGEST_PART = 1 << 12
+"""Largest numerator and denominator of a factor of sizes: products with sizes are exact floats."""
+
+
+class SizeExpression(Protocol):
+    """What is read of an expression of sympy."""
+
+    args: Sequence[SizeExpression]
+    is_Integer: bool
+    is_Symbol: bool
+    is_Float: bool
+    is_Mul: bool
+    name: str
+    """Of a symbol."""
+    base: SizeExpression
+    exp: SizeExpression
+    """Of a power."""
+
+    def __int__(self) -> int: ...
+
+    def __float__(self) -> float: ...
+
+
+class SizeReader:
+    """Reads sizes; an expression that the shape inference of relax has written in another way keeps that form."""
+
+    def __init__(self) -> None:
+        self._known: dict[SizeExpression, Dim] = {}
+
+    def learn(self, size: torch.SymInt | int, dim: Dim) -> None:
+        """Record the dim of a tensor that has this size."""
+        if not isinstance(size, int) and not isinstance(dim, int):
+            self._known.setdefault(size.node.expr, dim)
+
+    def dim(self, size: torch.SymInt | int) -> Dim:
+        """Return a size, a number or a `SymInt`, as a dim."""
+        return int(size) if isinstance(size, int) else self.of_expression(size.node.expr)
+
+    def only_value(self, size: torch.SymInt | int) -> int | None:
+        """Return the value of a size that has one alone, where sizes of inputs are in the ranges of the trace."""
+        if isinstance(size, int):
+            return size
+        bounds = size.node.shape_env.bound_sympy(size.node.expr)
+        return int(bounds.lower) if bounds.is_int and bounds.lower == bounds.upper else None
+
+    def dims(self, sizes: Sequence[torch.SymInt | int]) -> tuple[Dim, ...]:
+        """Return sizes as dims."""
+        return tuple(map(self.dim, sizes))
+
+    def of_expression(self, expression: SizeExpression) -> Dim:
+        """Return an expression of sympy as a dim."""
+        if expression.is_Integer:
+            return int(expression)
+        dim = self._known.get(expression)
+        return self._read(expression) if dim is None else dim
+
+    def differences(self, condition: SizeExpression) -> list[Dim]:
+        """Return sizes that are not negative exactly if a condition holds."""
+        kind = type(condition).__name__
+        if kind == "And":
+            return [each for part in condition.args for each in self.differences(part)]
+        if kind not in _RELATIONS:
+            raise UnsupportedOperation(f"requires '{condition}', which has no equivalent")
+        left, right = map(self.of_expression, condition.args)
+        return _RELATIONS[kind](left, right)
+
+    def _read(self, expression: SizeExpression) -> Dim:
+        if expression.is_Symbol:
+            return D.symbol(expression.name)
+        kind = type(expression).__name__
+        if kind == "Pow" and expression.exp.is_Integer and 0 < int(expression.exp) <= 8:
+            return D.product([self.of_expression(expression.base)] * int(expression.exp))
+        if kind in ("TruncToInt", "FloorToInt"):
+            return self._scaled(expression)
+        function = _FUNCTIONS.get(kind)
+        if function is None:
+            raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent")
+        return reduce(function, map(self.of_expression, expression.args))
+
+    def _scaled(self, expression: SizeExpression) -> Dim:
+        """Return a size times a float, rounded down: exact where the float is a fraction of few bits."""
+        floats = [part for part in expression.args[0].args if part.is_Float]
+        sizes = [part.args[0] for part in expression.args[0].args if type(part).__name__ == "ToFloat"]
+        if expression.args[0].is_Mul and len(floats) == len(sizes) == 1 and len(expression.args[0].args) == 2:
+            factor = Fraction(float(floats[0]))
+            if factor > 0 and max(factor.as_integer_ratio()) <= LARGEST_PART:
+                return self.of_expression(sizes[0]) * factor.numerator // factor.denominator
+        raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent in integers")
+
+
+def _floor(left: Dim, right: Dim) -> Dim:
+    return left // right
+
+
+def _modulo(left: Dim, right: Dim) -> Dim:
+    return left % right
+
+
+_RELATIONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
+    "GreaterThan": lambda left, right: [left - right],
+    "StrictGreaterThan": lambda left, right: [left - right - 1],
+    "LessThan": lambda left, right: [right - left],
+    "StrictLessThan": lambda left, right: [right - left - 1],
+    "Equality": lambda left, right: [left - right, right - left],
+    "Unequality": lambda left, right: [D.maximum(left - right, right - left) - 1],
+}
+"""Conditions by the name of their class."""
+_FUNCTIONS = {
+    "Add": lambda left, right: left + right,
+    "Mul": lambda left, right: left * right,
+    "FloorDiv": _floor,
+    "CleanDiv": _floor,
+    "Mod": _modulo,
+    "PythonMod": _modulo,
+    "Max": D.maximum,
+    "Min": D.minimum,
+}
+"""Functions of expressions by the name of their class."""
