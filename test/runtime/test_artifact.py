@@ -291,3 +291,41 @@ def test_names_that_cannot_be_shown(model_file, name):
             mirlo.load(model_file)
         assert str(caught.value).isprintable()
         model_file.write_bytes(before)
+
+
+RUN_DAMAGED = """
+import sys
+import numpy as np
+import mirlo
+
+path, begin, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+content, rng = open(path, "rb").read(), np.random.default_rng(0)
+for number in range(20):
+    damaged = np.frombuffer(content, np.uint8).copy()
+    damaged[rng.integers(begin, end, 1 << number)] = rng.integers(0, 256, 1 << number)
+    with open(path + "d", "wb") as file:
+        file.write(damaged.tobytes())
+    (y,) = mirlo.load(path + "d").run({"x": np.ones(8, np.float32)}).values()
+    assert y.shape == (8,)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_damaged_weights_give_results(tmp_path, target):
+    """Also where weights are positions: they lie outside of the checksum."""
+    import onnx
+
+    at, w = np.arange(3000) % 8, np.ones((3000, 8), np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 18]> g (float[8] x) => (float[8] y) '
+        "{ chosen = Gather(x, at)  y = MatMul(chosen, w) }"
+    )
+    model.graph.initializer.extend([onnx.numpy_helper.from_array(at, "at"), onnx.numpy_helper.from_array(w, "w")])
+    path = tmp_path / "m.mirlo"
+    mirlo.compile(model, target=target).save(path)
+    content = path.read_bytes()
+    begin, end = content.index(at[:100].tobytes()), content.rindex(w[-1].tobytes())
+    command = [sys.executable, "-c", RUN_DAMAGED, str(path), str(begin), str(end)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
