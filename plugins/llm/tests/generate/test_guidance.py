@@ -184,7 +184,7 @@ def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ModelFolderError, match=r"tokenizer\.json: the tokenizer cannot be read: "):
         generate.load(folder).generator(regex="a")
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    with pytest.raises(GenerationError, match=r"package 'llguidance': pip install 'mirlo\[generate\]'"):
+    with pytest.raises(GenerationError, match=r"package 'llguidance': pip install 'mirlo-llm\[generate\]'"):
         model.generator(regex="a")
 
 
