@@ -86,6 +86,8 @@ class DeviceStep:
     unit: str = "cycles"
     details: Mapping[str, float] = field(default_factory=dict)
     """Further numbers by name, such as the cycles in which a part of the device worked."""
+    spans: Sequence[tuple[str, float, float]] = ()
+    """When parts of the device worked, for time lines: the part, and the begin and end since the step's begin."""
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,12 @@ class Profile:
         self.device = {name: tuple(steps) for name, steps in (device or {}).items()}
         """What devices report of the last run, by function: the parts of regions, by the devices' clocks."""
 
+    def timeline(self) -> str:
+        """Return when the parts of devices worked as an SVG, for loaders that report it."""
+        from mirlo.runtime.timeline import timeline
+
+        return timeline([step for steps in self.device.values() for step in steps])
+
     def __iter__(self) -> Iterator[KernelRow]:
         return iter(self.rows)
 

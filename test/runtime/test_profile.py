@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -113,3 +114,16 @@ def test_devices_report_steps() -> None:
     assert first.split() == ["dense", "36", "75.0%", "-"]
     assert second.split() == ["conv", "12", "25.0%", "9"]
     assert "unit.unit_0: 2 steps, 48 cycles" in str(profile)
+    with pytest.raises(ValueError, match="its loader returns no `spans`"):
+        profile.timeline()
+
+
+def test_time_lines_have_a_row_for_each_part() -> None:
+    steps = [
+        DeviceStep("conv", 100.0, spans=[("array", 10, 20), ("array", 20, 60), ("array", 90, 100)]),
+        DeviceStep("a < b", 100.0, spans=[("copies", 0, 50)]),
+    ]
+    picture = Profile([], 1, {"unit.unit_0": steps}).timeline()
+    bars = re.findall(r'<rect x="([0-9.]+)" y="(\d+)" width="([0-9.]+)"', picture)
+    assert bars == [("160.0", "44", "250.0"), ("560.0", "44", "50.0"), ("610.0", "66", "250.0")]
+    assert "a &lt; b" in picture and "200 cycles" in picture

@@ -44,6 +44,7 @@ class Arguments(argparse.Namespace):
     repeat: int
     seed: int
     profile: bool
+    timeline: str | None
     kernel_rows: int
     processor: str | None
     rounds: int
@@ -265,6 +266,9 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="number of timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    parser.add_argument(
+        "--timeline", metavar="FILE", help="with --profile: draw when the units of a device worked, as SVG"
+    )
     parser.add_argument(
         "--kernels", dest="kernel_rows", metavar="N", type=natural, default=15,
         help="with --profile: number of kernels to print, the slowest first (default: 15)",

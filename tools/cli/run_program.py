@@ -37,7 +37,9 @@ def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Ar
     seconds = (time.perf_counter() - start) / arguments.repeat
     print(f"latency: {1000 * seconds:.2f} ms (mean of {arguments.repeat})")
     if arguments.profile:
-        print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=arguments.kernel_rows)}")
+        from mirlo.tools.cli.run import print_profile
+
+        print_profile(program.profile(*inputs.values(), repeats=arguments.repeat), arguments)
 
 
 def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:

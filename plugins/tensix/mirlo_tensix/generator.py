@@ -25,7 +25,7 @@ from mirlo.extend.codegen import (
 from mirlo.extend.rules import decline
 from mirlo.extend.target import option
 from mirlo_tensix.instructions import FORMATS, TILE
-from mirlo_tensix.kernels import ROWWISE
+from mirlo_tensix.kernels import REDUCTIONS, ROWWISE
 from mirlo_tensix.products import BLOCKS, Product
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
 from mirlo_tensix.steps import (
@@ -41,8 +41,9 @@ from mirlo_tensix.steps import (
     to_json,
     why_not,
 )
+from mirlo_tensix.vector import BINARY
 
-PHASES = (1, 2, 4)
+PHASES = (1, 2, 3, 4)
 DECLINED = {
     "fp16": "wolfpine 2.2 computes it in real numbers, not as the matrix unit does",
     "int8": "wolfpine 2.2 does not execute its products (MVMUL raises AttributeError)",
@@ -69,14 +70,16 @@ class Tensix(CodeGenerator):
     copies = True
     static = True
     compiled_to_place = True
-    phases: int = option(2, "fidelity phases of a product: 1, 2 or 4 (exact products of bf16)")
+    phases: int = option(2, "fidelity phases of a product: 1 to 4 (exact products of bf16)")
     dtype: str = option("bf16", "how numbers are stored: bf16, or tf32 (19 bits, in 4 bytes)")
 
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
 
+    trace: bool = option(False, "whether profiles have when each unit worked, which takes time")
+
     def __post_init__(self) -> None:
         if self.phases not in PHASES:
-            raise ValueError(f"phases is {self.phases}: expected 1, 2 or 4")
+            raise ValueError(f"phases is {self.phases}: expected 1 to 4")
         if self.dtype in DECLINED:
             raise ValueError(f"dtype is {self.dtype}: {DECLINED[self.dtype]}")
         if self.dtype not in FORMATS:
@@ -91,9 +94,11 @@ class Tensix(CodeGenerator):
         biased = weighted.optional(lambda x: is_op("relax.add")(x, is_const().has_rank(1).named("bias")))
         both = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
         conv = is_op("relax.conv")(x=wildcard(), weight=is_const(), bias=maybe(is_const())).named("conv")
-        functions = [f"relax.{name}" for name in ACTIVATIONS]
-        dense, matmul, conv = (each.optional(lambda x: is_op(*functions)(x)) for each in (biased, both, conv))
-        kernels = [(name.partition(".")[2], is_op(name).named("operator"), _fits_vector) for name in KERNELS]
+        dense, matmul, conv = map(_with_function, (biased, both, conv))
+        kernels = [
+            (name.partition(".")[2], _with_function(is_op(name).named("operator"), kernel), _fits_vector)
+            for name, kernel in KERNELS.items()
+        ]
         return [
             ("dense", dense, _fits),
             ("matmul", matmul, _fits),
@@ -113,7 +118,7 @@ class Tensix(CodeGenerator):
             regions[function.name] = {"steps": [to_json(step) for step in steps], "ends": ends}
         if declined:
             return DeclinedRegions(declined)
-        content = json.dumps({"seconds": self.seconds, "regions": regions}).encode()
+        content = json.dumps({"seconds": self.seconds, "trace": self.trace, "regions": regions}).encode()
         return Artifact(self.format, module.names, content, tuple(module.constants))
 
     def _step(self, step: Any, module: ExternalModule) -> Step:
@@ -122,7 +127,7 @@ class Tensix(CodeGenerator):
         if step.nodes[0].op == "relax.conv":
             return conv_step(step.nodes, self.numbers)
         if step.nodes[0].op != "relax.matmul":
-            return vector_step(step.nodes[0], self.numbers)
+            return vector_step(step.nodes, self.numbers)
         matmul, last = step.nodes[0], step.nodes[-1]
         x, weight = matmul["lhs"], matmul["rhs"]
         added = [value for node in step.nodes if node.op == "relax.add" for value in node.inputs if value.constant]
@@ -162,7 +167,7 @@ class Tensix(CodeGenerator):
     @property
     def error(self) -> float:  # type: ignore[override]
         """Return how far results are off: by the bits that the phases multiply, and by their own rounding."""
-        return {1: 6e-2, 2: 2e-2, 4: 1.5e-2 if self.dtype == "bf16" else 4e-3}[self.phases]
+        return {1: 6e-2, 2: 2e-2}.get(self.phases, 1.5e-2 if self.dtype == "bf16" else 4e-3)
 
     def requirements(self) -> Sequence[str]:
         return ("a Tensix core, or its simulator: pip install 'mirlo-tensix[simulator]'",)
@@ -180,6 +185,13 @@ class _Measure:
     def __call__(self, values: Mapping[str, int]) -> float:
         block = BLOCKS[values["block"]] if "block" in values else None
         return measure(replace(self.product, block=block)).bound / MEGAHERTZ
+
+
+def _with_function(pattern: Any, kernel: str = "") -> Any:
+    """Return a pattern with a function of its result; those of rows and of one number have none."""
+    if kernel and kernel not in BINARY:
+        return pattern
+    return pattern.optional(lambda x: is_op(*(f"relax.{name}" for name in ACTIVATIONS))(x))
 
 
 def product_key(product: Product) -> str:
@@ -200,13 +212,17 @@ def function_of(node: ExternalNode) -> str:
     return "gelu_tanh" if is_tanh else KERNELS[node.op]
 
 
-def vector_step(node: ExternalNode, numbers: Numbers) -> VectorStep:
-    """Return the step of an operator for the vector unit.
+def vector_step(nodes: Sequence[ExternalNode], numbers: Numbers) -> VectorStep:
+    """Return the step of an operator for the vector unit, and of a function that follows it.
 
     Operands of one shape are one matrix of 32 columns, so that tiles are full; else columns are those of the last dim.
     """
+    node, last = nodes[0], nodes[-1]
     kernel, operands = function_of(node), [value for value in node.inputs if value is not None]
     shape = tuple(operands[0].shape if kernel in ROWWISE else node.output.shape)
+    if kernel in REDUCTIONS:  # the last dims are one
+        axes = list(node["axes"] or range(len(shape)))
+        shape = (*shape[: len(shape) - len(axes)], math.prod(shape[len(shape) - len(axes) :]))
     is_flat = kernel not in ROWWISE and all(tuple(each.shape) == shape for each in operands)
     columns = TILE if is_flat else shape[-1]
     are_rows = tuple(
@@ -215,9 +231,10 @@ def vector_step(node: ExternalNode, numbers: Numbers) -> VectorStep:
     has_norm = kernel == "layer_norm"
     has_scale, has_bias = (has_norm and node[each] is not None for each in ("scale", "bias"))
     return VectorStep(
-        node.name, kernel, tuple(map(_tensor, operands)), (False, *are_rows[1:]) if kernel in ROWWISE else are_rows,
-        node.output.name, shape, -(-math.prod(shape) // columns), columns,
+        last.name, kernel, tuple(map(_tensor, operands)), (False, *are_rows[1:]) if kernel in ROWWISE else are_rows,
+        last.output.name, shape, -(-math.prod(shape) // columns), columns,
         numbers, node["epsilon"] if has_norm else 0.0, has_scale, has_bias,
+        None if last is node else function_of(last),
     )  # fmt: skip
 
 
@@ -306,8 +323,8 @@ def _fits_vector(match: Any) -> Any:
         return True
     rank = len(shapes[0])
     axes = [node.axis] if kernel in ("softmax", "layer_norm") else list(node.axes or range(rank))
-    if rank == 0 or [axis % rank for axis in axes] != [rank - 1]:
-        return decline("rows are the last dim", axes=axes, x=types[0])
+    if rank == 0 or sorted(axis % rank for axis in axes) != list(range(rank - len(axes), rank)):
+        return decline("rows are the last dims", axes=axes, x=types[0])
     if any(each != shapes[0][-1:] for each in shapes[1:]):
         return decline("scale and bias must have one number for each column", operands=types)
     return True

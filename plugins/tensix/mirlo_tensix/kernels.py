@@ -78,6 +78,8 @@ class VectorWork:
     scale: float = 1.0
     """What the numbers of a softmax are multiplied with."""
     format: str = "bf16"
+    activation: str | None = None
+    """A function of the results of a function of two numbers."""
 
     @property
     def kind(self) -> Format:
@@ -85,6 +87,8 @@ class VectorWork:
 
     @property
     def kernel(self) -> Kernel:
+        if self.name in BINARY:
+            return binary(self.name, self.activation)
         return kernel_of(self.name, self.columns, self.n, self.epsilon, self.has_scale, self.has_bias, self.scale)
 
     @property
@@ -124,7 +128,8 @@ class VectorWork:
         return cycles
 
     def __str__(self) -> str:
-        return f"{self.name} of {self.m} x {self.n} tiles"
+        name = f"{self.activation} of {self.name}" if self.activation else self.name
+        return f"{name} of {self.m} x {self.n} tiles"
 
     def threads(self, places: Sequence[int]) -> Threads:
         return threads(self, places)
@@ -226,14 +231,19 @@ REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 
 @functools.cache
+def binary(name: str, activation: str | None) -> Kernel:
+    """Return the kernel of a function of two numbers, and of a function of its results."""
+    after = UNARY[activation] if activation else lambda v, x: x
+    return elementwise(lambda v, x, y: after(v, BINARY[name](v, x, y)), 2)
+
+
+@functools.cache
 def kernel_of(
     name: str, columns: int, tiles: int, epsilon: float, has_scale: bool, has_bias: bool, scale: float
 ) -> Kernel:
     """Return a kernel by its name."""
     if name in UNARY:
         return elementwise(UNARY[name], 1)
-    if name in BINARY:
-        return elementwise(BINARY[name], 2)
     match name:
         case "softmax":
             return softmax(scale, has_bias)

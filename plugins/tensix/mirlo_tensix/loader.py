@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -31,7 +32,9 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
             last[name] = []
             for step, tiles in steps[name]:
                 cycles = list[Cycles]()
-                values[step.y] = step.run(values, context.params, tiles, _runner(step, cycles, content["seconds"]))
+                values[step.y] = step.run(
+                    values, context.params, tiles, _runner(step, cycles, content["seconds"], content["trace"])
+                )
                 last[name].append(_record(step, cycles))
             for output, tensor in zip(outputs, tensors[len(inputs) :], strict=True):
                 tensor[...] = values[output].reshape(tensor.shape)
@@ -43,11 +46,11 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     )
 
 
-def _runner(step: Step, cycles: list[Cycles], seconds: float) -> Run:
+def _runner(step: Step, cycles: list[Cycles], seconds: float, spans: bool) -> Run:
     """Return a function that runs work of a step, and adds its cycles to a list."""
 
     def run(work: Work, *operands: Bits) -> Bits:
-        trace = Trace(partial(_show, f"'{step.name}', {work}") if sys.stderr.isatty() else None)
+        trace = Trace(partial(_show, f"'{step.name}', {work}") if sys.stderr.isatty() else None, spans)
         try:
             result, each = execute(work, *operands, seconds=seconds, trace=trace)
         except SimulatorError as error:
@@ -66,4 +69,10 @@ def _show(what: str, cycles: int) -> None:
 def _record(step: Step, cycles: list[Cycles]) -> DeviceStep:
     simulated, bound, floor = (sum(getattr(each, name) for each in cycles) for name in ("simulated", "bound", "floor"))
     busy = {unit: sum(each.busy[unit] for each in cycles) for unit in cycles[0].busy}
-    return DeviceStep(step.name, bound, "cycles", {"simulated": simulated, "bytes take": floor, **busy})
+    begins = itertools.accumulate((each.bound for each in cycles), initial=0)
+    spans = [
+        (unit, begin + first, begin + last)
+        for begin, each in zip(begins, cycles, strict=False)
+        for unit, first, last in each.spans
+    ]
+    return DeviceStep(step.name, bound, "cycles", {"simulated": simulated, "bytes take": floor, **busy}, spans)

@@ -229,6 +229,11 @@ class Threads:
         }
 
     @property
+    def durations(self) -> tuple[tuple[str, int], ...]:
+        """Return the cycles of instructions that the simulator does not report: two, and a tile's bytes by the rate."""
+        return ("UNPACR", 2 + self.kind.tile_bytes // 64), ("PACR", self.kind.tile_bytes // PACK_RATE)
+
+    @property
     def floor(self) -> int:
         """Return the cycles that moving bytes takes at least, which the simulator does not charge."""
         return max(self.busy["unpackers"], self.busy["packers"])

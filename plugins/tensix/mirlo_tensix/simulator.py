@@ -195,7 +195,7 @@ def execute(work: Work, *operands: Bits, seconds: float = SECONDS, trace: Trace 
     ]
     entries = tuple((CORE, f"TRISC{i}", at) for i, at in enumerate(memory.programs))
     result = (CORE, memory.tensors[-1], work.tensor_bytes[-1])
-    job = Job((CORE,), tuple(content), entries, FLAG, (result,), work.limit, trace.spans)
+    job = Job((CORE,), tuple(content), entries, FLAG, (result,), work.limit, code.durations if trace.spans else ())
     answer = PROCESS.answer(job, seconds, trace.progress)
     if answer.failure:
         raise SimulatorError(

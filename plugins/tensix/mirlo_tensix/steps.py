@@ -239,11 +239,13 @@ class VectorStep:
     epsilon: float = 0.0
     has_scale: bool = False
     has_bias: bool = False
+    activation: str | None = None
 
     def work(self, rows: int) -> VectorWork:
         return VectorWork(
             self.kernel, tiles_of(rows), tiles_of(self.columns), self.are_rows, self.columns, self.epsilon,
             self.has_scale, self.has_bias, format=self.numbers.format,
+            activation=self.activation,
         )  # fmt: skip
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -279,7 +281,8 @@ class VectorStep:
     def _matrix(self, array: Array, is_row: bool) -> Bits:
         if is_row:
             return np.repeat(self.numbers.of(array.reshape(1, self.columns)), TILE, 0)
-        flat = self.numbers.of(np.broadcast_to(array, self.shape)).reshape(-1)
+        whole = array.reshape(self.shape) if array.size == math.prod(self.shape) else np.broadcast_to(array, self.shape)
+        flat = self.numbers.of(whole).reshape(-1)
         return np.pad(flat, (0, self.rows * self.columns - flat.size)).reshape(self.rows, self.columns)
 
 

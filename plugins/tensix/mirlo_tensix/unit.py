@@ -17,7 +17,7 @@ Bits = NDArray[np.uint16] | NDArray[np.uint32]
 """Numbers as L1 has them: bf16 in 16 bits, tf32 in the first 19 of 32."""
 Sums = NDArray[np.uint32]
 Integers = NDArray[np.int64]
-KEPT = {1: (7, 5), 2: (7, 10), 4: (11, 10)}
+KEPT = {1: (7, 5), 2: (7, 10), 3: (11, 10), 4: (11, 10)}
 """Bits of the significands of the left operand and of the right one that so many phases multiply."""
 
 

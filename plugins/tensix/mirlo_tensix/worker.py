@@ -19,8 +19,10 @@ STALL = 4000
 """Cycles without progress that are a deadlock."""
 PROGRESS_SECONDS = 1.0
 Place = tuple[int, int]
-Span = tuple[str, int, int, str]
-"""A unit, the first cycle and the one after the last in which it worked, and the instruction."""
+Span = tuple[str, int, int]
+"""A unit, the first cycle and the one after the last in which it worked."""
+UNITS = {"UNPACKER": "unpackers", "MATRIX": "matrix", "SFPU": "vector", "PACKER": "packers"}
+"""Units by their names in the simulator."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Job:
     """The places, addresses and bytes of results."""
     limit: int
     """The most cycles."""
-    is_traced: bool = False
+    durations: tuple[tuple[str, int], ...] = ()
+    """If it is traced: instructions whose cycles the simulator does not charge, and how many they take."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Device:
         from framework.device.tt_device import Wormhole
         from framework.pe.rv.babyriscv import BabyRISCVCoreType
 
-        self.job, self.spans = job, list[Span]()
+        self.job, self.spans, self.durations = job, dict[str, list[tuple[int, int]]](), dict(job.durations)
         self.device = Wormhole(tensix_coords=list(job.cores))
         self.device.reset()  # the RISC-V cores are off until then
         for place in job.cores:
@@ -82,24 +85,30 @@ class Device:
             self.device.write(place, CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
         for place, name, _ in job.entries:
             self.device.deassert_soft_reset(place, BabyRISCVCoreType[name])
+        self.first = self.device.clocks[0].clock_tick_num
 
     def run(self) -> Iterator[int]:
         """Run until all cores are done; yield the cycles so far."""
         clock, job = self.device.clocks[0], self.job
-        first, open_cores = clock.clock_tick_num, list(job.cores)
+        open_cores = list(job.cores)
         while True:
             open_cores = [each for each in open_cores if bytes(self.device.read(each, job.flag, 4)) == bytes(4)]
-            yield clock.clock_tick_num - first
+            yield clock.clock_tick_num - self.first
             if not open_cores:
                 return
             self.device.run(8)
 
     def record(self, event: Any) -> None:
         """Add what a unit did to its spans; instructions that follow one another are one span."""
-        unit = event.unit_id[-1]
-        if event.op in ("SETC16", "RMWCIB0", "RMWCIB1", "RMWCIB2", "RMWCIB3"):
+        unit = UNITS.get(event.unit_id[-1])
+        if unit is None:
             return
-        self.spans.append((str(unit), event.cycle, event.cycle + max(event.duration, 1), event.op))
+        first = event.cycle - self.first
+        last = first + max(self.durations.get(event.op, event.duration), 1)
+        if (former := self.spans.get(unit)) and first <= former[-1][1] + 1:
+            former[-1] = former[-1][0], max(last, former[-1][1])
+        else:
+            self.spans.setdefault(unit, []).append((first, last))
 
     def stuck(self) -> tuple[tuple[Stuck, ...], tuple[str, ...]]:
         """Return the threads with instructions that wait, and what unpackers wait for."""
@@ -125,7 +134,7 @@ def simulate(job: Job, progress: Any = None) -> Answer:
     sys.stderr = report = io.StringIO()
     device, bus = Device(job), get_bus()
     bus.reset()
-    if job.is_traced:
+    if job.durations:
         bus.subscribe(EventCategory.COMPUTE, device.record)
         for category in EventCategory:
             bus.set_category_enabled(category, category is EventCategory.COMPUTE)
@@ -146,7 +155,8 @@ def simulate(job: Job, progress: Any = None) -> Answer:
     except Exception as error:
         return Answer(cycles, failure=f"{type(error).__name__} in cycle {cycles}: {error}")
     results = tuple(bytes(device.device.read(place, at, size)) for place, at, size in job.results)
-    return Answer(cycles, results, tuple(device.spans))
+    spans = tuple((unit, first, last) for unit in UNITS.values() for first, last in device.spans.get(unit, ()))
+    return Answer(cycles, results, spans)
 
 
 def send(stream: BinaryIO, content: object) -> None:

@@ -111,8 +111,8 @@ def test_a_missing_simulator_is_an_error_with_what_to_install(monkeypatch: pytes
 
 
 def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"phases is 3: expected 1, 2 or 4"):
-        Tensix(phases=3)
+    with pytest.raises(ValueError, match=r"phases is 5: expected 1 to 4"):
+        Tensix(phases=5)
     assert why_too_large(Product(4, 24, 24)) is not None
     placed = placement_of(model_file(tmp_path / "f64.onnx", kind=TensorProto.DOUBLE), "tensix,llvm")
     assert "operands must be f32, which is rounded to bf16 or tf32" in str(placed)
@@ -126,7 +126,7 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
         ((50, 40, 70), 4, "relu", "bf16"),
         ((64, 64, 64), 2, None, "bf16"),
         ((40, 64, 32), 2, "gelu", "bf16"),
-        ((40, 64, 32), 4, "relu", "tf32"),
+        ((40, 64, 32), 3, "relu", "tf32"),
     ],
 )
 def test_results_have_the_bits_of_the_unit(

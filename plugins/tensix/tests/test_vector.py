@@ -100,7 +100,7 @@ def test_what_is_declined_on_the_vector_unit_has_a_reason() -> None:
         return R.softmax(x, axis=0), R.add(y, y)
 
     placed = str(placement_of(model, "tensix,llvm"))
-    assert "rows are the last dim" in placed and "operands must be f32, which is rounded to bf16 or tf32" in placed
+    assert "rows are the last dims" in placed and "operands must be f32, which is rounded to bf16 or tf32" in placed
 
 
 @needs_simulator
