@@ -6,7 +6,6 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.runtime.errors import MirloError
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from mirlo.driver.loaded import CallableModel
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.executable import Executable
-    from mirlo.runtime.profile import Profile
     from mirlo.runtime.remote.model import RemoteModel
 
     SingleModel: TypeAlias = Executable | RemoteModel
@@ -43,19 +41,6 @@ def execute(arguments: Arguments) -> None:
 
     with on_board(board_options(arguments)):
         _run(arguments, arrays)
-
-
-def print_profile(profile: Profile, arguments: Arguments) -> None:
-    """Print a profile, and draw the time line of devices if that was requested."""
-    print(f"\n{profile.table(limit=arguments.kernel_rows)}")
-    if arguments.timeline is None:
-        return
-    try:
-        drawn = profile.timeline()
-    except ValueError as error:
-        raise CommandError(f"--timeline: {error}") from error
-    Path(arguments.timeline).write_text(drawn)
-    print(f"wrote {arguments.timeline}")
 
 
 def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
@@ -80,6 +65,8 @@ def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
             print(f"wrote {path}")
     print(_latency(executable, inputs, arguments.repeat))
     if arguments.profile:
+        from mirlo.tools.cli.run_program import print_profile
+
         print_profile(executable.profile(*inputs.values(), repeats=arguments.repeat), arguments)
 
 

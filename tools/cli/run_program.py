@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import write_arrays
@@ -15,10 +16,24 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mirlo.runtime.compiled_program import Port
+    from mirlo.runtime.profile import Profile
     from mirlo.runtime.program import Program
 
 SHOWN = 60
 """Letters of a value that are printed."""
+
+
+def print_profile(profile: Profile, arguments: Arguments) -> None:
+    """Print a profile, and draw the time line of devices if that was requested."""
+    print(f"\n{profile.table(limit=arguments.kernel_rows)}")
+    if arguments.timeline is None:
+        return
+    try:
+        drawn = profile.timeline()
+    except ValueError as error:
+        raise CommandError(f"--timeline: {error}") from error
+    write_regular(arguments.timeline, drawn)
+    print(f"wrote {arguments.timeline}")
 
 
 def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> None:
@@ -37,8 +52,6 @@ def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Ar
     seconds = (time.perf_counter() - start) / arguments.repeat
     print(f"latency: {1000 * seconds:.2f} ms (mean of {arguments.repeat})")
     if arguments.profile:
-        from mirlo.tools.cli.run import print_profile
-
         print_profile(program.profile(*inputs.values(), repeats=arguments.repeat), arguments)
 
 

@@ -24,6 +24,7 @@ from mirlo.extend.codegen import (
 )
 from mirlo.extend.rules import decline
 from mirlo.extend.target import option
+from mirlo_tensix.cores import MOST, SharedProduct
 from mirlo_tensix.instructions import FORMATS, TILE
 from mirlo_tensix.kernels import REDUCTIONS, ROWWISE
 from mirlo_tensix.products import BLOCKS, Product
@@ -75,11 +76,14 @@ class Tensix(CodeGenerator):
 
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
 
+    cores: int = option(1, "cores that share the rows of a product: 1 to 8")
     trace: bool = option(False, "whether profiles have when each unit worked, which takes time")
 
     def __post_init__(self) -> None:
         if self.phases not in PHASES:
             raise ValueError(f"phases is {self.phases}: expected 1 to 4")
+        if not 1 <= self.cores <= MOST:
+            raise ValueError(f"cores is {self.cores}: expected 1 to {MOST}")
         if self.dtype in DECLINED:
             raise ValueError(f"dtype is {self.dtype}: {DECLINED[self.dtype]}")
         if self.dtype not in FORMATS:
@@ -135,8 +139,9 @@ class Tensix(CodeGenerator):
         result = ProductStep(
             last.name, _tensor(x), _tensor(weight), _tensor(added[0]) if added else None, last.output.name, batch,
             rows, weight.shape[-1], x.shape[-1], self.numbers, None if last.op in _LINEAR else function_of(last),
+            cores=self.cores,
         )  # fmt: skip
-        values = module.tuned_values(product_key(result.product()))
+        values = module.tuned_values(product_key(_part(result.product())))
         return replace(result, block=BLOCKS[values["block"]]) if values and "block" in values else result
 
     def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
@@ -147,7 +152,7 @@ class Tensix(CodeGenerator):
             for step in function.steps:
                 one = self._step(step, module)
                 if isinstance(one, ProductStep) and why_not(one) is None:
-                    product = one.product()
+                    product = _part(one.product())
                     choices = [{"block": BLOCKS.index(block)} for block in product.blocks()]
                     yield Tunable(product_key(product), one.name, choices, _Measure(product))
 
@@ -192,6 +197,11 @@ def _with_function(pattern: Any, kernel: str = "") -> Any:
     if kernel and kernel not in BINARY:
         return pattern
     return pattern.optional(lambda x: is_op(*(f"relax.{name}" for name in ACTIVATIONS))(x))
+
+
+def _part(product: Product | SharedProduct) -> Product:
+    """Return what one core computes of a product."""
+    return product.part if isinstance(product, SharedProduct) else product
 
 
 def product_key(product: Product) -> str:

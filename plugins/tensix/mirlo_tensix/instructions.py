@@ -18,7 +18,7 @@ class Loop:
     """Words that a thread repeats."""
 
     count: int
-    body: Sequence[Word | Loop | Mark]
+    body: Sequence[Word | Loop | Mark | Riscv]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,14 @@ class Mark:
     command: str
 
 
-Instructions = list[Word | Loop | Mark]
+@dataclass(frozen=True)
+class Riscv:
+    """Instructions of the thread's RISC-V core itself."""
+
+    code: tuple[int, ...]
+
+
+Instructions = list[Word | Loop | Mark | Riscv]
 FP32, TF32, BF16 = 0, 4, 5
 """Codes of element types."""
 TILE = 32
@@ -56,11 +63,13 @@ DST_ROWS = 64
 """Rows of 16 that a tile takes in Dst."""
 SUMS_READY = 1
 """The semaphore that counts the halves of Dst that are full."""
+PANEL_UNPACKED = 2
+"""The semaphore that says that a panel of the right operand is unpacked."""
 DONE = 7
 """The semaphore that the last thread posts at its end."""
 BLOCK_SYNC, BLOCK_MISC, BLOCK_MATH, BLOCK_VECTOR = 1 << 1, 1 << 0, 1 << 6, 1 << 8
 """Groups of instructions that a wait holds back."""
-PACKERS_BUSY, MATH_BUSY, VECTOR_BUSY = 0b1111 << 3, 1 << 7, 1 << 14
+UNPACKERS_BUSY, PACKERS_BUSY, MATH_BUSY, VECTOR_BUSY = 0b11 << 1, 0b1111 << 3, 1 << 7, 1 << 14
 """Conditions of STALLWAIT."""
 WHILE_ZERO, WHILE_FULL = 1, 2
 """Conditions of SEMWAIT."""
@@ -171,7 +180,7 @@ def replay(first: int, count: int, record: bool = False) -> Word:
     return op(0x04, (int(record), 0, 1), (count % 64, 4, 6), (first, 14, 5))
 
 
-def executed(words: Sequence[Word | Loop | Mark]) -> Counter[int]:
+def executed(words: Sequence[Word | Loop | Mark | Riscv]) -> Counter[int]:
     """Return how many instructions of each code words execute; those of the replay buffer are products."""
     counts, recorded = Counter[int](), 0
     for word in words:

@@ -28,7 +28,8 @@ from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import FORMATS, TILE, Format, Instructions, Loop, Mark
+from mirlo_tensix.instructions import FORMATS, TILE, Format, Instructions, Loop, Mark, Riscv
+from mirlo_tensix.riscv import SEMAPHORES, store, wait_for
 from mirlo_tensix.vector import UNARY, Body
 
 FACE = (2, 2, 16, 16)
@@ -46,6 +47,8 @@ BLOCKS = ((2, 2), (1, 4), (4, 1), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
 JOINT_RATE, PACK_RATE = 80, 64
 """Bytes a cycle that both unpackers read together, and that the packers write."""
 
+ROWS, PANELS, FREE = 0x50, 0x60, 0x70
+"""Where in L1 it is counted which rows and panels have arrived, and which panels are unpacked."""
 UNPACK, MATH, PACK = range(3)
 """The threads, which are the queues of commands."""
 MODEL = QueueModel(
@@ -137,6 +140,8 @@ class Product:
     windows: Windows | None = None
     """How the left operand is read, if it is no matrix of tiles."""
     format: str = "bf16"
+    has_panels: bool = False
+    """Whether the right operand comes in panels, to two buffers: columns that are summed together."""
 
     @property
     def kind(self) -> Format:
@@ -152,7 +157,17 @@ class Product:
         return 16 * self.m * self.n * self.k * self.phases
 
     @property
+    def panel_bytes(self) -> int:
+        return self.k * (self.block or self.blocks()[0])[1] * self.kind.tile_bytes
+
+    @property
     def tensor_bytes(self) -> tuple[int, int, int]:
+        """Return the bytes in L1 of both operands and of the result."""
+        left, right, result = self.operand_bytes
+        return left, 2 * self.panel_bytes if self.has_panels else right, result
+
+    @property
+    def operand_bytes(self) -> tuple[int, int, int]:
         """Return the bytes of both operands and of the result."""
         tile, windows = self.kind.tile_bytes, self.windows
         left = self.m * self.k * tile if windows is None else 16 * self.kind.bytes * windows.rows * windows.planes
@@ -193,10 +208,10 @@ class Product:
         s.set_scope("sums", DST)
         i, j, p, q, x, y, z, r, e = s.loops("products")
         (io, ii), (jo, ji) = s.split(i, (None, rows)), s.split(j, (None, columns))
-        s.reorder(io, jo, z, ii, ji, p, q, x, y, r, e)
+        s.reorder(*((jo, io) if self.has_panels else (io, jo)), z, ii, ji, p, q, x, y, r, e)
         s.compute_at(left, ii)
         s.compute_at(right, ji)
-        s.reverse_compute_at("pack", jo)
+        s.reverse_compute_at("pack", io if self.has_panels else jo)
         for buffer in (left, right, "sums"):
             s.double_buffer(buffer)
         s.tensorize(s.loops(left)[-4], "tensix.unpack_b")
@@ -341,18 +356,21 @@ def threads(product: Product, places: Sequence[int]) -> Threads:
     packing: Instructions = [*tensix.setup_packers(kind)]
     if product.activation is not None:
         computing += vector.set_constants(vector.configured([activation_body(product.activation)]))
-    filled = -1
+    filled, arrivals = -1, _Arrivals(product)
     for work, step in zip(*synchronized(product), strict=True):
         before = {signal.hand_over for signal in step.before}
         after = {signal.hand_over.memory for signal in step.after if isinstance(signal.hand_over, Semaphore)}
         takes_half = any(isinstance(each, Semaphore) and each.memory == "sums" for each in before)
         mark = Mark(work.queued.name)
+        if product.has_panels:
+            loading += arrivals.before(work)
         if work.kind == "b" and windows is not None:
             at = a_at + 16 * kind.bytes * windows.row(*divmod(work.place, product.k))
             loading += [mark, *tensix.unpack_planes(at)]
         elif work.kind in ("a", "b"):
             unit, base = (0, b_at) if work.kind == "a" else (1, a_at)
-            loading += [mark, *tensix.unpack_from(unit, base + work.place * size), tensix.unpack(unit)]
+            place = arrivals.place(work) if product.has_panels and work.kind == "a" else work.place
+            loading += [mark, *tensix.unpack_from(unit, base + place * size), tensix.unpack(unit)]
         elif work.kind == "multiply":
             computing.append(mark)
             if takes_half:
@@ -369,6 +387,40 @@ def threads(product: Product, places: Sequence[int]) -> Threads:
             at = c_at + work.place * size
             packing += [mark, *tensix.pack_when_ready(kind, work.tile, at, takes_half, "sums" in after)]
     return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), kind, windows is not None)
+
+
+@dataclass
+class _Arrivals:
+    """What the first thread's core waits for, and says, where operands arrive while a product is computed."""
+
+    product: Product
+    panel: int = -1
+    rows: int = -1
+
+    @property
+    def block(self) -> tuple[int, int]:
+        return self.product.block or self.product.blocks()[0]
+
+    def before(self, work: _Work) -> Instructions:
+        """Return what comes before a load: waits for its panel or rows, and the word that the former panel is free."""
+        product, (rows, columns) = self.product, self.block
+        if work.kind == "b" and self.panel <= 0 and (block := work.place // product.k // rows) > self.rows:
+            self.rows = block
+            return [Riscv(tuple(wait_for(ROWS, block + 1)))]
+        if work.kind != "a" or (panel := work.place % product.n // columns) == self.panel:
+            return []
+        waits, self.panel = [Riscv(tuple(wait_for(PANELS, panel + 1)))], panel
+        if not panel:
+            return [tensix.semaphore_init(tensix.PANEL_UNPACKED, 15), *waits]
+        unpacked = (*wait_for(SEMAPHORES + 4 * tensix.PANEL_UNPACKED, 1), *store(FREE, panel))
+        done = [tensix.stall(tensix.BLOCK_SYNC, tensix.UNPACKERS_BUSY), tensix.semaphore_post(tensix.PANEL_UNPACKED)]
+        return [*done, Riscv(unpacked), tensix.semaphore_get(tensix.PANEL_UNPACKED), *waits]
+
+    def place(self, work: _Work) -> int:
+        """Return the tile of the buffers in which a tile of the right operand is."""
+        depth, column = divmod(work.place, self.product.n)
+        panel, rest = divmod(column, self.block[1])
+        return (panel % 2 * self.product.k + depth) * self.block[1] + rest
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from mirlo_tensix.instructions import DONE, TILE, Instructions, Loop, Mark
+from mirlo_tensix.cores import MOST, SLOTS, SharedProduct
+from mirlo_tensix.instructions import DONE, TILE, Instructions, Loop, Mark, Riscv
 from mirlo_tensix.kernels import VectorWork
-from mirlo_tensix.products import Product
+from mirlo_tensix.products import ROWS, Product
+from mirlo_tensix.riscv import jump, jump_to
 from mirlo_tensix.unit import Bits
 from mirlo_tensix.worker import Answer, Job, Span, Stuck, fields
 
@@ -77,7 +79,7 @@ def version() -> str:
     return "" if missing() else f"wolfpine {importlib.metadata.version('wolfpine')}"
 
 
-Work = Product | VectorWork
+Work = Product | VectorWork | SharedProduct
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Memory:
     end: int
 
 
-def place(work: Work, programs: Sequence[bytes] = ()) -> Memory:
+def place(work: Product | VectorWork, programs: Sequence[bytes] = ()) -> Memory:
     """Return where the tensors of a piece of work are in L1, and where its programs."""
     sizes = [*work.tensor_bytes, *(-(-len(program) // 64) * 64 for program in programs)]
     begins = list(itertools.accumulate(sizes, initial=FIRST))
@@ -99,7 +101,7 @@ def place(work: Work, programs: Sequence[bytes] = ()) -> Memory:
 
 def why_too_large(work: Work) -> str | None:
     """Return why a piece of work does not fit into L1, None if it does."""
-    end = place(work).end
+    end = place(work.part if isinstance(work, SharedProduct) else work).end
     if end > ADDRESSABLE:
         return f"its operands and result take {end - FIRST} bytes of L1, of which {L1_TENSORS} are for tensors"
     return None  # programs of work whose tensors fit take less than what is left behind them
@@ -186,23 +188,32 @@ def execute(work: Work, *operands: Bits, seconds: float = SECONDS, trace: Trace 
     """Run a piece of work on tiles on the simulator; return the tiles of the result, and the cycles."""
     if (install := missing()) is not None:
         raise SimulatorError(f"a Tensix core is simulated by wolfpine: {install}")
-    code = work.threads(place(work).tensors)
+    part, cores = (work.part, work.places) if isinstance(work, SharedProduct) else (work, [CORE])
+    code = work.threads(place(part).tensors)
     programs = [program_of(words, i == 2) for i, words in enumerate(code.words)]
-    memory = place(work, [each.code for each in programs])
-    content = [
-        *((CORE, at, each.tobytes()) for at, each in zip(memory.tensors, operands, strict=False)),
-        *((CORE, at, each.code) for at, each in zip(memory.programs, programs, strict=True)),
-    ]
-    entries = tuple((CORE, f"TRISC{i}", at) for i, at in enumerate(memory.programs))
-    result = (CORE, memory.tensors[-1], work.tensor_bytes[-1])
-    job = Job((CORE,), tuple(content), entries, FLAG, (result,), work.limit, code.durations if trace.spans else ())
+    memory = place(part, [each.code for each in programs])
+    entries = [(core, f"TRISC{i}", at) for core in cores for i, at in enumerate(memory.programs)]
+    content = [(core, at, each.code) for core in cores for at, each in zip(memory.programs, programs, strict=True)]
+    if isinstance(work, SharedProduct):
+        content += work.content(*(each.tobytes() for each in operands))
+        for core, mover in zip(cores, work.movers(memory.tensors), strict=True):
+            content += [(core, memory.end, struct.pack(f"<{len(mover)}I", *mover))]
+            content += [
+                (core, 0, struct.pack("<2I", *jump_to(memory.end))),
+                (core, ROWS, bytes(SLOTS + 16 * MOST - ROWS)),
+            ]
+            entries.append((core, "BRISC", 0))
+    else:
+        content += [(CORE, at, each.tobytes()) for at, each in zip(memory.tensors, operands, strict=False)]
+    results = tuple((core, memory.tensors[-1], part.tensor_bytes[-1]) for core in cores)
+    durations = code.durations if trace.spans else ()
+    job = Job(tuple(cores), tuple(content), tuple(entries), FLAG, results, work.limit, durations)
     answer = PROCESS.answer(job, seconds, trace.progress)
     if answer.failure:
-        raise SimulatorError(
-            "; ".join([f"{work}: {answer.failure}", *answer.units, *_waits(answer, entries, programs)])
-        )
+        waits = [*answer.units, *_waits(answer, entries, programs)]
+        raise SimulatorError("; ".join([f"{work}: {answer.failure}", *waits]))
     dtype = np.uint16 if work.kind.bytes == 2 else np.uint32
-    tiles = np.frombuffer(answer.results[0], dtype).reshape(*work.result_shape, 2, 2, TILE // 2, TILE // 2)
+    tiles = np.frombuffer(b"".join(answer.results), dtype).reshape(*work.result_shape, 2, 2, TILE // 2, TILE // 2)
     return tiles, Cycles(answer.cycles, code.floor, code.busy, answer.spans)
 
 
@@ -241,16 +252,16 @@ def _rv32(words: Instructions, marks: list[tuple[int, str]], first: int = 0, dep
     for word in words:
         if isinstance(word, Mark):
             marks.append((first + len(code), word.command))
+        elif isinstance(word, Riscv):
+            code += word.code
         elif isinstance(word, Loop):
             register, body = 8 + depth, _rv32([*word.body], marks, first + len(code) + 1, depth + 1)
-            back = -4 * (len(body) + 2)
-            bits = back >> 20 & 1, back >> 1 & 0x3FF, back >> 11 & 1, back >> 12 & 0xFF
             code += [
                 word.count << 20 | register << 7 | 0x13,  # addi register, x0, count
                 *body,
                 0xFFF << 20 | register << 15 | register << 7 | 0x13,  # addi register, register, -1
                 0x0463 | register << 15,  # beq register, x0, 8
-                bits[0] << 31 | bits[1] << 21 | bits[2] << 20 | bits[3] << 12 | 0x6F,  # jal x0, back
+                jump(-4 * (len(body) + 2)),
             ]
         else:
             code.append((word << 2 | word >> 30) & 0xFFFFFFFF)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirlo_tensix.cores import SharedProduct, shared
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import REDUCTIONS, VectorWork
 from mirlo_tensix.products import JOINT_RATE, Product, Windows, tiles_of
@@ -89,13 +90,15 @@ class ProductStep:
     numbers: Numbers
     activation: str | None
     block: tuple[int, int] | None = None
+    cores: int = 1
 
-    def product(self) -> Product:
-        """Return one of the products in tiles, with the rows of the bias."""
+    def product(self) -> Product | SharedProduct:
+        """Return one of the products in tiles, with the rows of the bias; several cores share its rows."""
         depth = self.depth + (BIAS_ROWS if self.bias else 0)
         sizes = (tiles_of(size) for size in (self.rows, self.columns, depth))
         numbers = self.numbers
-        return Product(*sizes, numbers.phases, self.activation, self.block, format=numbers.format)
+        product = Product(*sizes, numbers.phases, self.activation, self.block, format=numbers.format)
+        return shared(product, self.cores)
 
     def works(self) -> list[Work]:
         return [self.product()] * self.batch
@@ -120,6 +123,7 @@ class ProductStep:
             left = self.numbers.left(x[i])
             if self.bias is not None:  # ones multiply the rows of the bias
                 left = np.concatenate([left, np.full((len(left), BIAS_ROWS), self.numbers.one, left.dtype)], 1)
+            left = np.pad(left, ((0, TILE * product.m - len(left)), (0, 0)))  # cores have the same number of rows
             both = to_tiles(left), to_tiles(self.numbers.right(right[i])) if tiles is None else tiles
             y[i] = from_bits(from_tiles(run(product, *both), self.rows, self.columns))
         return y
@@ -384,6 +388,8 @@ def estimated_cycles(work: Work) -> int:
     """Return about how many cycles a piece of work takes."""
     if isinstance(work, VectorWork):
         return work.estimated_cycles
+    if isinstance(work, SharedProduct):
+        return estimated_cycles(work.part) + sum(work.part.operand_bytes[:2]) // 24
     rows, columns = work.block or work.blocks()[0]
     loads = min(rows, columns) * 2 + 1 if min(rows, columns) > 1 else rows + columns
     unpacked = work.m // rows * (work.n // columns) * work.k * loads * work.kind.tile_bytes

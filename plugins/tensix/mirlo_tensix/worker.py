@@ -81,6 +81,8 @@ class Device:
         for place, at, content in job.content:
             self.device.write(place, at, content)
         for place, name, entry in job.entries:
+            if name == "BRISC":  # which begins at 0
+                continue
             self.device.write(place, CONFIGURATION + 4 * (RESET_PC + int(name[-1])), struct.pack("<I", entry))
             self.device.write(place, CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
         for place, name, _ in job.entries:
@@ -100,9 +102,10 @@ class Device:
 
     def record(self, event: Any) -> None:
         """Add what a unit did to its spans; instructions that follow one another are one span."""
-        unit = UNITS.get(event.unit_id[-1])
-        if unit is None:
+        _, _, column, name = event.unit_id
+        if name not in UNITS:
             return
+        unit = UNITS[name] if len(self.job.cores) == 1 else f"{UNITS[name]} {column}"
         first = event.cycle - self.first
         last = first + max(self.durations.get(event.op, event.duration), 1)
         if (former := self.spans.get(unit)) and first <= former[-1][1] + 1:
@@ -155,8 +158,14 @@ def simulate(job: Job, progress: Any = None) -> Answer:
     except Exception as error:
         return Answer(cycles, failure=f"{type(error).__name__} in cycle {cycles}: {error}")
     results = tuple(bytes(device.device.read(place, at, size)) for place, at, size in job.results)
-    spans = tuple((unit, first, last) for unit in UNITS.values() for first, last in device.spans.get(unit, ()))
+    spans = tuple((unit, first, last) for unit in sorted(device.spans, key=_row) for first, last in device.spans[unit])
     return Answer(cycles, results, spans)
+
+
+def _row(unit: str) -> tuple[str, int]:
+    """Return the order of units in a picture: by core, then as data passes through them."""
+    name, _, column = unit.partition(" ")
+    return column, [*UNITS.values()].index(name)
 
 
 def send(stream: BinaryIO, content: object) -> None:

@@ -12,8 +12,9 @@ from mirlo_tensix import simulator
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.benchmarks.models import tiny
+from mirlo.extend.command import main
 from mirlo.testing import placement_of
-from mirlo.tools.cli import main
 
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 HEADS, WIDTH = 2, 128
@@ -30,34 +31,7 @@ def model_of(name: str, nodes: list[Any], shapes: tuple[Any, Any], weights: Inpu
 
 
 def resnet_8() -> tuple[Any, Inputs]:
-    """Return ResNet-8 of MLPerf Tiny with drawn weights, 32 x 32 pixels, and an input."""
-    rng, nodes, weights = np.random.default_rng(0), list[Any](), dict[str, np.ndarray]()
-
-    def add(operator: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{operator.lower()}_{len(nodes)}"
-        nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
-        return name
-
-    def weight(*shape: int, scale: float) -> str:
-        name = f"w{len(weights)}"
-        weights[name] = scale * rng.standard_normal(shape)
-        return name
-
-    def conv(x: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
-        kernel = weight(outputs, inputs, size, size, scale=(2 / (inputs * size * size)) ** 0.5)
-        pads = [(size - 1) // 2 if stride == 1 else 0] * 2 + [(size - 1) // 2] * 2
-        bias = weight(outputs, scale=0.1)
-        return add("Conv", x, kernel, bias, strides=[stride] * 2, pads=pads, kernel_shape=[size] * 2)
-
-    x, width = add("Relu", conv("x", 3, 16, 3)), 16
-    for channels, stride in ((16, 1), (32, 2), (64, 2)):
-        h = conv(add("Relu", conv(x, width, channels, 3, stride)), channels, channels, 3)
-        x = add("Relu", add("Add", conv(x, width, channels, 1, stride) if stride > 1 else x, h))
-        width = channels
-    x = add("Flatten", add("GlobalAveragePool", x))
-    dense = helper.make_node("Gemm", [x, weight(64, 10, scale=0.2), weight(10, scale=0.1)], ["y"], name="dense")
-    model = model_of("resnet_8", [*nodes, dense], ((1, 3, 32, 32), (1, 10)), weights)
-    return model, {"x": rng.standard_normal((1, 3, 32, 32)).astype(np.float32)}
+    return tiny.resnet_8(), {"x": tiny.samples("resnet_8", 1)}
 
 
 def bert(layers: int, rows: int) -> tuple[Any, Inputs]:

@@ -1,0 +1,191 @@
+"""Products on several cores: each computes rows of the result; one reads the right operand and broadcasts it.
+
+Operands are in DRAM. A core reads its rows of the left operand once. The right operand comes in panels, columns that
+are summed together, to one of two buffers of each core, while the other one is multiplied. The first core reads a panel
+in pieces, and broadcasts each piece when it is there. A panel is overwritten once all cores have unpacked it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from mirlo_tensix import riscv
+from mirlo_tensix.instructions import Format
+from mirlo_tensix.products import FREE, PANELS, ROWS, Product, Threads
+from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, request, store, wait_for
+
+MOST = 8
+"""The cores of a row of the chip."""
+PIECE = 8192
+"""Bytes of a request."""
+SLOTS = 0x100
+"""Where the first core has for each core how many panels it has unpacked: 16 bytes each."""
+DRAM = ((16, 16), (17, 16), (16, 17), (17, 17), (16, 18), (17, 18))
+DRAM_PLACES = ((0, 11), (0, 5), (5, 1), (5, 2), (5, 8), (5, 5))
+"""The tiles of DRAM, and their places in the network."""
+DRAM_BASE = 0x1000
+
+
+@dataclass(frozen=True)
+class SharedProduct:
+    """A product whose rows are those of several cores."""
+
+    part: Product
+    """What each core computes."""
+    cores: int
+
+    @property
+    def kind(self) -> Format:
+        return self.part.kind
+
+    @property
+    def m(self) -> int:
+        return self.part.m * self.cores
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        return [(18 + i, 18) for i in range(self.cores)]
+
+    @property
+    def result_shape(self) -> tuple[int, int]:
+        return self.m, self.part.n
+
+    @property
+    def mvmuls(self) -> int:
+        """Return the cycles that each matrix unit needs."""
+        return self.part.mvmuls
+
+    @property
+    def limit(self) -> int:
+        return self.part.limit + sum(self.part.operand_bytes) // 4
+
+    def __str__(self) -> str:
+        return f"{self.part} on each of {self.cores} cores"
+
+    def threads(self, places: Sequence[int]) -> Threads:
+        return self.part.threads(places)
+
+    def movers(self, places: Sequence[int]) -> list[list[int]]:
+        """Return the programs of the cores that move data."""
+        return [self._mover(core, places) for core in range(self.cores)]
+
+    def _mover(self, core: int, places: Sequence[int]) -> list[int]:
+        rows, columns = self.part.block or self.part.blocks()[0]
+        panels = self.part.n // columns
+        mover = _Mover(self, core, places[0], places[1])
+        if core == 0:
+            mover.read_panel(0)
+        mover.read_rows(0)
+        if core == 0:
+            mover.broadcast_panel(0)
+        for block in range(1, self.part.m // rows):
+            mover.read_rows(block)
+        for panel in range(1, panels):
+            if core == 0:
+                mover.read_panel(panel)
+                mover.broadcast_panel(panel)
+            else:
+                mover.free_panel(panel)
+        return [*mover.code, riscv.STAY]
+
+    def dram_offset(self, core: int) -> int:
+        """Return where the left operand of a core is behind the beginning of DRAM."""
+        return core // 4 * self.part.operand_bytes[0]
+
+    def panels_of(self, right: bytes) -> bytes:
+        """Return the right operand, whose tiles are row-major, as panels."""
+        tile, (_, columns) = self.kind.tile_bytes, self.part.block or self.part.blocks()[0]
+        tiles = [right[at : at + tile] for at in range(0, len(right), tile)]
+        n = self.part.n
+        order = (z * n + j + i for j in range(0, n, columns) for z in range(self.part.k) for i in range(columns))
+        return b"".join(tiles[i] for i in order)
+
+    def content(self, left: bytes, right: bytes) -> list[tuple[tuple[int, int], int, bytes]]:
+        """Return what DRAM has: the rows of each core, and the panels, whose pieces alternate between two tiles."""
+        size = self.part.operand_bytes[0]
+        rows = [
+            (DRAM[2 + i % 4], DRAM_BASE + self.dram_offset(i), left[i * size : (i + 1) * size])
+            for i in range(self.cores)
+        ]
+        panels = self.panels_of(right)
+        return [*rows, *((DRAM[i], DRAM_BASE, panels) for i in range(2))]
+
+
+@dataclass
+class _Mover:
+    """The program of the core that moves data, while it is made."""
+
+    product: SharedProduct
+    core: int
+    rows_at: int
+    panels_at: int
+    code: list[int] = field(default_factory=list)
+    acknowledged: int = 0
+
+    @property
+    def place(self) -> int:
+        return riscv.place((self.core + 1, 1))
+
+    def read(self, dram: int, at: int, to: int, size: int, tag: int) -> None:
+        source = DRAM_BASE + at, riscv.place(DRAM_PLACES[dram])
+        self.code += request(riscv.READ, source, (to, self.place), size, tag)
+
+    def broadcast(self, at: int, size: int) -> None:
+        """Copy bytes to the same addresses of the other cores."""
+        cores = self.product.cores
+        if cores > 1:
+            others = riscv.place((cores, 1), (2, 1))
+            self.code += request(riscv.BROADCAST, (at, self.place), (at, others), size)
+            self.acknowledged += cores - 1
+
+    def read_rows(self, block: int) -> None:
+        """Read the rows of the left operand that a block of the result needs."""
+        part = self.product.part
+        size = (part.block or part.blocks()[0])[0] * part.k * part.kind.tile_bytes
+        for at, piece in _pieces(size):
+            where = block * size + at
+            source = self.product.dram_offset(self.core) + where
+            self.read(2 + self.core % 4, source, self.rows_at + where, piece, 0)
+        self.code += [*riscv.wait_for_reads(0), *store(ROWS, block + 1)]
+
+    def read_panel(self, panel: int) -> None:
+        """Begin to read a panel, once all cores have unpacked the one that it overwrites."""
+        if panel >= 2:
+            for core in range(self.product.cores):
+                self.code += wait_for(SLOTS + 16 * core if core else FREE, panel - 1)
+        size = self.product.part.panel_bytes
+        for number, (at, piece) in enumerate(_pieces(size)):
+            to = self.panels_at + panel % 2 * size + at
+            self.read(number % 2, panel * size + at, to, piece, _tag(number))
+
+    def broadcast_panel(self, panel: int) -> None:
+        """Broadcast the pieces of a panel when they are there."""
+        size = self.product.part.panel_bytes
+        to = self.panels_at + panel % 2 * size
+        for number, (at, piece) in enumerate(_pieces(size)):
+            self.code += riscv.wait_for_reads(_tag(number))
+            self.broadcast(to + at, piece)
+        self.code += [*wait_for(WRITES_ACKNOWLEDGED, self.acknowledged), *store(PANELS, panel + 1)]
+        self.broadcast(PANELS, 16)
+
+    def free_panel(self, panel: int) -> None:
+        """Send the first core how many panels are unpacked, before it reads one."""
+        if panel >= 2:
+            target = SLOTS + 16 * self.core, riscv.place((1, 1))
+            self.code += [*wait_for(FREE, panel - 1), *request(riscv.WRITE, (FREE, self.place), target, 16)]
+
+
+def _pieces(size: int) -> list[tuple[int, int]]:
+    return [(at, min(PIECE, size - at)) for at in range(0, size, PIECE)]
+
+
+def _tag(number: int) -> int:
+    return 1 + number % (TAGS - 1)
+
+
+def shared(product: Product, cores: int) -> SharedProduct | Product:
+    """Return a product on several cores, if its rows are enough for them."""
+    if cores == 1 or product.windows is not None or product.m < cores:
+        return product
+    return SharedProduct(replace(product, m=-(-product.m // cores), has_panels=True), cores)
