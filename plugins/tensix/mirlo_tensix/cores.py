@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from mirlo_tensix import riscv
 from mirlo_tensix.instructions import Format
 from mirlo_tensix.products import FREE, PANELS, ROWS, Product, Threads
-from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, request, store, wait_for
+from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, Requests, store, wait_for
 
 MOST = 8
 """The cores of a row of the chip."""
@@ -121,6 +121,7 @@ class _Mover:
     rows_at: int
     panels_at: int
     code: list[int] = field(default_factory=list)
+    requests: Requests = field(default_factory=Requests)
     acknowledged: int = 0
 
     @property
@@ -129,14 +130,14 @@ class _Mover:
 
     def read(self, dram: int, at: int, to: int, size: int, tag: int) -> None:
         source = DRAM_BASE + at, riscv.place(DRAM_PLACES[dram])
-        self.code += request(riscv.READ, source, (to, self.place), size, tag)
+        self.code += self.requests.words(riscv.READ, source, (to, self.place), size, tag)
 
     def broadcast(self, at: int, size: int) -> None:
         """Copy bytes to the same addresses of the other cores."""
         cores = self.product.cores
         if cores > 1:
             others = riscv.place((cores, 1), (2, 1))
-            self.code += request(riscv.BROADCAST, (at, self.place), (at, others), size)
+            self.code += self.requests.words(riscv.BROADCAST, (at, self.place), (at, others), size)
             self.acknowledged += cores - 1
 
     def read_rows(self, block: int) -> None:
@@ -173,7 +174,7 @@ class _Mover:
         """Send the first core how many panels are unpacked, before it reads one."""
         if panel >= 2:
             target = SLOTS + 16 * self.core, riscv.place((1, 1))
-            self.code += [*wait_for(FREE, panel - 1), *request(riscv.WRITE, (FREE, self.place), target, 16)]
+            self.code += [*wait_for(FREE, panel - 1), *self.requests.words(riscv.WRITE, (FREE, self.place), target, 16)]
 
 
 def _pieces(size: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 NETWORK = 0xFFB20000
 """Registers of a request: target, return address, control, size, and go; counters of what was received."""
@@ -27,7 +28,8 @@ def store(address: int, value: int) -> list[int]:
     """Return the instructions that store a word."""
     lui, offset = _upper(address)
     high = (value + 0x800) >> 12 & 0xFFFFF
-    load = [high << 12 | OPERAND << 7 | 0x37, (value & 0xFFF) << 20 | OPERAND << 15 | OPERAND << 7 | 0x13]
+    load = [high << 12 | OPERAND << 7 | 0x37] if high else []
+    load.append((value & 0xFFF) << 20 | (OPERAND if high else 0) << 15 | OPERAND << 7 | 0x13)
     return [*load, lui, offset >> 5 << 25 | OPERAND << 20 | ADDRESS << 15 | 2 << 12 | (offset & 31) << 7 | 0x23]
 
 
@@ -62,11 +64,20 @@ def jump_to(address: int) -> list[int]:
     return [lui, offset << 20 | ADDRESS << 15 | 0x67]
 
 
-def request(kind: int, target: tuple[int, int], source: tuple[int, int], size: int, tag: int = 0) -> list[int]:
-    """Return the instructions of a request: addresses, each with a place as `place` encodes it, bytes, and a tag."""
-    fields = zip((0, 4, 0xC, 0x10, 0x18, 0x1C, 0x20, 0x28), (*target, *source, tag << 10, kind, size, 1), strict=True)
-    words = [word for offset, value in fields for word in store(NETWORK + offset, value)]
-    return [*words, *_load(NETWORK + 0x28), _back(OPERAND, 0, 1)]
+@dataclass
+class Requests:
+    """Requests to the network: registers that have a value already are not stored again."""
+
+    registers: dict[int, int] = field(default_factory=dict)
+
+    def words(self, kind: int, target: tuple[int, int], source: tuple[int, int], size: int, tag: int = 0) -> list[int]:
+        """Return the instructions of a request: addresses with places as `place` encodes them, bytes, and a tag."""
+        names = (0, 4, 0xC, 0x10, 0x18, 0x1C, 0x20)
+        values = dict(zip(names, (*target, *source, tag << 10, kind, size), strict=True))
+        changed = [each for each in values.items() if self.registers.get(each[0]) != each[1]]
+        self.registers |= values
+        words = [word for offset, value in changed for word in store(NETWORK + offset, value)]
+        return [*words, *store(NETWORK + 0x28, 1), *_load(NETWORK + 0x28), _back(OPERAND, 0, 1)]
 
 
 def place(core: Sequence[int], first: Sequence[int] = (0, 0)) -> int:
