@@ -1,7 +1,7 @@
 """Products on several cores: each computes rows of the result; one reads the right operand and broadcasts it.
 
 Operands are in DRAM. A core reads its rows of the left operand once. The right operand comes in panels, columns that
-are summed together, to one of two buffers of each core, while the other one is multiplied. The first core reads a panel
+are summed together, to one of three buffers of each core, while another one is multiplied. The first core reads a panel
 in pieces, and broadcasts each piece when it is there. A panel is overwritten once all cores have unpacked it.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from mirlo_tensix import riscv
 from mirlo_tensix.instructions import Format
-from mirlo_tensix.products import FREE, PANELS, ROWS, Product, Threads
+from mirlo_tensix.products import BUFFERS, FREE, PANELS, ROWS, Product, Threads
 from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, Requests, store, wait_for
 
 MOST = 8
@@ -152,18 +152,18 @@ class _Mover:
 
     def read_panel(self, panel: int) -> None:
         """Begin to read a panel, once all cores have unpacked the one that it overwrites."""
-        if panel >= 2:
+        if panel >= BUFFERS:
             for core in range(self.product.cores):
-                self.code += wait_for(SLOTS + 16 * core if core else FREE, panel - 1)
+                self.code += wait_for(SLOTS + 16 * core if core else FREE, panel - BUFFERS + 1)
         size = self.product.part.panel_bytes
         for number, (at, piece) in enumerate(_pieces(size)):
-            to = self.panels_at + panel % 2 * size + at
+            to = self.panels_at + panel % BUFFERS * size + at
             self.read(number % 2, panel * size + at, to, piece, _tag(number))
 
     def broadcast_panel(self, panel: int) -> None:
         """Broadcast the pieces of a panel when they are there."""
         size = self.product.part.panel_bytes
-        to = self.panels_at + panel % 2 * size
+        to = self.panels_at + panel % BUFFERS * size
         for number, (at, piece) in enumerate(_pieces(size)):
             self.code += riscv.wait_for_reads(_tag(number))
             self.broadcast(to + at, piece)
@@ -172,9 +172,12 @@ class _Mover:
 
     def free_panel(self, panel: int) -> None:
         """Send the first core how many panels are unpacked, before it reads one."""
-        if panel >= 2:
+        if panel >= BUFFERS:
             target = SLOTS + 16 * self.core, riscv.place((1, 1))
-            self.code += [*wait_for(FREE, panel - 1), *self.requests.words(riscv.WRITE, (FREE, self.place), target, 16)]
+            self.code += [
+                *wait_for(FREE, panel - BUFFERS + 1),
+                *self.requests.words(riscv.WRITE, (FREE, self.place), target, 16),
+            ]
 
 
 def _pieces(size: int) -> list[tuple[int, int]]:

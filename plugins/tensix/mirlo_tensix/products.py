@@ -47,6 +47,8 @@ BLOCKS = ((2, 2), (1, 4), (4, 1), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
 JOINT_RATE, PACK_RATE = 80, 64
 """Bytes a cycle that both unpackers read together, and that the packers write."""
 
+BUFFERS = 3
+"""Panels in L1: one is multiplied, the next one is there, and one is read."""
 ROWS, PANELS, FREE = 0x50, 0x60, 0x70
 """Where in L1 it is counted which rows and panels have arrived, and which panels are unpacked."""
 UNPACK, MATH, PACK = range(3)
@@ -141,7 +143,7 @@ class Product:
     """How the left operand is read, if it is no matrix of tiles."""
     format: str = "bf16"
     has_panels: bool = False
-    """Whether the right operand comes in panels, to two buffers: columns that are summed together."""
+    """Whether the right operand comes in panels, to buffers in turn: columns that are summed together."""
 
     @property
     def kind(self) -> Format:
@@ -164,7 +166,7 @@ class Product:
     def tensor_bytes(self) -> tuple[int, int, int]:
         """Return the bytes in L1 of both operands and of the result."""
         left, right, result = self.operand_bytes
-        return left, 2 * self.panel_bytes if self.has_panels else right, result
+        return left, BUFFERS * self.panel_bytes if self.has_panels else right, result
 
     @property
     def operand_bytes(self) -> tuple[int, int, int]:
@@ -420,7 +422,7 @@ class _Arrivals:
         """Return the tile of the buffers in which a tile of the right operand is."""
         depth, column = divmod(work.place, self.product.n)
         panel, rest = divmod(column, self.block[1])
-        return (panel % 2 * self.product.k + depth) * self.block[1] + rest
+        return (panel % BUFFERS * self.product.k + depth) * self.block[1] + rest
 
 
 @functools.lru_cache(maxsize=64)

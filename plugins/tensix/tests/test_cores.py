@@ -32,7 +32,7 @@ def operands(m: int, n: int, k: int) -> tuple[Bits, Bits]:
 def test_commands_of_shared_products_have_rows_and_panels_of_whole_tiles() -> None:
     product = shared(Product(7, 4, 2), 4)
     assert isinstance(product, SharedProduct) and (product.part.m, product.m) == (2, 8)
-    assert product.part.tensor_bytes == (2 * 2 * 2048, 2 * 2 * 2 * 2048, 2 * 4 * 2048)
+    assert product.part.tensor_bytes == (2 * 2 * 2048, 3 * 2 * 2 * 2048, 2 * 4 * 2048)
     panels = product.panels_of(b"".join(bytes([i]) * 2048 for i in range(8)))
     assert list(panels[::2048]) == [0, 1, 4, 5, 2, 3, 6, 7]
     assert isinstance(shared(Product(3, 4, 2), 4), Product), "fewer rows than cores"
@@ -52,7 +52,7 @@ def test_commands_of_panels_fit_where_the_whole_operand_does_not() -> None:
 
 
 @needs_simulator
-@pytest.mark.parametrize("size", [(2, 6, 2, 1), (4, 4, 2, 4), (4, 6, 3, 2)], ids=str)
+@pytest.mark.parametrize("size", [(2, 10, 1, 1), (4, 4, 2, 4), (4, 10, 2, 2)], ids=str)
 def test_results_of_several_cores_have_the_bits_of_one(size: tuple[int, int, int, int]) -> None:
     left, right = operands(*size[:3])
     tiles, cycles = execute(on_cores(*size), to_tiles(left), to_tiles(right))
