@@ -36,7 +36,7 @@ def assert_snapshot(path: str, lines: Iterable[str]) -> None:
 
 def tables() -> dict[str, Callable[[], Iterable[str]]]:
     """Return what makes the lines of each table."""
-    folders = ("conformance", "frontends/onnx", "../plugins/stablehlo/tests")
+    folders = ("conformance", "frontends/onnx", "../plugins/stablehlo/tests/support")
     sys.path += [str(TESTS / folder) for folder in folders]
     import declared_options
     import drawn_cases

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 from mirlo_torch.backend import graph as graphs  # noqa: E402
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 F = torch.nn.functional
 
@@ -142,7 +142,7 @@ def test_average_pooling_of_any_size(divisor: int | None, counted: bool, ceil: b
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("samples", [-1, 2])
 def test_regions_of_torchvision(aligned: bool, samples: int) -> None:
-    ops = pytest.importorskip("torchvision.ops", reason="needs torchvision: make test-doors")
+    ops = pytest.importorskip("torchvision.ops", reason="needs torchvision: make test-torch")
     boxes = torch.tensor([[0, 0.0, 0, 10, 10], [1, 3, 4, 20, 20], [1, 5, 5, 5.2, 5.1]])
     require_equal(
         lambda x, b: ops.roi_align(x, b, (7, 5), 0.5, samples, aligned), [(torch.rand(2, 3, 16, 16), boxes)], False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 from mirlo_torch.custom import torch_operator  # noqa: E402
 from mirlo_torch.registry import USERS  # noqa: E402

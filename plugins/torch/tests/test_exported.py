@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mirlo
 from mirlo.extend.runtime import InputError
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 
 def model_of(nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], constants: dict[str, Any]) -> onnx.ModelProto:

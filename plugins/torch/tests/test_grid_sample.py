@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 import torch.nn.functional as F  # noqa: E402
 from module_cases import Calls  # noqa: E402

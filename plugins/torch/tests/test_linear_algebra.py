@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 from module_cases import DYNAMIC, Calls, compiled, require_close  # noqa: E402
 

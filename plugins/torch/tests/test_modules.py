@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 from mirlo_torch.frozen import StaleWeightsError  # noqa: E402
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
-pytest.importorskip("expecttest", reason="the database needs expecttest: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
+pytest.importorskip("expecttest", reason="the database needs expecttest: make test-torch")
 
 from mirlo_torch.backend.graph import memory_order  # noqa: E402
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 
 from mirlo_torch.ops.create import MAX_TABLE  # noqa: E402
 from module_cases import Calls  # noqa: E402

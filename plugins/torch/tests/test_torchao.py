@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
-ao = pytest.importorskip("torchao.quantization", reason="needs torchao: make test-doors")
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
+ao = pytest.importorskip("torchao.quantization", reason="needs torchao: make test-torch")
 
 from module_cases import DYNAMIC, Calls, compiled, require_close  # noqa: E402
 

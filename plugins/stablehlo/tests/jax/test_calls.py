@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax", reason="needs JAX: make test-doors")
+jax = pytest.importorskip("jax", reason="needs JAX: make test-stablehlo")
 
 import mirlo  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax", reason="needs jax: make test-doors")
+jax = pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 
 import jax.numpy as jnp  # noqa: E402
 import jax.scipy.special as special  # noqa: E402

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax", reason="needs jax: make test-doors")
+pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 if importlib.util.find_spec("keras") is None:  # importing it chooses a back end
     pytest.skip("needs keras: pip install keras", allow_module_level=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("jax", reason="needs jax: make test-doors")
+pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 pytest.importorskip("flax", reason="needs flax: pip install flax")
 
 import jax  # noqa: E402

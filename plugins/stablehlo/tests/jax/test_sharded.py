@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from thread_ranks import TARGET, run_threads, thread_transport
 
-jax = pytest.importorskip("jax", reason="needs jax: make test-doors")
+jax = pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import export, lax  # noqa: E402

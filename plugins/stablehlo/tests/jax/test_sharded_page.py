@@ -9,7 +9,7 @@ import pytest
 from commands import ENVIRONMENT, ROOT, shell_commands
 from pages import code_blocks
 
-pytest.importorskip("jax", reason="needs jax: make test-doors")
+pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 
 
 def test_a_sharded_program(tmp_path: Path) -> None:

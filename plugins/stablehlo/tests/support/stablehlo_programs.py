@@ -15,7 +15,7 @@ from imported_programs import cases_of, load_tests, outcome_of, tests_of
 from mirlo_stablehlo.importer import import_stablehlo
 from snapshots import checksum
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 EVERY = 2
 """One program of a test in so many is imported."""
 RARE = TESTS / "Inputs" / "rare_programs.mlir"
