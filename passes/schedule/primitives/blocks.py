@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as changed
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -283,10 +284,11 @@ def pad(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, dims: Sequence[int]
     axes = [loop_index(axis_name(i)) for i in range(len(copy.shape))]
     result.reads = [BufferAccess(buffer, [a - b for a, b in zip(axes, before, strict=True)], access.outside)]
     access.buffer, access.at = copy, [index + b for index, b in zip(access.at, before, strict=True)]
-    beyond = [
-        range_ for d, range_ in enumerate(ranges) if d not in dims and not 0 <= range_[0] <= range_[1] < buffer.shape[d]
+    is_inside = [
+        D.is_certain(partial(_is_within, low, high, size))
+        for (low, high), size in zip(ranges, buffer.shape, strict=True)
     ]
-    access.outside = access.outside if beyond else None
+    access.outside = None if all(is_inside[d] or d in dims for d in range(len(ranges))) else access.outside
     insert_nest(nest_of(root, result), leaf, before=True)
     return result
 
@@ -359,6 +361,10 @@ def _zero(buffer: ScheduleBuffer) -> ir.Attribute:
     is_integer = isinstance(buffer.element, ir.IntegerType | ir.IndexType)
     with buffer.element.context, ir.Location.unknown():
         return ir.IntegerAttr.get(buffer.element, 0) if is_integer else ir.FloatAttr.get(buffer.element, 0.0)
+
+
+def _is_within(low: Dim, high: Dim, size: Dim) -> bool:
+    return low >= 0 and high < size
 
 
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
-from mirlo.passes.schedule.dynamic_tiles import dynamic_tiles, loop_over_all, static_tiles
+from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles, loop_over_all, static_tiles
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.primitives.blocks import decompose
@@ -345,10 +345,14 @@ class _Emitter(PointEmitter):
 
     def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
         """Emit a register tile at a point of the loops around it."""
+        self.emitter_of(tile).emit(values)
+
+    def emitter_of(self, tile: TileLeaf) -> TileEmitter:
+        """Return what emits a register tile in this function."""
         if tile not in self.tiles:
             emitter = TileEmitter if tile.instruction.unit is None else MatrixTileEmitter
             self.tiles[tile] = emitter(tile, self)
-        self.tiles[tile].emit(values)
+        return self.tiles[tile]
 
     def shifted(self, loop: Loop, shift: ShiftedTiles, values: LoopValues) -> None:
         """Emit tiles of a dim of any length: whole ones, and smaller ones for the rest."""
@@ -369,12 +373,29 @@ class _Emitter(PointEmitter):
                 end += size
             return
         rows = dynamic_tiles(values.emit(shift.extent), shift.size, shift.rests)
-        smaller = partial(rows.loop_over_smaller, partial(self.shifted_tile, loop, shift, values))
+        smaller = partial(self.smaller_tiles, loop, shift, values, rows)
         if is_parallel:
             loop_over_all(rows, whole, smaller, parallel=True)
         else:
             rows.whole.loop(whole, False)
             smaller()
+
+    def smaller_tiles(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, rows: TiledRows) -> None:
+        """Emit the smaller tiles of a dynamic number of rows; where its code is long, with one epilogue for all."""
+        tile = loop.body[0].tile if isinstance(loop.body[0], Loop) else None
+        if tile is None or not self.emitter_of(tile).shares_rest(loop, shift.rests):
+            rows.loop_over_smaller(partial(self.shifted_tile, loop, shift, values))
+            return
+        emitter = self.emitter_of(tile)
+
+        def hold(first: ir.Value, size: int) -> None:
+            emitter.held_row = create("arith.subi", first.type, first, rows.rest)
+            self.shifted_tile(loop, shift, values, first, size)
+            emitter.held_row = None
+
+        rows.loop_over_smaller(hold)
+        behind = values.at({loop.name: LoopPosition(loop.name, rows.rest, PartRange(0, shift.size))})
+        emitter.finish_rest(behind, create("arith.subi", rows.count.type, rows.count, rows.rest))
 
     def shifted_tile(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, first: ir.Value, size: int) -> None:
         """Emit a tile of so many elements, from one on: all of them exist."""

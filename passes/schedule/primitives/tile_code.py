@@ -145,6 +145,8 @@ class TileEmitter:
         self.index = self.constants.index
         self._flat: dict[int, ir.Value] = {}
         """The memory of the operands as one dim, for the tile that is emitted now."""
+        self.held_row: ir.Value | None = None
+        """The row of the memory for accumulators in which those of a tile begin whose epilogue others share."""
         self.line = 0
         """The register of rows, of a loop of its own, whose epilogue is emitted."""
 
@@ -422,7 +424,11 @@ class TileEmitter:
         first = next(i for i, loop in enumerate(chain) if loop.name == prefetch.loop)
         between = [loop for loop in chain[first + 1 :] if loop.name not in self._inner]
         read = tile.width * tile.instruction.depth  # by an iteration of the loops of the reduction
-        share = D.ceildiv(read, D.maximum(1, D.product([loop.extent for loop in between])))
+        tiles = D.product([loop.extent for loop in between])
+        share = D.ceildiv(read, D.maximum(1, tiles))
+        if not isinstance(tiles, int):
+            # A tile that is alone prefetches one line: hardware is faster, and it does not read the columns again.
+            share = share * D.minimum(1, D.maximum(0, tiles - 1))
         inside = self._inner | {loop.name for loop in between}
         step = form.coefficient(prefetch.loop)
         shared = IndexExpr({a: c for a, c in form.terms.items() if a not in inside}, form.constant + step)
@@ -505,13 +511,14 @@ class TileEmitter:
     def _finish(self, values: LoopValues, rows: int, pieces: list[Piece], sums: list[ir.Value]) -> None:
         """Compute the epilogue on the accumulators, vector by vector, and store the results."""
         tile, result = self.tile, self.tile.leaf.writes[0]
+        if self.held_row is not None:
+            line = create("arith.muli", self.held_row.type, self.held_row, self.index(tile.width))
+            self._hold(line, tile.width, rows, pieces, sums)
+            return
         is_whole = (rows, len(pieces)) == (tile.height, tile.width // tile.lane_count)
         if rows > 1 and tile.epilogue is not None and len(sums) > tile.epilogue[not is_whole]:
             width = sum(piece.lanes for piece in pieces)
-            memory = self.memory(sums[0].type.element_type)
-            for r, p in _points(rows, len(pieces)):
-                where = self.index(r * width + pieces[p].offset)
-                ir.Operation.create("vector.store", operands=[sums[r * len(pieces) + p], memory, where])
+            memory = self._hold(None, width, rows, pieces, sums)
             self.finish_rows(values, rows, pieces, memory, width)
             return
         places: dict[int, PlacedAccess] = {}
@@ -520,15 +527,47 @@ class TileEmitter:
             total = convert_accumulator(sums[r * len(pieces) + p], result.buffer.element)
             self._finish_vector(values, r, pieces[p], total, places, seen)
 
+    def shares_rest(self, loop: Loop, sizes: Sequence[int]) -> bool:
+        """Return whether the smaller tiles in a loop over tiles have one epilogue: each would be a copy of its code."""
+        tile = self.tile
+        if tile.epilogue is None or tile.instruction.unit is not None or tile.blocks or loop.body != tile.over[:1]:
+            return False
+        return len(sizes) > 1 and sum(sizes) * (tile.width // tile.lane_count) > tile.epilogue[1]
+
+    def finish_rest(self, values: LoopValues, count: ir.Value) -> None:
+        """Compute the epilogue of so many rows, whose accumulators smaller tiles have stored."""
+        tile = self.tile
+        values = values.at({})
+        memory = self.memory(tile.product.accumulate_type)
+
+        def finish(columns: int) -> None:
+            pieces = pieces_of(columns, tile.lane_count, tile.is_masked)
+            self.finish_rows(values, count, pieces, memory, tile.width)
+
+        each_size(self.sizes(tile.vectors, tile.lanes, tile.width, values), finish)
+
+    def _hold(
+        self, line: ir.Value | None, width: int, rows: int, pieces: list[Piece], sums: list[ir.Value]
+    ) -> ir.Value:
+        """Store accumulators, from a position in memory on, in rows of so many columns; return the memory."""
+        memory = self.memory(sums[0].type.element_type)
+        for r, p in _points(rows, len(pieces)):
+            offset = self.index(r * width + pieces[p].offset)
+            where = offset if line is None else create("arith.addi", line.type, line, offset)
+            ir.Operation.create("vector.store", operands=[sums[r * len(pieces) + p], memory, where])
+        return memory
+
     def memory(self, kind: ir.Type) -> ir.Value:
         """Return memory for the accumulators of a tile, the same for all of its sizes."""
         return self.constants.scratch(("accumulators", self.tile), self.tile.height * self.tile.width, kind)
 
-    def finish_rows(self, values: LoopValues, rows: int, pieces: list[Piece], memory: ir.Value, width: int) -> None:
+    def finish_rows(
+        self, values: LoopValues, rows: int | ir.Value, pieces: list[Piece], memory: ir.Value, width: int
+    ) -> None:
         """Compute the epilogue on accumulators in memory, in a loop over rows of so many columns."""
 
         def row(i: ir.Value) -> None:
-            first = self.line * rows * width
+            first = self.line * rows * width if isinstance(rows, int) else 0
             line = create("arith.muli", i.type, i, self.index(width))
             line = create("arith.addi", i.type, line, self.index(first)) if first else line
             places: dict[int, PlacedAccess] = {}
@@ -538,7 +577,7 @@ class TileEmitter:
                 total = convert_accumulator(total, self.tile.leaf.writes[0].buffer.element)
                 self._finish_vector(values, i, piece, total, places, {})
 
-        for_loop(self.index(0), self.index(rows), self.index(1), row)
+        for_loop(self.index(0), self.index(rows) if isinstance(rows, int) else rows, self.index(1), row)
 
     def _finish_vector(
         self,

@@ -210,6 +210,42 @@ def test_loops_along_dims_without_a_border_are_one() -> None:
     assert s.contiguous_loops("conv", taps[-1]) == taps[1:]
 
 
+def test_a_border_beside_a_dim_of_any_length() -> None:
+    count = T.dims("count")
+
+    @mirlo.prim_func
+    def batches(x: T.Buffer[(count, 9, 4), T.f32], w: T.Buffer[(3, 4, 16), T.f32], y: T.Out[(count, 9, 16), T.f32]):
+        for b, i, j, k, c in T.grid(count, 9, 16, 3, 4):
+            with T.block("conv"):
+                vb, vi, vj, vk, vc = T.axes("SSSRR", b, i, j, k, c)
+                with T.init():
+                    y[vb, vi, vj] = 0.0
+                y[vb, vi, vj] += x.at(vb, vi + vk - 1, vc, outside=0.0) * w[vk, vc, vj]
+
+    s = Schedule.of(batches, TensorType.of(("n", 9, 4), "f32"), TensorType.of((3, 4, 16), "f32"))
+    s.pad("conv", "x", (1,))
+    assert s.beyond_edges("conv") == {}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 9, 13, 14, 30])
+def test_smaller_tiles_share_a_long_epilogue(rows: int) -> None:
+    """Each of the seven sizes has its loop over K, and one loop over rows has the epilogue of all of them."""
+    random = np.random.default_rng(0)
+    w, m = random.standard_normal((300, 45)).astype(np.float32), "m"
+
+    @mirlo.script
+    def model(x: R.Tensor[(m, 300), R.f32]):
+        return R.gelu(R.matmul(x, R.const(w)))
+
+    @mirlo.script
+    def static(x: R.Tensor[(rows, 300), R.f32]):
+        return R.gelu(R.matmul(x, R.const(w)))
+
+    x = random.standard_normal((rows, 300)).astype(np.float32)
+    found, want = (mirlo.compile(each, cache=False)(x) for each in (model, static))
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+
+
 def _loops(s: Schedule) -> tuple[str, str, str]:
     i, j, k = s.loops("matmul")
     return i, j, k

@@ -32,6 +32,8 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_DEPTH_TO_HOLD,
     MIN_K_TO_PREFETCH,
     PANELS_TO_SHARE,
+    REST_ROWS,
+    REST_ROWS_IN_LOOPS,
     ROLLED_FROM,
     ROLLED_FROM_IF_DEEP,
     UNROLLED_STEPS,
@@ -67,8 +69,13 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
         return decline("columns are read beyond their edges")
     if rows.is_converted or (plan.packing is not None and columns.needs_cast(contraction.product.accumulate_type)):
         return decline("a copy of an operand is converted")
-    if not all(isinstance(axis.extent, int) for axis in contraction.axes):
-        return decline("an axis has a size that is known at run time only")
+    fixed = [plan.lane_axis, *plan.column_loops, *contraction.reduce]
+    if not all(isinstance(axis.extent, int) for axis in fixed):
+        return decline("columns or K have a size that is known at run time only")
+    if plan.dynamic_rows and plan.packing is not None:
+        return decline("columns are packed for a number of rows that is known at run time only")
+    if plan.dynamic_rows and plan.order_of_loops.row_block:
+        return decline("blocks of a number of rows that is known at run time only")
     return None
 
 
@@ -93,7 +100,9 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
         block_of_rows, tiles, row = s.split(row, (None, order.row_block // tile_rows, tile_rows))
         blocks.append(block_of_rows)
     else:
-        tiles, row = s.split(row, (None, tile_rows))
+        smaller = REST_ROWS_IN_LOOPS if len(plan.contraction.spatial) > 2 else REST_ROWS
+        rests = [rows for rows in smaller if rows < tile_rows] if plan.dynamic_rows else []
+        tiles, row = s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
     outer, inner = [*loops.panels, panel], [*rows, tiles]
     if order.rows_outside:
         outer, inner = inner, outer
