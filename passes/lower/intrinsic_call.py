@@ -10,6 +10,9 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
 
+TARGET = "target"
+"""The option that is the target whose rules come first."""
+
 
 class IntrinsicCall:
     """The operation that a rule lowers, with the builder for its replacement."""
@@ -17,7 +20,7 @@ class IntrinsicCall:
     def __init__(self, operation: ir.Operation, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
         self.operation = operation
         self.options = options
-        """The options of the compilation; rules of target `llvm` read `machine`."""
+        """The options of the compilation, with `TARGET`; rules of target `llvm` read `machine`."""
         self.name: str = operation.name.removeprefix("tir.")
         self.args: list[ir.Value] = list(operation.operands)
         """The operands, MLIR values: scalars, or vectors of one shape."""

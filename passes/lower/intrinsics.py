@@ -14,7 +14,7 @@ from mirlo.dialects.tir.view import RULES
 from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
 from mirlo.passes.lower import expansions  # noqa: F401  (importing registers the rules of the last target)
 from mirlo.passes.lower.calls import CALL, lower_found_calls
-from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+from mirlo.passes.lower.intrinsic_call import TARGET, IntrinsicCall
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
@@ -75,7 +75,7 @@ class LowerIntrinsics(Pass):
             raise PassError(str(error)) from error
         by_name = session.options.get(CUSTOM_RULES) or {}
         custom = {name.removeprefix("tir."): rules for name, rules in by_name.items()}
-        options = {**session.options, **({"machine": self.machine} if self.machine else {})}
+        options = {**session.options, TARGET: targets[0], **({"machine": self.machine} if self.machine else {})}
         lowering = Lowering(targets, custom, options)
         own: dict[str, Lowering] = {}
         _check_names(targets, custom)

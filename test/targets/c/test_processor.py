@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,3 +128,15 @@ def test_weights_beside_the_source_are_an_error(model: object, tmp_path: Path) -
     artifact, store = compile_code(CompileRequest(model, "c{cpu=small}", form="source", cache=False))
     with pytest.raises(LibraryError, match=r"weights: expected 'embed' or 'auto', found 'beside'"):
         write_source(artifact, store, tmp_path, "net", "beside")
+
+
+def test_f32_is_computed_in_f64_where_the_processor_is_not_named(tmp_path: Path) -> None:
+    """Elsewhere it takes less time, and is rounded once; a small processor may have no instructions of f64."""
+    net = tiny.Net("functions")
+    made = net.model(net.op("Tanh", net.op("Sigmoid", net.input("x", (1, 8)))), (1, 8))
+    anywhere, small = (
+        "".join(path.read_text() for path in written(made, tmp_path / name, target).glob("*.c"))
+        for name, target in (("anywhere", "c"), ("small", "c{cpu=small}"))
+    )
+    assert re.search(r"\bexp\(", anywhere) and not re.search(r"\b(tanhf|expf)\(", anywhere)
+    assert re.search(r"\bexpf\(", small) and re.search(r"\btanhf\(", small) and not re.search(r"\bexp\(", small)
