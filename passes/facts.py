@@ -6,13 +6,13 @@ MLIR does not verify; `verify-calls` checks them against this table.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import ENTRY
 from mirlo.passes.byoc.artifacts import artifact_problem
 from mirlo.runtime.names import is_printable
+from mirlo.runtime.nearest import nearest_name
 from mirlo.runtime.records import dataclass
 
 PREFIX = "relax."
@@ -74,9 +74,9 @@ def wrong_facts(attributes: ir.Attribute | ir.OpAttributeMap, owner: str, what: 
         fact = FACTS.get(name)
         if fact is None or owner not in fact.owners:
             known = [fact.name.removeprefix(PREFIX) for fact in FACTS.values() if owner in fact.owners]
-            near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1)
+            near = nearest_name(name.removeprefix(PREFIX), known)
             others = ", ".join(f"'{PREFIX}{other}'" for other in known)
-            hint = f"did you mean '{PREFIX}{near[0]}'?" if near else f"it may have {others}"
+            hint = f"did you mean '{PREFIX}{near}'?" if near else f"it may have {others}"
             yield f"{what} cannot have the attribute '{name}'; {hint}"
         elif not _has_kind(fact.kind, attribute):
             yield f"attribute '{name}' of {what} must be {fact.kind}, got {attribute}"

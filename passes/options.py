@@ -8,7 +8,6 @@ given.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 import types
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest_name
 
 
 class RegistrationError(MirloError):
@@ -234,9 +234,9 @@ def _article(label: str) -> str:
 
 
 def _hint(key: str, declared: Mapping[str, Option]) -> str:
-    near = difflib.get_close_matches(key, declared, n=1)
+    near = nearest_name(key, declared)
     if near:
-        return f"; did you mean '{near[0]}'?"
+        return f"; did you mean '{near}'?"
     return f"; it has: {', '.join(declared)}" if declared else "; it has no options"
 
 

@@ -23,6 +23,7 @@ from mirlo.passes.registry import ROOT_ANCHOR, Pass
 from mirlo.passes.runner import Runner
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
+from mirlo.runtime.nearest import nearest_name
 
 __all__ = ["Pipeline", "PipelineError", "PassFailed", "Steps"]
 
@@ -194,10 +195,8 @@ class Pipeline:
 
 
 def _no_such_step(name: str, names: list[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(names) or 'no passes'}"
+    near = nearest_name(name, names)
+    hint = f"did you mean '{near}'?" if near else f"it has: {', '.join(names) or 'no passes'}"
     return f"the pipeline has no pass '{name}'; {hint}"
 
 

@@ -6,7 +6,6 @@ each such operation directly below. The outermost `builtin.module(...)` may be l
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -15,6 +14,7 @@ from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest_name
 from mirlo.runtime.records import dataclass
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
@@ -86,8 +86,8 @@ def misplaced(step: Step, anchor: str) -> str | None:
 
 def unknown_pass(name: str) -> str:
     """Return the message for an unknown pass, with the nearest known name."""
-    near = difflib.get_close_matches(name, [*load_all(), *UPSTREAM_NAMES], n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "'mirlo-opt --list-passes' lists them all"
+    near = nearest_name(name, [*load_all(), *UPSTREAM_NAMES])
+    hint = f"did you mean '{near}'?" if near else "'mirlo-opt --list-passes' lists them all"
     return f"unknown pass '{name}'; {hint}"
 
 
@@ -142,8 +142,8 @@ class _Parser:
         if anchor not in ANCHORS:
             if "." not in anchor and (find_pass(anchor) or find_upstream(anchor)):
                 raise self.error(f"'{anchor}' is a pass: its options go in braces, '{anchor}{{...}}'", opened)
-            near = difflib.get_close_matches(anchor, ANCHORS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it can be {', '.join(ANCHORS)}"
+            near = nearest_name(anchor, ANCHORS)
+            hint = f"did you mean '{near}'?" if near else f"it can be {', '.join(ANCHORS)}"
             raise self.error(f"a pipeline cannot nest on '{anchor}'; {hint}", start)
         if self.accept(")"):
             return Nested(anchor, ())

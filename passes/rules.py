@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from mirlo.dialects.core.dims import UndecidedDim
+from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
 from mirlo.passes.rule_choices import RuleError as RuleError
@@ -170,6 +171,12 @@ class RuleBook:
         """How many arguments rules are called with before those that are choices; None where there are no choices."""
         self._rules: dict[tuple[str, str], list[Rule]] = {}
         self._subjects: set[str] = set()
+        self._indices: list[ModuleIndex] = []
+
+    def defer(self, index: ModuleIndex) -> None:
+        """Import the modules of an index when rules for their subjects are asked for."""
+        if index not in self._indices:
+            self._indices.append(index)
 
     def add(
         self,
@@ -191,8 +198,14 @@ class RuleBook:
         # Registered again from the same place, a cell of a notebook say, a rule replaces the former one.
         present[:] = [other for other in present if (other.name, other.priority) != (rule.name, priority)]
         present.append(rule)
-        present.sort(key=lambda r: -r.priority)
+        present.sort(key=lambda r: (-r.priority, *self._rank(r)))
         return rule
+
+    def _rank(self, rule: Rule) -> tuple[int, int]:
+        """Return the place of a rule among those of equal priority, which does not depend on what is imported first."""
+        module = str(getattr(rule.function, "__module__", ""))
+        ranks = ((i, index.rank(module)) for i, index in enumerate(self._indices))
+        return next(((i, rank) for i, rank in ranks if rank is not None), (len(self._indices), 0))
 
     def _arguments(self, function: RuleFunction) -> ChoiceArguments:
         return NO_ARGUMENTS if self._positional is None else arguments_of(function, self._positional)
@@ -208,20 +221,32 @@ class RuleBook:
             for function in functions_of(functions):
                 self.add(subject, target, function, priority)
 
+    def _load(self, subject: str) -> None:
+        for index in self._indices:
+            index.load(subject)
+
     def subjects(self) -> set[str]:
-        return set(self._subjects)
+        """Return the subjects of all rules."""
+        return {rule.subject for rule in self}
 
     def foreign(self) -> Rule | None:
         """Return a registered rule that is not part of Mirlo, or None."""
-        return next((rule for rule in self if rule.is_foreign), None)
+        return next((rule for rule in self.imported() if rule.is_foreign), None)
 
     def __iter__(self) -> Iterator[Rule]:
         """Iterate over all rules, those of one subject and target in the order in which they are tried."""
+        for index in self._indices:
+            index.load_all()
+        return self.imported()
+
+    def imported(self) -> Iterator[Rule]:
+        """Iterate over the rules whose modules are imported: those of users, and of Mirlo's that were asked for."""
         return (rule for rules in self._rules.values() for rule in rules)
 
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
         """Return rules for this subject, in the order in which they are tried."""
         result = []
+        self._load(subject)
         traits = self._traits_of(subject)
         if custom and subject in custom:
             result += [
@@ -236,6 +261,7 @@ class RuleBook:
 
     def covers(self, subject: str) -> bool:
         """Return whether there are rules for this subject, by name or by trait."""
+        self._load(subject)
         return subject in self._subjects or not self._subjects.isdisjoint(self._traits_of(subject))
 
     def _traits_of(self, subject: str) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -35,7 +34,7 @@ from mirlo.runtime.callbacks import (
 from mirlo.runtime.entry_points import EntryPoint, declared_groups, offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.known_packages import install_command
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.nearest import nearest, nearest_name
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -309,13 +308,13 @@ def load_installed_rules() -> None:
     _warn_of_useless_entries(tuple(sys.path))
     for entry in entries:
         where = f"entry point '{entry.name}' of package '{entry.package}' in group {RULES_GROUP}"
-        before = sum(len(list(book)) for book in RULE_BOOKS)
+        before = sum(len(list(book.imported())) for book in RULE_BOOKS)
         try:
             importlib.import_module(entry.value)
         except Exception as error:
             _loaded_rules.discard(entry.value)
             raise TargetError(f"{where} does not load: {type(error).__name__}: {error}") from error
-        if sum(len(list(book)) for book in RULE_BOOKS) == before and not _has_rules(entry.value):
+        if sum(len(list(book.imported())) for book in RULE_BOOKS) == before and not _has_rules(entry.value):
             raise TargetError(
                 f"{where} registers no rule: expected a module with rules, such as functions with @schedule(target=...)"
             )
@@ -323,7 +322,7 @@ def load_installed_rules() -> None:
 
 def _has_rules(module: str) -> bool:
     """Return whether a module, or one in it, has registered a rule."""
-    modules = {str(getattr(rule.function, "__module__", "")) for book in RULE_BOOKS for rule in book}
+    modules = {str(getattr(rule.function, "__module__", "")) for book in RULE_BOOKS for rule in book.imported()}
     return any(f"{name}.".startswith(f"{module}.") for name in modules)
 
 
@@ -391,9 +390,9 @@ def unknown_target(name: str) -> str:
             continue  # a broken target is an error where it is used
         if name.lower() in aliases:
             hint = f"'{other}' is the one for '{name}'; "
-    near = difflib.get_close_matches(name, known, n=1)
+    near = nearest_name(name, known)
     if near and not hint:
-        hint = f"did you mean '{near[0]}'? "
+        hint = f"did you mean '{near}'? "
     command = install_command(GROUP, name)
     if command is not None:
         hint = f"its package is not installed: {command}; "
@@ -421,7 +420,9 @@ def is_target(name: str) -> bool:
 
 def inert_rules() -> list[Rule]:
     """Return the rules for targets that are not installed: no compilation tries them."""
-    return [rule for book in RULE_BOOKS for rule in book if rule.target != DEFAULT and not is_target(rule.target)]
+    return [
+        rule for book in RULE_BOOKS for rule in book.imported() if rule.target != DEFAULT and not is_target(rule.target)
+    ]
 
 
 def describe_inert_rules() -> list[str]:

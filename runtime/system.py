@@ -12,7 +12,6 @@ import gc
 import mmap
 import os
 import select
-import socket
 import struct
 import sys
 import threading
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
+    import socket
     from subprocess import Popen
 
 OBJECT_FORMAT = {"win32": "coff", "darwin": "macho"}.get(sys.platform, "elf")
@@ -341,6 +341,7 @@ def start_connected(command: Sequence[str], variables: Mapping[str, str]) -> tup
 
     The program is in a session of its own: Ctrl-C in a terminal reaches this process only.
     """
+    import socket
     import subprocess
 
     own, other = socket.socketpair()
@@ -363,6 +364,8 @@ def start_connected(command: Sequence[str], variables: Mapping[str, str]) -> tup
 
 def connected_input() -> socket.socket:
     """Return the socket that `start_connected` gave to this process."""
+    import socket
+
     if sys.platform == "win32":
         return socket.fromshare(sys.stdin.buffer.read())
     return socket.socket(fileno=os.dup(0))
@@ -815,6 +818,8 @@ def listen_locally(path: Path, backlog: int) -> socket.socket:
     """Return a socket at a path that processes of this machine connect to; raise OSError if there is a file."""
     if sys.platform == "win32":
         raise OSError("this system has no local sockets that pass descriptors")
+    import socket
+
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
@@ -830,6 +835,8 @@ def connect_locally(path: Path) -> socket.socket:
     """Return a socket that is connected to the listener at a path; raise OSError if there is none."""
     if sys.platform == "win32":
         raise OSError("this system has no local sockets that pass descriptors")
+    import socket
+
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(os.fspath(path))
@@ -843,6 +850,8 @@ def peer_of(connection: socket.socket) -> tuple[int, int] | None:
     """Return the process and the user at the other end of a local socket; None if unknown."""
     if sys.platform != "linux":
         return None
+    import socket
+
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     process, user, _ = struct.unpack("3i", credentials)
     return process, user
@@ -863,6 +872,8 @@ def send_message(connection: socket.socket, message: bytes, descriptor: int | No
     if sys.platform == "win32" or descriptor is None:
         connection.sendall(message)
         return
+    import socket
+
     sent = socket.send_fds(connection, [message], [descriptor])
     if sent < len(message):
         connection.sendall(message[sent:])
@@ -872,6 +883,8 @@ def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]
     """Return up to so many bytes that were received, empty at the end, and the descriptors beside them."""
     if sys.platform == "win32":
         return connection.recv(most), []
+    import socket
+
     received, descriptors, _, _ = socket.recv_fds(connection, most, 4)
     return received, list(descriptors)
 

@@ -48,3 +48,41 @@ def import_modules(package: str) -> None:
     parent = importlib.import_module(package)
     for module in pkgutil.iter_modules(parent.__path__):
         importlib.import_module(f"{package}.{module.name}")
+
+
+class ModuleIndex:
+    """The modules of a package by the keys of what they register: a module is imported when a key is first asked for.
+
+    The package has the keys as text in `INDEX`: a line for each module, `name: key key ...`, continued by indented
+    lines; `*` stands for every key. Modules of one key are imported in the order of their names.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self._modules: dict[str, list[str]] = {}
+        self._ranks: dict[str, int] = {}
+        text: str = importlib.import_module(package).INDEX
+        for line in text.replace("\n    ", " ").strip().splitlines():
+            name, _, keys = line.partition(": ")
+            self._ranks[f"{package}.{name}"] = len(self._ranks)
+            for key in keys.split():
+                self._modules.setdefault(key, []).append(name)
+
+    def load(self, key: str) -> None:
+        """Import the modules of a key."""
+        if key in self._modules or "*" in self._modules:
+            for name in sorted([*self._modules.pop("*", ()), *self._modules.pop(key, ())]):
+                importlib.import_module(f"{self.package}.{name}")
+
+    def load_all(self) -> None:
+        """Import all modules of the package."""
+        import_modules(self.package)
+        self._modules.clear()
+
+    def waiting(self) -> set[str]:
+        """Return the keys that were not asked for yet."""
+        return {key for key in self._modules if key != "*"}
+
+    def rank(self, module: str) -> int | None:
+        """Return the place of a module in the index, for an order that does not depend on imports; None outside."""
+        return self._ranks.get(module)

@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.graph import ModelDef, NodeDef
 from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
 from mirlo.frontends.onnx.inputs import Shapes, model_inputs
 from mirlo.frontends.onnx.node import Observer
-from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, Scope
 from mirlo.frontends.onnx.writing import inferred_values
@@ -81,7 +81,6 @@ class ModelCheck:
 
 def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelCheck:
     """Import as much of a model as possible; nodes after a failing one are checked too."""
-    load_converters()
     loaded = models.load(model)
     check = _checked(loaded, shapes, None)
     if not check.is_clean and (choices := find_choices(loaded, shapes)):

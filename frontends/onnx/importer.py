@@ -24,7 +24,7 @@ from mirlo.frontends.onnx.inputs import InputTypes, Shapes, model_inputs
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Observer, Skipped
-from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
 from mirlo.frontends.sizes import DimSymbols, Solutions, Solved
@@ -100,7 +100,6 @@ def _solved(
 
 def _supported(model: models.Source) -> LoadedModel:
     """Return an opened model, of which all operators have converters."""
-    load_converters()
     loaded = models.load(model)
     missing = unsupported_nodes(loaded)
     if missing:

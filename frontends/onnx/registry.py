@@ -13,7 +13,7 @@ import numpy as np
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core import attributes as A
 from mirlo.dialects.core.attributes import REQUIRED
-from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.installed import ModuleIndex, import_modules
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.traits import OnnxName, Trait
 from mirlo.dialects.relax import OPS
@@ -63,6 +63,16 @@ class Registry(Generic[F]):
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], _Versions[F]] = {}
+        self._index: ModuleIndex | None = None
+
+    def defer(self, index: ModuleIndex) -> None:
+        """Import the modules of an index when their operators are asked for."""
+        self._index = index
+
+    def _versions(self, domain: str, operator: str) -> _Versions[F] | None:
+        if self._index is not None:
+            self._index.load(f"{domain}:{operator}" if domain else operator)
+        return self._table.get((domain, operator))
 
     def add(self, domain: str, operator: str, since: int, function: F | None) -> None:
         versions = self._table.setdefault((domain, operator), _Versions())
@@ -86,29 +96,30 @@ class Registry(Generic[F]):
         versions.traits = versions.traits.union(traits)
 
     def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
-        versions = self._table.get((domain, operator))
+        versions = self._versions(domain, operator)
         return frozenset() if versions is None else versions.traits
 
     def find(self, domain: str, operator: str, version: int) -> F | None:
-        versions = self._table.get((domain, operator))
+        versions = self._versions(domain, operator)
         at = bisect_right(versions.since, version) if versions else 0
         return versions.converters[at - 1] if versions and at else None
 
     def began(self, domain: str, operator: str, version: int) -> int:
         """Return the version from which the converter is that of a version; 0 if there is none."""
-        versions = self._table.get((domain, operator))
+        versions = self._versions(domain, operator)
         at = bisect_right(versions.since, version) if versions else 0
         return versions.since[at - 1] if versions and at else 0
 
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
         """Return the versions from which the operator is supported."""
-        versions = self._table.get((domain, operator))
+        versions = self._versions(domain, operator)
         if versions is None:
             return ()
         return tuple(s for s, c in zip(versions.since, versions.converters, strict=True) if c is not None)
 
     def operators(self) -> list[tuple[str, str]]:
-        return sorted(self._table)
+        waiting = self._index.waiting() if self._index is not None else ()
+        return sorted(self._table.keys() | {key.rpartition(":")[::2] for key in waiting})
 
 
 class DeclaredNames:
@@ -281,6 +292,11 @@ def folder(*operators: str) -> Callable[[Folder], Folder]:
         return function
 
     return register
+
+
+_OPS = ModuleIndex("mirlo.frontends.onnx.ops")
+CONVERTERS.built_in.defer(_OPS)
+FOLDERS.defer(_OPS)
 
 
 def load_converters() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_permute, sink
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, require_target, string_fact
@@ -56,7 +55,6 @@ class HoistLayouts(Pass):
     explain: bool = option(False, "print the number of permutes before and after")
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        import_modules("mirlo.passes.graph.rules")
         module = op.operation
         require_target(module, self.target)
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}

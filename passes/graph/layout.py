@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.requested_layouts import (
     CALLBACK,
     CHANNELS_LAST,
@@ -46,7 +45,6 @@ class ConvertLayout(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):
             return
-        import_modules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session, layouts=self._desired(op, session))
         if external_target(op) is None:
             simplify_moves(op, session)

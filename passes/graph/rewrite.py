@@ -12,6 +12,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, erase_op, is_dead
 from mirlo.dialects.core.types import TensorType
@@ -19,7 +20,7 @@ from mirlo.passes.apply_rules import RULE_WATCH, AppliedRule, NoRule, RuleCall, 
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.rules import DEFAULT, Decline, NoMatch, Rule, RuleBook
+from mirlo.passes.rules import COMBINE, DEFAULT, LAYOUT, RECOGNIZE, SIMPLIFY, Decline, NoMatch, Rule, RuleBook
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 MAX_SWEEPS = 32
+_RULES = ModuleIndex("mirlo.passes.graph.rules")
+for _book in (RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT):
+    _book.defer(_RULES)
 
 
 Operand = ir.Value | BlockValue | Sequence[ir.Value | BlockValue] | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import COMBINE, RECOGNIZE, SIMPLIFY
@@ -34,7 +33,6 @@ class Simplify(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):
             return
-        import_modules("mirlo.passes.graph.rules")
         for book in (RECOGNIZE, COMBINE) if self.combine else (RECOGNIZE,):
             rewrite(op, book, session)
             if self.explain:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects import relax
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import EXTRA_DIALECTS, graph_operations
-from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.installed import ModuleIndex, import_modules
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.graph.require_dims import require_dims
@@ -45,6 +45,9 @@ def load_default_rules() -> None:
     import_modules("mirlo.passes.legalize.rules")
 
 
+LEGALIZE.defer(ModuleIndex("mirlo.passes.legalize.rules"))
+
+
 def operator_names() -> set[str]:
     """Return the operators that can have rules: relax's, and those of plug-in dialects."""
     return graph_operations().keys() - LEGAL
@@ -68,7 +71,6 @@ class Legalize(Pass):
     partial: bool = option(False, "leave operators that no rule takes, instead of failing")
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        load_default_rules()
         targets = chain(rules_target(self.target, op))
         custom = session.options.get(CUSTOM_RULES) or {}
         known = operator_names()
@@ -105,7 +107,7 @@ def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: I
     for operator in skip:
         if operator not in known:
             raise PassError(f"'{operator}' is to be skipped, {_unknown_operator(operator, known)}")
-    for rule in LEGALIZE:
+    for rule in LEGALIZE.imported():
         if rule.target in targets and rule.subject not in known and not isinstance(rule.subject, Trait):
             raise PassError(
                 f"rule '{rule}' at {rule.place} is for '{rule.subject}', {_unknown_operator(rule.subject, known)}"

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
 from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
-from mirlo.passes.lower import expansions  # noqa: F401  (importing registers the rules of the last target)
 from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.intrinsic_call import TARGET, IntrinsicCall
 from mirlo.passes.lower.values import Num, ValueBuilder
@@ -45,6 +45,9 @@ class IntrinsicChoice:
     def __str__(self) -> str:
         lines = [f"tir.{self.intrinsic} on {self.type} for {self.target}: {self.rule.name} [{self.rule.target}]"]
         return "\n".join([*lines, *(f"  declined: {attempt}" for attempt in self.attempts)])
+
+
+INTRINSIC.defer(ModuleIndex("mirlo.passes.lower.expansions"))
 
 
 @register_pass
@@ -126,7 +129,7 @@ def _check_names(targets: tuple[str, ...], custom: Given) -> None:
             origins = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
             unknown = f"which is not an intrinsic{nearest(name, [*INTRINSICS, *OWN])}"
             raise PassError(f"a lowering is given for 'tir.{name}' (at {origins}), {unknown}")
-    for rule in INTRINSIC:
+    for rule in INTRINSIC.imported():
         if rule.target in targets and rule.subject not in INTRINSICS and rule.subject not in OWN:
             unknown = f"which is not an intrinsic{nearest(rule.subject, [*INTRINSICS, *OWN])}"
             raise PassError(f"rule '{rule}' at {rule.place} is for 'tir.{rule.subject}', {unknown}")

@@ -121,7 +121,7 @@ TARGET = Target(
     rule_modules=(
         "mirlo.targets.llvm.intrinsics",
         "mirlo.targets.llvm.legalize",
-        "mirlo.targets.llvm.nbits.rows",
+        "mirlo.targets.llvm.nbits",
         "mirlo.targets.llvm.tile_instructions",
         "mirlo.targets.llvm.schedule.contraction",
         "mirlo.targets.llvm.schedule.elementwise",

@@ -77,12 +77,10 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx import model as models
     from mirlo.frontends.onnx.inputs import graph_inputs, input_types
     from mirlo.frontends.onnx.kinds import tensor_kind
-    from mirlo.frontends.onnx.registry import load_converters
     from mirlo.frontends.onnx.support import unsupported_nodes
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.kinds import Kind
 
-    load_converters()
     loaded = models.load(arguments.model)
     graph = loaded.content.graph
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in loaded.content.opsets.items())

@@ -1,3 +1,12 @@
 """Rules of target `llvm` for tir intrinsics, where an instruction is faster than the default expansion."""
 
-from mirlo.targets.llvm.intrinsics import exponential, saturating  # noqa: F401  (importing registers the rules)
+from mirlo.dialects.core.installed import ModuleIndex
+from mirlo.passes.rules import INTRINSIC
+
+INDEX = """
+exponential: exp exp2 sigmoid
+saturating: sat_adds sat_addu sat_subs sat_subu
+"""
+"""The modules by the intrinsics that the rules of each file are for."""
+
+INTRINSIC.defer(ModuleIndex(__name__))

@@ -1,27 +1,14 @@
 """Legalization rules that target `llvm` has for itself."""
 
-from __future__ import annotations
+from mirlo.dialects.core.installed import ModuleIndex
+from mirlo.passes.rules import LEGALIZE
 
-from typing import TYPE_CHECKING
+INDEX = """
+fused_attention: relax.attention relax.attention_with_scales relax.attention_with_sinks relax.paged_attention
+joins: relax.concat relax.stack
+sorting: relax.argsort relax.sort
+trees: relax.tree_ensemble
+"""
+"""The modules by the operators that the rules of each file are for."""
 
-from mirlo.dialects.bindings import ir
-from mirlo.passes.legalize.attention import fused_attention, fused_paged_attention
-from mirlo.passes.rules import Decline, legalize
-from mirlo.targets.llvm.legalize import joins, sorting, trees
-
-if TYPE_CHECKING:
-    from mirlo.passes.legalize.builder import LegalizeBuilder
-
-__all__ = ["attention", "paged_attention", "joins", "sorting", "trees"]
-
-
-@legalize("relax.attention", "relax.attention_with_sinks", "relax.attention_with_scales", target="llvm", name="fused")
-def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
-    """Legalize to one prim function, which the schedule `blocked` computes a block of rows at a time."""
-    return fused_attention(op, b)
-
-
-@legalize("relax.paged_attention", target="llvm", name="fused")
-def paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
-    """Legalize to one prim function, which the schedule `paged` computes a page at a time for one new token."""
-    return fused_paged_attention(op, b)
+LEGALIZE.defer(ModuleIndex(__name__))
