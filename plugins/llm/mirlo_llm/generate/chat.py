@@ -50,6 +50,10 @@ class ChatTemplate:
         """Return whether the template shows the model which tools there are."""
         return re.search(r"\btools\b", self._text) is not None
 
+    def mentions(self, mark: str) -> bool:
+        """Return whether the template has a text, such as a mark that answers have too."""
+        return mark in self._text
+
     def render(self, messages: Sequence[Message], is_answered: bool = False, **variables: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
         if not isinstance(messages, Sequence):

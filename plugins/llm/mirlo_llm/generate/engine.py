@@ -18,7 +18,7 @@ from mirlo_llm.generate.request import Request
 from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo_llm.generate.sequences import FIRST_CAPACITY
 from mirlo_llm.generate.slots import EngineCounts, EngineSlots
-from mirlo_llm.generate.text import TokenTexts
+from mirlo_llm.generate.text import KeptTokens, TokenTexts
 
 MAX_LOGPROBS = 64
 """Alternatives of a token with their probabilities: APIs have up to 20."""
@@ -70,6 +70,7 @@ class ServingEngine:
         """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
         these are made anew."""
         self._results = StepResults()
+        self._kept: dict[tuple[str, ...], KeptTokens] = {}
         self._lock = make_lock()
         """Held by a step."""
 
@@ -104,11 +105,13 @@ class ServingEngine:
         lark: str | None = None,
         adapter: str | None = None,
         logprobs: int | None = None,
+        kept: Sequence[str] = (),
         **search: object,
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
 
-        `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives.
+        `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives. The text
+        of the answer has the special tokens `kept`.
         """
         if logprobs is not None and not is_count(logprobs, 0, MAX_LOGPROBS):
             raise GenerationError(f"logprobs: expected 0 to {MAX_LOGPROBS}, found {logprobs!r:.40}")
@@ -126,11 +129,20 @@ class ServingEngine:
         require_length(options, self._decoder.config, len(tokens))
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
         request = Request(
-            tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, logprobs, self.step
-        )
+            tokens, options, self._decoder.config, self._texts_with(tuple(kept)), stops, grammar, adapter, logprobs,
+            self.step,
+        )  # fmt: skip
         if not request.is_done:
             self._requests[request] = None
         return request
+
+    def _texts_with(self, kept: tuple[str, ...]) -> TokenTexts | None:
+        """Return what decodes tokens, some special ones as texts."""
+        if not kept or self._texts is None:
+            return self._texts
+        if kept not in self._kept:
+            self._kept[kept] = KeptTokens(self._texts, kept)
+        return self._kept[kept]
 
     @property
     def changed(self) -> list[Request]:

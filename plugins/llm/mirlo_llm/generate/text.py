@@ -21,6 +21,42 @@ class TokenTexts(Protocol):
         """Return the text of tokens, without special ones."""
 
 
+class DecodedTexts(TokenTexts, Protocol):
+    """A tokenizer that decodes special tokens, too."""
+
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        """Return the text of tokens; with `special`, also that of special ones."""
+
+    def token(self, text: str) -> int | None:
+        """Return the token with this text; None if there is none."""
+
+
+class KeptTokens:
+    """A tokenizer that decodes some special tokens as texts."""
+
+    def __init__(self, texts: DecodedTexts, kept: Sequence[str]) -> None:
+        self._texts = texts
+        tokens = {token for text in kept if (token := texts.token(text)) is not None}
+        self._kept = {token for token in tokens if self._is_special(token)}
+        self._special: dict[int, bool] = dict.fromkeys(self._kept, False)
+        """Whether tokens are special ones that are left out."""
+
+    def _is_special(self, token: int) -> bool:
+        return not self._texts.decode([token]) and bool(self._texts.decode([token], special=True))
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Return the tokens of a text."""
+        return self._texts.encode(text, special)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones that are not kept."""
+        if not self._kept.intersection(tokens):
+            return self._texts.decode(tokens)
+        for token in set(tokens) - self._special.keys():
+            self._special[token] = self._is_special(token)
+        return self._texts.decode([token for token in tokens if not self._special[token]], special=True)
+
+
 class TextStream:
     """Decodes token by token.
 

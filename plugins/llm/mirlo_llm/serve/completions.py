@@ -11,9 +11,10 @@ from typing import Any
 
 from mirlo_llm.generate.logprobs import TokenLogprob
 from mirlo_llm.generate.request import LENGTH
+from mirlo_llm.serve.answer_reader import AnswerForm, AnswerReader, Part, ReadText, joined
+from mirlo_llm.serve.call_forms import ToolCall
 from mirlo_llm.serve.engine_thread import AnswerJob, Delivery
 from mirlo_llm.serve.generation_body import GenerationBody
-from mirlo_llm.serve.tools import ToolCall
 
 LEAST_LOGPROB = -9999.0
 """In place of the logarithm of 0, which JSON cannot hold."""
@@ -25,19 +26,21 @@ TokenText = Callable[[int], str]
 class AnswerChoice:
     """One answer, as far as it has come."""
 
+    reader: AnswerReader
     text: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     reason: str | None = None
-    held: str = ""
-    """The beginning of an answer that may be a call of a tool."""
-    is_text: bool = False
-    """Whether the answer is no call of a tool."""
+    calls: int = 0
+    """Calls of tools that were sent."""
 
 
 class CompletionWriter:
     """Makes the objects of an answer from what the requests of a job get."""
 
-    def __init__(self, body: GenerationBody, job: AnswerJob, model: str, token_text: TokenText) -> None:
+    def __init__(
+        self, body: GenerationBody, job: AnswerJob, model: str, token_text: TokenText, form: AnswerForm
+    ) -> None:
+        """`form` is that of the answers to a conversation."""
         self._body, self._job, self._token_text = body, job, token_text
         chat = body.is_chat
         self._prefix = {
@@ -45,7 +48,7 @@ class CompletionWriter:
             "created": int(time.time()),
             "model": model,
         }
-        self._choices = [AnswerChoice() for _ in job.requests]
+        self._choices = [AnswerChoice(AnswerReader(form)) for _ in job.requests]
 
     @property
     def is_done(self) -> bool:
@@ -86,11 +89,16 @@ class CompletionWriter:
         logprobs = self._logprobs(choice.logprobs, 0)
         if not self._body.is_chat:
             return {"index": i, "text": self._echo(i) + text, "logprobs": logprobs, "finish_reason": reason}
-        message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
-        calls = self._body.tools.calls(text)
-        if calls is not None:
-            message |= {"content": None, "tool_calls": _call_objects(calls)}
-            reason = "tool_calls"
+        parts = [*choice.reader.feed(text), *choice.reader.finish()]
+        texts = [part for part in parts if isinstance(part, ReadText)]
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        content, reasoning = ("".join(x.text for x in texts if x.is_reasoning is each) for each in (False, True))
+        message: dict[str, object] = {"role": "assistant", "content": content, "refusal": None}
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        if calls:
+            message |= {"content": content or None, "tool_calls": list(map(_call_object, calls))}
+            reason = "tool_calls" if reason == "stop" else reason
         return {"index": i, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
     def first(self) -> list[dict[str, object]]:
@@ -112,31 +120,40 @@ class CompletionWriter:
         return [{**self._prefix, "object": kind, "choices": [], "usage": self.usage}]
 
     def _chunks_of(self, delivery: Delivery) -> list[dict[str, object]]:
-        i, choice, tools = delivery.choice, self._choices[delivery.choice], self._body.tools
-        choice.held += delivery.text
+        i, choice, reason = delivery.choice, self._choices[delivery.choice], _finish(delivery.reason)
         choice.logprobs += delivery.logprobs
         choice.reason = delivery.reason
-        reason = _finish(delivery.reason)
-        if not choice.is_text and tools.may_be_call(choice.held):
-            if reason is None:
-                return []
-            calls = tools.calls(choice.held)
-            if calls is not None:
-                delta = {"tool_calls": [{"index": k, **call} for k, call in enumerate(_call_objects(calls))]}
-                return [self._chunk(i, delta, None, None), self._chunk(i, {}, None, "tool_calls")]
-        choice.is_text = True
-        text, choice.held = choice.held, ""
-        offset = sum(map(len, choice.text))
-        choice.text.append(text)
-        logprobs, choice.logprobs = self._logprobs(choice.logprobs, offset), []
         if not self._body.is_chat:
-            return [self._chunk(i, text, logprobs, reason)] if text or logprobs or reason else []
+            offset = sum(map(len, choice.text))
+            choice.text.append(delivery.text)
+            logprobs = self._taken_logprobs(choice, offset)
+            is_empty = not (delivery.text or logprobs or reason)
+            return [] if is_empty else [self._chunk(i, delivery.text, logprobs, reason)]
+        parts = choice.reader.feed(delivery.text)
+        parts = joined([*parts, *choice.reader.finish()] if reason is not None else parts)
+        deltas = [self._delta(choice, part) for part in parts]
+        if not deltas and choice.logprobs and (reason is not None or not choice.reader.is_waiting):
+            deltas.append({"content": ""})
         chunks = []
-        if text or logprobs:
-            chunks.append(self._chunk(i, {"content": text}, logprobs, None))
-        if reason:
-            chunks.append(self._chunk(i, {}, None, reason))
+        for delta in deltas:
+            chunks.append(self._chunk(i, delta, self._taken_logprobs(choice, 0), None))
+        if reason is not None:
+            is_call = choice.reader.has_calls and reason == "stop"
+            chunks.append(self._chunk(i, {}, None, "tool_calls" if is_call else reason))
         return chunks
+
+    def _taken_logprobs(self, choice: AnswerChoice, offset: int) -> dict[str, object] | None:
+        """Return the probabilities that were not sent; what was read of several tokens has those of all."""
+        result = self._logprobs(choice.logprobs, offset)
+        choice.logprobs = []
+        return result
+
+    @staticmethod
+    def _delta(choice: AnswerChoice, part: Part) -> dict[str, object]:
+        if isinstance(part, ReadText):
+            return {"reasoning_content" if part.is_reasoning else "content": part.text}
+        choice.calls += 1
+        return {"tool_calls": [{"index": choice.calls - 1, **_call_object(part)}]}
 
     def _chunk(self, i: int, content: object, logprobs: object, reason: str | None) -> dict[str, object]:
         chat = self._body.is_chat
@@ -186,12 +203,6 @@ def _finish(reason: str | None) -> str | None:
     return None if reason is None else "length" if reason == LENGTH else "stop"
 
 
-def _call_objects(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": _new_name("call"),
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in calls
-    ]
+def _call_object(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": _new_name("call"), "type": "function", "function": function}

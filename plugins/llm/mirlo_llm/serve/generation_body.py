@@ -8,12 +8,15 @@ from typing import Any, TypeGuard
 
 from mirlo_llm.generate.guidance import FORMS
 from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.serve.answer_reader import MARKS
 from mirlo_llm.serve.body import BodyFields
 from mirlo_llm.serve.errors import refused
 from mirlo_llm.serve.language import GenerationCall
 from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.tools import ToolChoice, read_tools, template_messages
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+"""How much a model reasons, for templates that read it."""
 MAX_MESSAGES = 4096
 MAX_STOPS, MAX_STOP = 16, 1024
 _COMMON = {
@@ -24,7 +27,7 @@ _COMMON = {
 CHAT_KEYS = _COMMON | {
     "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
     "parallel_tool_calls", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "modalities",
-    "chat_template_kwargs",
+    "chat_template_kwargs", "reasoning_effort",
 }  # fmt: skip
 TEXT_KEYS = _COMMON | {"prompt", "echo", "suffix", "best_of"}
 
@@ -54,6 +57,9 @@ def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
     template = dict(body.mapping("chat_template_kwargs")) if body.has("chat_template_kwargs") else {}
     if not template.keys().isdisjoint({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"}):
         raise refused("chat_template_kwargs", "it may not replace messages, tools and special tokens")
+    if body.has("reasoning_effort"):
+        effort = body.choice("reasoning_effort", EFFORTS)
+        template = {"reasoning_effort": effort, "enable_thinking": effort != "none", **template}
     if shown:
         template["tools"] = shown
     form = _response_form(body)
@@ -68,7 +74,7 @@ def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
     elif body.has("top_logprobs"):
         raise refused("top_logprobs", 'it needs "logprobs": true')
     most = body.count("max_completion_tokens", 1, options.max_tokens)
-    call = _call(body, options, most, messages=messages, template=template, form=form, logprobs=logprobs)
+    call = _call(body, options, most, messages=messages, template=template, form=form, logprobs=logprobs, kept=MARKS)
     return GenerationBody(call, True, _has_usage(body), tools)
 
 

@@ -11,13 +11,17 @@ from typing import Any
 from mirlo.extend.runtime import ELEMENT_TYPES, MirloError
 from mirlo_llm.generate import GenerationError, LanguageModel, Request
 from mirlo_llm.generate.chat import ChatTemplate
+from mirlo_llm.serve.answer_reader import CHANNEL, THINK, AnswerForm
 from mirlo_llm.serve.backend import Backend
+from mirlo_llm.serve.call_forms import Tools
 from mirlo_llm.serve.engine_thread import STOPPING, AnswerJob, EngineThread
 from mirlo_llm.serve.errors import RequestError, refused
 from mirlo_llm.serve.metrics import ServerMetrics
 from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.rank_processes import RankProcesses
 
+PROMPT_END = 16
+"""Tokens at the end of a prompt that may have the mark of reasoning."""
 INLINE_CHARACTERS = 1024
 """Characters of prompts that are encoded in the event loop: it takes less time than passing them to a thread."""
 
@@ -41,6 +45,8 @@ class GenerationCall:
     seed: int | None = None
     logprobs: int | None = None
     is_streamed: bool = False
+    kept: tuple[str, ...] = ()
+    """Special tokens that the texts of answers keep."""
 
     @property
     def answers(self) -> int:
@@ -140,6 +146,17 @@ class LanguageBackend(Backend):
         if request.error is not None:
             raise request.error
 
+    def answer_form(self, tools: Tools, must_call: bool, prompt: Sequence[int]) -> AnswerForm:
+        """Return how answers to a prompt of a conversation are written, by the marks that the template has."""
+        template, tokenizer = self.template, self.model.tokenizer
+        if template is None or tokenizer is None:
+            return AnswerForm(tools, must_call)
+        think = next((pair for pair in THINK if any(map(template.mentions, pair))), None)
+        end = tokenizer.decode(prompt[-PROMPT_END:], special=True).rstrip() if think is not None else ""
+        is_thinking = think is not None and end.endswith(think[0]) and not must_call
+        has_channels = template.mentions(CHANNEL) and not must_call
+        return AnswerForm(tools, must_call, think, is_thinking, has_channels)
+
     async def submit(self, call: GenerationCall) -> AnswerJob:
         """Begin the answers to a call."""
         if call.is_light:
@@ -223,8 +240,9 @@ class LanguageBackend(Backend):
             raise RequestError(400, message, code="context_length_exceeded")
         most = self.options.max_tokens if call.max_tokens is None else call.max_tokens
         return self._engine.add(
-            tokens, call.stop, **call.form, logprobs=call.logprobs, max_new_tokens=most, **{**call.search, **seed}
-        )
+            tokens, call.stop, **call.form, logprobs=call.logprobs, kept=call.kept, max_new_tokens=most,
+            **{**call.search, **seed},
+        )  # fmt: skip
 
 
 def _characters(value: object) -> int:

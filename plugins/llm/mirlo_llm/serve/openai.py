@@ -6,6 +6,7 @@ import time
 
 from mirlo.extend.ranks import RankError
 from mirlo_llm.generate.errors import FormError
+from mirlo_llm.serve.answer_reader import AnswerForm
 from mirlo_llm.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo_llm.serve.completions import CompletionWriter
 from mirlo_llm.serve.engine_thread import STOPPING, AnswerJob
@@ -81,7 +82,15 @@ class OpenAIRoutes:
     ) -> None:
         tokenizer = backend.model.tokenizer
         assert tokenizer is not None
-        writer = CompletionWriter(body, job, backend.name, lambda token: tokenizer.decode([token], special=True))
+        tools = {tool.name: tool for tool in body.tools.tools} if body.tools.mode != "none" else {}
+        form = AnswerForm({})
+        if body.is_chat:
+            form = backend.answer_form(tools, body.tools.mode == "required", job.requests[0].prompt)
+
+        def text_of(token: int) -> str:
+            return tokenizer.decode([token], special=True)
+
+        writer = CompletionWriter(body, job, backend.name, text_of, form)
         if not body.call.is_streamed:
             while not writer.is_done:
                 writer.take(await job.deliveries())

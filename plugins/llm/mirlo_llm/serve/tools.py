@@ -1,41 +1,21 @@
-"""Calls of tools: what a model writes for them, and the forms that make it write them."""
+"""The tools of a request, and conversations with calls of tools."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo_llm.serve.body import BodyFields, fields_of
+from mirlo_llm.serve.call_forms import Tool
 from mirlo_llm.serve.errors import refused
 
 MAX_TOOLS = 128
 MAX_PIECE = 1 << 20
 """Letters of base64 that are decoded at once; a multiple of 4."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_BLOCK = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-_MARKS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "```json")
-"""What models write before calls of tools: Hermes and Qwen, Mistral, Llama 3; many write JSON in a fence."""
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A function that the client offers."""
-
-    name: str
-    parameters: Mapping[str, object]
-    """A JSON schema of its arguments."""
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """A call that a model asks for."""
-
-    name: str
-    arguments: str
-    """JSON."""
 
 
 @dataclass(frozen=True)
@@ -62,56 +42,6 @@ class ToolChoice:
         ]
         # Without white space, which a model could write until the answer is as long as it may be.
         return {"x-guidance": {"whitespace_flexible": False}, **(calls[0] if len(calls) == 1 else {"anyOf": calls})}
-
-    def calls(self, text: str) -> list[ToolCall] | None:
-        """Return the calls that an answer consists of; None if it is text."""
-        if self.mode == "none":
-            return None
-        names = {tool.name for tool in self.tools}
-        blocks = _BLOCK.findall(text)
-        candidates = blocks or [_without_marks(text)]
-        result: list[ToolCall] = []
-        for candidate in candidates:
-            try:
-                value = json.loads(candidate)
-            except (ValueError, RecursionError):
-                return None
-            for each in value if isinstance(value, list) else [value]:
-                call = _call_of(each, names)
-                if call is None:
-                    return None
-                result.append(call)
-        return result or None
-
-    def may_be_call(self, text: str) -> bool:
-        """Return whether the beginning of an answer may be that of calls, so that it is not text yet."""
-        if self.mode == "none":
-            return False
-        start = text.lstrip()
-        return not start or start[0] in "{[" or any(start.startswith(m) or m.startswith(start) for m in _MARKS)
-
-
-def _without_marks(text: str) -> str:
-    text = text.strip()
-    for mark in _MARKS:
-        text = text.removeprefix(mark).strip()
-    return text.removesuffix("```").strip()
-
-
-def _call_of(value: object, names: set[str]) -> ToolCall | None:
-    if not isinstance(value, dict):
-        return None
-    inner = value.get("function")
-    call = inner if isinstance(inner, dict) else value
-    name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return None
-    if name not in names or not isinstance(arguments, dict):
-        return None
-    return ToolCall(str(name), json.dumps(arguments))
 
 
 def read_tools(body: BodyFields) -> tuple[ToolChoice, list[object]]:
@@ -170,6 +100,8 @@ def _message(message: BodyFields) -> dict[str, object]:
     for key in ("name", "tool_call_id"):
         if message.has(key):
             result[key] = message.text(key, most=256)
+    if role == "assistant" and message.has("reasoning_content"):
+        result["reasoning_content"] = message.text("reasoning_content")
     return result
 
 

@@ -24,7 +24,8 @@ class NotNow(Exception):
 class ChoiceProgress:
     """How far the stream of one choice has come."""
 
-    text: str = ""
+    texts: dict[str, str] = field(default_factory=dict)
+    """What has come, by keys."""
     tokens: int = 0
     """Tokens with probabilities."""
     once: set[str] = field(default_factory=set)
@@ -119,10 +120,11 @@ class ResumableAnswer:
         seen = self._seen.setdefault(place, ChoiceProgress())
         holder, key = (choice["delta"], "content") if "delta" in choice else (choice, "text")
         is_left = _take_once(choice, holder, sent)
-        text = holder.get(key)
-        if text:
-            holder[key] = _take_text(text, sent, seen)
-            is_left |= bool(holder[key])
+        for each in (key, "reasoning_content"):
+            text = holder.get(each)
+            if text:
+                holder[each] = _take_text(text, each, sent, seen)
+                is_left |= bool(holder[each])
         if choice.get("logprobs"):
             is_left |= _take_tokens(choice["logprobs"], sent, seen)
         return is_left
@@ -145,21 +147,22 @@ def _take_once(choice: dict[str, Any], holder: dict[str, Any], sent: ChoiceProgr
     for where, key in ((holder, "role"), (holder, "tool_calls"), (choice, "finish_reason")):
         if where.get(key) is None:
             continue
-        if key in sent.once:
+        name = f"{key} {where[key][0]['index']}" if key == "tool_calls" else key
+        if name in sent.once:
             where[key] = None
         else:
-            sent.once.add(key)
+            sent.once.add(name)
             is_new = True
     return is_new
 
 
-def _take_text(text: str, sent: ChoiceProgress, seen: ChoiceProgress) -> str:
-    start = len(seen.text)
-    seen.text += text
-    known = sent.text[start : start + len(text)]
+def _take_text(text: str, key: str, sent: ChoiceProgress, seen: ChoiceProgress) -> str:
+    start = len(seen.texts.get(key, ""))
+    seen.texts[key] = seen.texts.get(key, "") + text
+    known = sent.texts.get(key, "")[start : start + len(text)]
     if not text.startswith(known):
         raise RequestError(500, "the replica was lost, and another one answers differently", code="engine_error")
-    sent.text += text[len(known) :]
+    sent.texts[key] = sent.texts.get(key, "") + text[len(known) :]
     return text[len(known) :]
 
 
