@@ -40,8 +40,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
 class JsonObject:
     """An object of a JSON file, read key by key."""
 
-    def __init__(self, path: Path, key: str, value: Json) -> None:
+    def __init__(self, path: Path, key: str, value: Json, read: set[str] | None = None) -> None:
+        """`read` takes the names of keys as they are read."""
         self.path, self.key = path, key
+        self.read = set() if read is None else read
+        """The names of the keys that were read, here and in the objects in this one."""
         if not isinstance(value, dict):
             raise self.fail("", "an object", value)
         self._value: dict[str, Json] = value
@@ -61,7 +64,12 @@ class JsonObject:
 
     def has(self, key: str) -> bool:
         """Return whether a key has a value other than null."""
-        return self._value.get(key) is not None
+        return self.value(key) is not None
+
+    @property
+    def content(self) -> dict[str, Json]:
+        """Return the values by their keys; none of them counts as read."""
+        return self._value
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys that have values other than null."""
@@ -94,7 +102,7 @@ class JsonObject:
         """Return a finite number."""
         if not self.has(key):
             return default
-        value = self._value[key]
+        value = self.value(key)
         if not is_number(value):
             raise self.fail(key, "a finite number", value)
         return float(value)
@@ -103,7 +111,7 @@ class JsonObject:
         """Return a truth value."""
         if not self.has(key):
             return default
-        value = self._value[key]
+        value = self.value(key)
         if not isinstance(value, bool):
             raise self.fail(key, "true or false", value)
         return value
@@ -121,20 +129,28 @@ class JsonObject:
 
     def object(self, key: str) -> JsonObject:
         """Return an object in this one; an empty one if it is missing."""
-        return JsonObject(self.path, self._name(key), self._value[key] if self.has(key) else {})
+        return JsonObject(self.path, self._name(key), self._value[key] if self.has(key) else {}, self.read)
 
     def value(self, key: str) -> Json:
         """Return a value of any type, unchecked; None if it is missing."""
+        self.read.add(self._name(key))
         return self._value.get(key)
 
 
 class RenamedObject(JsonObject):
     """An object that is read under other names; errors name the keys of the file."""
 
-    def __init__(self, path: Path, names: Mapping[str, str], value: dict[str, Json], key: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        names: Mapping[str, str],
+        value: dict[str, Json],
+        key: str = "",
+        read: set[str] | None = None,
+    ) -> None:
         """`value` has our names, `names` gives the file's by them; those of objects in it have `object.key`."""
-        super().__init__(path, key, value)
         self._names = names
+        super().__init__(path, key, value, read)
 
     def _name(self, key: str) -> str:
         return self._names.get(key) or super()._name(key)
@@ -143,7 +159,7 @@ class RenamedObject(JsonObject):
         """Return an object in this one; an empty one if it is missing."""
         inner, prefix = super().object(key), f"{key}."
         names = {name.removeprefix(prefix): place for name, place in self._names.items() if name.startswith(prefix)}
-        return RenamedObject(self.path, names, {each: inner.value(each) for each in inner}, inner.key)
+        return RenamedObject(self.path, names, inner.content, inner.key, self.read)
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:

@@ -247,7 +247,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(json.dumps({**config, **changes}), encoding="utf-8")
         write_safetensors(tmp_path / "model.safetensors", tensors if others is None else others)
         with pytest.raises(ModelFolderError) as caught:
-            generate.load(tmp_path, cache=False)
+            generate.load(tmp_path, model_impl="mirlo", cache=False)
         return str(caught.value)
 
     assert "'model_type': 'bert' is not an architecture that is read from weights: deepseek_v2" in refusal(

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo_llm.generate.json_file import JsonObject, RenamedObject, is_number
+
+if TYPE_CHECKING:
+    from mirlo.extend.runtime import Json
 
 MAX_LAYERS, MAX_WIDTH, MAX_EXPERTS = 4096, 1 << 20, 4096
 Norms = tuple[str, str, str, str]
@@ -174,6 +178,20 @@ def has_architecture(config: JsonObject) -> bool:
     return config.value("model_type") in ARCHITECTURES
 
 
+def unread_keys(config: JsonObject) -> list[str]:
+    """Return the keys of a configuration that may change what is computed, and that the options do not depend on."""
+    config = JsonObject(config.path, config.key, config.content)
+    read_options(config)
+    rotation = next((key for key in ("rope_parameters", "rope_scaling") if config.has(key)), "")
+    inner = config.content.get(rotation)
+    without = NO_EFFECT.union(_NAMES.get(config.text("model_type"), ()))  # also what the architecture calls otherwise
+    names = {key: each for key, each in config.content.items() if key not in without and each != NEUTRAL.get(key)}
+    if isinstance(inner, dict):
+        names |= {f"{rotation}.{key}": each for key, each in inner.items() if key not in NO_EFFECT_ON_ROTATIONS}
+    prefix = f"{config.key}." if config.key else ""
+    return [key for key, each in names.items() if each is not None and f"{prefix}{key}" not in config.read]
+
+
 def read_options(config: JsonObject) -> DecoderOptions:
     """Return the options of the architecture that a configuration names."""
     kind = config.text("model_type")
@@ -206,14 +224,14 @@ _NAMES = {
 def under_common_names(config: JsonObject, kind: str) -> JsonObject:
     """Return a configuration under the names that most architectures have."""
     names = _NAMES.get(kind, {})
-    value = {key: config.value(key) for key in config}
+    value = {key: each for key, each in config.content.items() if each is not None}
     if not any(theirs in value for theirs in names.values()):
         return config
     value |= {ours: value[theirs] for ours, theirs in names.items() if theirs in value}
     if kind == "gpt2":
         value["intermediate_size"] = value.get("n_inner", 4 * config.count("n_embd", least=1, most=MAX_WIDTH))
         value["num_key_value_heads"] = config.count("n_head", least=1, most=MAX_WIDTH)
-    return RenamedObject(config.path, names, value)
+    return RenamedObject(config.path, names, value, read=config.read)
 
 
 def _common(config: JsonObject) -> DecoderOptions:
@@ -256,7 +274,8 @@ def require_heads(config: JsonObject, key: str, hidden: int) -> int:
 def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | None = None) -> tuple[LayerOptions, ...]:
     """Read the windows and the rotations of the layers; `windowed` says which have windows where the file does not."""
     count = config.count("num_hidden_layers", least=1, most=MAX_LAYERS)
-    window = config.count("sliding_window", 0) if config.flag("use_sliding_window", True) else 0
+    window = config.count("sliding_window", 0)
+    window = window if config.flag("use_sliding_window", True) else 0
     kinds = config.value("layer_types")
     if kinds is None:
         in_windows, kinds = [window > 0 and (windowed is None or windowed(i)) for i in range(count)], [""] * count
@@ -568,8 +587,12 @@ def _deepseek_experts(config: JsonObject) -> ExpertOptions:
     count = config.count("n_routed_experts", least=1, most=MAX_EXPERTS)
     inner = read_size(config, "moe_intermediate_size")
     chosen = config.count("num_experts_per_tok", least=1, most=count)
-    groups = 1 if kind == "greedy" else config.count("n_group", least=1, most=count)
-    chosen_groups = 1 if kind == "greedy" else config.count("topk_group", least=1, most=groups)
+    groups = config.count("n_group", 1, least=1, most=count)
+    groups = 1 if kind == "greedy" else groups
+    chosen_groups = config.count("topk_group", 1, least=1)
+    chosen_groups = 1 if kind == "greedy" else chosen_groups
+    if chosen_groups > groups:
+        raise config.fail("topk_group", f"an integer from 1 to {groups}", chosen_groups)
     members = 2 if is_third else 1
     if count % groups or count // groups < members or chosen > chosen_groups * (count // groups):
         what = f"{chosen} of {count} experts are not in {chosen_groups} of {groups} groups"
@@ -614,6 +637,34 @@ def _positive(config: JsonObject, key: str, default: float) -> float:
     return value
 
 
+NO_EFFECT = frozenset({
+    "_attn_implementation_autoset", "_name_or_path", "_sliding_window_pattern", "architectures", "attention_bias",
+    "attention_dropout", "attn_implementation", "attn_pdrop", "auto_map", "aux_loss_alpha", "bos_token_id",
+    "cache_implementation", "chunk_size_feed_forward", "dtype", "embd_pdrop", "eos_token_id", "ep_size",
+    "finetuning_task", "for_llm_compressor", "gradient_checkpointing", "hidden_activation", "hidden_dropout",
+    "id2label", "image_token_id", "initializer_range", "is_decoder", "is_encoder_decoder", "label2id",
+    "max_position_embeddings", "mlp_bias", "model_type", "n_ctx", "n_positions", "num_labels",
+    "original_max_position_embeddings", "output_attentions", "output_hidden_states", "output_router_logits",
+    "pad_token_id", "pretraining_tp", "problem_type", "qk_head_dim", "qkv_bias", "quantization",
+    "quantization_config", "reorder_and_upcast_attn", "resid_pdrop", "return_dict", "router_aux_loss_coef",
+    "router_jitter_noise", "seq_aux", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+    "summary_type", "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype", "torchscript",
+    "transformers_version", "use_cache", "use_qkv_bias", "video_token_id", "vision_end_token_id",
+    "vision_start_token_id", "vision_token_id",
+})  # fmt: skip
+"""Keys that do not change what a decoder computes of tokens: of training, of classes, of tokens; and those of biases,
+of which the tensors of the file tell."""
+NO_EFFECT_ON_ROTATIONS = frozenset({
+    "full_attention", "long_factor", "mrope_section", "original_max_position_embeddings", "rope_theta", "rope_type",
+    "sliding_attention", "type",
+})  # fmt: skip
+"""Keys of rotations that are read elsewhere, or that are those of long texts and of images."""
+NEUTRAL: dict[str, Json] = {
+    "add_cross_attention": False, "is_causal": True, "partial_rotary_factor": 1.0, "rope_theta": 10000.0,
+    "tie_encoder_decoder": False, "use_bidirectional_attention": False, "use_mrope": False, "use_qk_norm": False,
+    "use_sliding_window": False,
+}  # fmt: skip
+"""Values with which keys of other architectures change nothing."""
 Reader = Callable[[JsonObject, DecoderOptions], DecoderOptions]
 ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,

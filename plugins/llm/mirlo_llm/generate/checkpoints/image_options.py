@@ -87,7 +87,7 @@ def text_config(root: JsonObject) -> JsonObject:
     text = root.object("text_config")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         return text
-    value = {**_TEXT_DEFAULTS[kind], **{key: text.value(key) for key in text}}
+    value = {**_TEXT_DEFAULTS[kind], **{key: text.content[key] for key in text}}
     for key in ("tie_word_embeddings", "quantization_config"):
         if root.has(key) and not text.has(key):
             value[key] = root.value(key)

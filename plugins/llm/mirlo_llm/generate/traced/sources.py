@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata, util
 from pathlib import Path
 
-from mirlo_llm.generate.checkpoints.architectures import has_architecture
+from mirlo_llm.generate.checkpoints.architectures import has_architecture, unread_keys
 from mirlo_llm.generate.checkpoints.image_options import own_config, read_image_options
 from mirlo_llm.generate.code_options import AUTO, TRANSFORMERS, CodeOptions
 from mirlo_llm.generate.errors import ModelFolderError
@@ -18,10 +18,22 @@ INSTALL = "pip install 'mirlo-llm[transformers]'"
 
 
 def is_traced(root: JsonObject, code: CodeOptions) -> bool:
-    """Return whether the code of transformers says what a model of weights computes, in place of Mirlo's."""
-    if code.model_impl != AUTO:
-        return code.model_impl == TRANSFORMERS
-    return read_image_options(root) is None and not has_architecture(own_config(root))
+    """Return whether the code of transformers says what a model of weights computes, in place of Mirlo's.
+
+    Mirlo's does not, where a configuration has a key that may change what is computed, and that Mirlo does not know.
+    """
+    if code.model_impl == TRANSFORMERS:
+        return True
+    config, has_images = own_config(root), read_image_options(root) is not None
+    if not has_architecture(config):
+        return code.model_impl == AUTO and not has_images
+    unread = unread_keys(config)
+    if not unread:
+        return False
+    if code.model_impl == AUTO and not has_images and versions() is not None:
+        return True
+    what = f"Mirlo's definition of '{config.text('model_type'):.40}' does not know this key"
+    raise config.refuse(unread[0], f"{what}: use the code of transformers (--model-impl transformers): {INSTALL}")
 
 
 def traced_sources(root: JsonObject, code: CodeOptions) -> tuple[list[Path], str]:
