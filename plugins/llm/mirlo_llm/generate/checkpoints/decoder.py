@@ -29,7 +29,7 @@ from mirlo_llm.generate.checkpoints.graph import (
     import_graph,
     present,
 )
-from mirlo_llm.generate.checkpoints.image_options import own_config, split_tensors
+from mirlo_llm.generate.checkpoints.image_options import has_images, own_config, split_tensors
 from mirlo_llm.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo_llm.generate.checkpoints.packed import Tensors, read_weights
 from mirlo_llm.generate.checkpoints.router import route
@@ -66,7 +66,7 @@ def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, Checkpoin
     root = read_json(config)
     keys = own_config(root)
     options, tensors = read_options(keys), read_weights(weights, keys)
-    if keys is not root:
+    if has_images(root):
         tensors, _ = split_tensors(tensors)
     tensors = dict(separate_experts(tensors))
 

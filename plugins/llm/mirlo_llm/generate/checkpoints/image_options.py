@@ -94,10 +94,14 @@ def text_config(root: JsonObject) -> JsonObject:
     return JsonObject(root.path, "text_config", value)
 
 
+def has_images(root: JsonObject) -> bool:
+    """Return whether a configuration is that of a model of text and images, of which Mirlo has the decoder at least."""
+    return read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
+
+
 def own_config(root: JsonObject) -> JsonObject:
     """Return what a configuration says of its decoder, where Mirlo has the model that it is a part of."""
-    has_images = read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
-    return text_config(root) if has_images else root
+    return text_config(root) if has_images(root) else root
 
 
 def read_image_options(root: JsonObject, marker: str = "", text: JsonObject | None = None) -> ImageOptions | None:

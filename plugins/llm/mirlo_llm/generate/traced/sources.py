@@ -27,7 +27,8 @@ def is_traced(root: JsonObject, code: CodeOptions) -> bool:
     config, has_images = own_config(root), read_image_options(root) is not None
     if not has_architecture(config):
         return code.model_impl == AUTO and not has_images
-    unread = unread_keys(config)
+    of_images = root.read if config is root else set()
+    unread = [key for key in unread_keys(config) if key not in of_images]
     if not unread:
         return False
     if code.model_impl == AUTO and not has_images and versions() is not None:
