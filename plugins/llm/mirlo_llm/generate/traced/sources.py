@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
+from mirlo.extend.runtime import digest_of_sources
 from mirlo_llm.generate.checkpoints.architectures import has_architecture, unread_keys
 from mirlo_llm.generate.checkpoints.image_options import own_config, read_image_options
 from mirlo_llm.generate.code_options import AUTO, TRANSFORMERS, CodeOptions
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject
 
-PACKAGES = ("torch", "transformers")
+CONVERTERS = "mirlo_torch"
+"""The package that makes graphs of exported programs."""
+PACKAGES = ("mirlo-torch", "torch", "transformers")
 LEAST = {"torch": (2, 9), "transformers": (5, 24)}
 """The oldest versions whose interfaces are those that the export uses."""
 INSTALL = "pip install 'mirlo-llm[transformers]'"
@@ -43,7 +47,15 @@ def traced_sources(root: JsonObject, code: CodeOptions) -> tuple[list[Path], str
     found = require_versions(root.path, kind)
     own = folder_code(root.path.parent) if code.trust_remote_code else []
     use = " ".join(f"{name} {version}" for name, version in found.items())
-    return [*modeling_files(kind), *own], use + (" trusted" if code.trust_remote_code else "")
+    use += f" {_converters_digest()}" + (" trusted" if code.trust_remote_code else "")
+    return [*modeling_files(kind), *own], use
+
+
+@cache
+def _converters_digest() -> str:
+    """Return a digest of the package that makes graphs of exported programs."""
+    spec = util.find_spec(CONVERTERS)
+    return "" if spec is None or spec.origin is None else digest_of_sources([Path(spec.origin).parent])
 
 
 def versions() -> dict[str, str] | None:
