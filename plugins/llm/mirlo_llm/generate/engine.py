@@ -18,7 +18,7 @@ from mirlo_llm.generate.request import Request
 from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo_llm.generate.sequences import FIRST_CAPACITY
 from mirlo_llm.generate.slots import EngineCounts, EngineSlots
-from mirlo_llm.generate.text import KeptTokens, TokenTexts
+from mirlo_llm.generate.text import DecodedTexts, KeptTokens, TokenTexts
 
 MAX_LOGPROBS = 64
 """Alternatives of a token with their probabilities: APIs have up to 20."""
@@ -54,7 +54,7 @@ class ServingEngine:
         self,
         decoder: CompiledDecoder,
         search: SearchOptions,
-        texts: TokenTexts | None,
+        texts: DecodedTexts | None,
         slots: int,
         grammar: Callable[[Mapping[str, object]], Grammar | None],
         lead: SendOperation | None = None,

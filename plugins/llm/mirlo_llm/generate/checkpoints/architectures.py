@@ -224,7 +224,7 @@ _NAMES = {
 def under_common_names(config: JsonObject, kind: str) -> JsonObject:
     """Return a configuration under the names that most architectures have."""
     names = _NAMES.get(kind, {})
-    value = {key: each for key, each in config.content.items() if each is not None}
+    value: dict[str, Json] = {key: each for key, each in config.content.items() if each is not None}
     if not any(theirs in value for theirs in names.values()):
         return config
     value |= {ours: value[theirs] for ours, theirs in names.items() if theirs in value}
