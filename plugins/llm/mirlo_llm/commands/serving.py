@@ -29,7 +29,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="a folder or a GGUF file of a language model, or a model to compile or compiled (.onnx, .mirlo); "
         "NAME=MODEL gives it a name, MODEL.gguf,mmproj=FILE has an encoder of images",
     )
-    add_options(parser, "host", of=serve_options)
+    add_options(parser, "host", "is_strict", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
     add_options(parser, "model_impl", "trust_remote_code", of=serve_options)

@@ -27,7 +27,9 @@ from mirlo_llm.serve.protocol import ProtocolRoutes
 from mirlo_llm.serve.rank_processes import require_no_ranks
 from mirlo_llm.serve.sending import send_bytes
 from mirlo_llm.serve.state import ServerState
+from mirlo_llm.serve.tokens import TokenRoutes
 from mirlo_llm.serve.transcriptions import TranscriptionRoutes
+from mirlo_llm.serve.unknown import UnknownKeys
 
 PREPARERS = 16
 """Threads that load models, and wait for processes that encode prompts and compile forms."""
@@ -66,13 +68,14 @@ class Server(Gate):
         self._executor = ThreadPoolExecutor(PREPARERS + options.workers * len(sources), "mirlo serve")
         loading = Loading(options, metrics, self._executor, compile_options or {})
         pool = ModelPool(sources, options, loading.load, self._executor)
-        self.state = ServerState(options, metrics, pool)
+        self.state = ServerState(options, metrics, pool, UnknownKeys(options.is_strict))
         self.on_failure: Callable[[], None] = lambda: None
         """Called if the models cannot be loaded."""
         self._add_gauges()
         self._page, self._page_headers = _read_page()
         openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
         embeddings, speech = EmbeddingRoutes(self.state), TranscriptionRoutes(self.state)
+        tokens = TokenRoutes(self.state)
         model = "/v2/models/{name}"
         routes: list[tuple[str, str, EndpointFunction]] = [
             ("GET", "/", self._show_page),
@@ -86,6 +89,10 @@ class Server(Gate):
             ("POST", "/v1/rerank", embeddings.rerank),
             ("POST", "/v1/audio/transcriptions", speech.transcribe),
             ("POST", "/v1/audio/translations", speech.translate),
+            ("GET", "/health", tokens.health),
+            ("GET", "/props", tokens.properties),
+            ("POST", "/tokenize", tokens.tokenize),
+            ("POST", "/detokenize", tokens.detokenize),
             ("GET", "/v2", protocol.server),
             ("GET", "/v2/health/live", protocol.live),
             ("GET", "/v2/health/ready", protocol.ready),

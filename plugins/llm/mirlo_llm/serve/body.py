@@ -179,6 +179,10 @@ class BodyFields:
             if key not in known:
                 raise refused(self.name(key)[:80], f"this key is not known{nearest(key[:80], known)}")
 
+    def unknown(self, known: Collection[str]) -> list[str]:
+        """Return the keys that are not known."""
+        return [key for key in self._value if key not in known]
+
     def has(self, key: str) -> bool:
         """Return whether a key has a value."""
         return self._value.get(key) is not None

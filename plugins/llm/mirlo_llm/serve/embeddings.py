@@ -113,7 +113,7 @@ class EmbeddingRoutes:
             name = body.text("model", most=200)
             self._state.pool.find(name)
             note(scope, model=name)
-            body.require_known(known)
+            self._state.unknown.check(body, known)
             return name, body, read(body)
 
         return await read_json_body(self._state, scope, receive, read_all)

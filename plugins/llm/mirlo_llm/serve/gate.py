@@ -19,7 +19,7 @@ from mirlo_llm.serve.sending import send_json
 from mirlo_llm.serve.tracing import Tracer, describe_span
 
 LOG = logging.getLogger(__package__)
-PUBLIC = ("/", "/v2/health/live", "/v2/health/ready")
+PUBLIC = ("/", "/health", "/v2/health/live", "/v2/health/ready")
 """What needs no key: the page, which asks for one, and what tells that the server runs."""
 
 

@@ -47,7 +47,6 @@ class GenerationBody:
 
 def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
     """Read the body of a chat completion."""
-    body.require_known(CHAT_KEYS)
     messages = template_messages(body.list("messages", MAX_MESSAGES))
     if not messages:
         raise refused("messages", "there are no messages")
@@ -80,7 +79,6 @@ def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 def read_completion(body: BodyFields, options: ServeOptions) -> GenerationBody:
     """Read the body of a text completion."""
-    body.require_known(TEXT_KEYS)
     prompts = _prompts(body, options)
     if body.has("suffix"):
         raise refused("suffix", "the model continues texts only")
@@ -192,16 +190,17 @@ def read_texts(body: BodyFields, key: str, most: int) -> list[str | list[int]]:
     if isinstance(value, str):
         return [value]
     listed = body.list(key, most)
-    if _is_tokens(listed):
+    if is_tokens(listed):
         return [listed]
     texts: list[str | list[int]] = []
     for each in listed:
-        if isinstance(each, str) or _is_tokens(each):
+        if isinstance(each, str) or is_tokens(each):
             texts.append(each)
         else:
             raise refused(key, "expected a text, tokens, or an array of them")
     return texts
 
 
-def _is_tokens(value: object) -> TypeGuard[list[int]]:
+def is_tokens(value: object) -> TypeGuard[list[int]]:
+    """Return whether a value is an array of tokens."""
     return isinstance(value, list) and bool(value) and all(is_count(token, 0, 1 << 31) for token in value)

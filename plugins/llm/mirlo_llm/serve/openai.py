@@ -11,7 +11,7 @@ from mirlo_llm.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo_llm.serve.completions import CompletionWriter
 from mirlo_llm.serve.engine_thread import STOPPING, AnswerJob
 from mirlo_llm.serve.errors import RequestError, openai_form
-from mirlo_llm.serve.generation_body import GenerationBody, read_chat, read_completion
+from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS, GenerationBody, read_chat, read_completion
 from mirlo_llm.serve.language import LanguageBackend
 from mirlo_llm.serve.models import ModelPool, ModelUse, ServedModel
 from mirlo_llm.serve.requests import note, read_json_body
@@ -56,6 +56,7 @@ class OpenAIRoutes:
             name = fields.text("model", most=200)
             self._pool.find(name)
             note(scope, model=name)
+            self._state.unknown.check(fields, CHAT_KEYS if is_chat else TEXT_KEYS)
             return name, (read_chat if is_chat else read_completion)(fields, self._state.options)
 
         name, body = await read_json_body(self._state, scope, receive, read)

@@ -8,6 +8,7 @@ from typing import Any
 from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
 from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS
 from mirlo_llm.serve.protocol import VERSION
+from mirlo_llm.serve.tokens import DETOKENIZE_KEYS, TOKENIZE_KEYS
 from mirlo_llm.serve.transcriptions import FORM_KEYS, PARTS, PARTS_KEY, RESPONSE_FORMATS
 
 Schema = dict[str, Any]
@@ -61,10 +62,10 @@ STATUSES = {
 """The errors of all endpoints."""
 
 
-def _body(keys: Collection[str], required: Collection[str], **instead: Schema) -> Schema:
-    """Return the schema of a body with these keys."""
+def _body(keys: Collection[str], required: Collection[str], is_closed: bool = False, **instead: Schema) -> Schema:
+    """Return the schema of a body with these keys; others are refused if it `is_closed`."""
     properties = {key: instead.get(key, _FIELDS.get(key, {})) for key in sorted(keys)}
-    return {"type": "object", "required": [*required], "properties": properties, "additionalProperties": False}
+    return {"type": "object", "required": [*required], "properties": properties, "additionalProperties": not is_closed}
 
 
 _INFER: Schema = {
@@ -72,7 +73,7 @@ _INFER: Schema = {
     "properties": {"id": TEXT, "inputs": _array(ANY_OBJECT), "outputs": _array(ANY_OBJECT), "parameters": ANY_OBJECT},
 }  # fmt: skip
 _FORM = _body(
-    {*FORM_KEYS, "file"}, ["file", "model"], response_format={"enum": [*RESPONSE_FORMATS]},
+    {*FORM_KEYS, "file"}, ["file", "model"], True, response_format={"enum": [*RESPONSE_FORMATS]},
     prompt=TEXT, temperature=TEXT, **{PARTS_KEY: _array({"enum": [*PARTS]})},
 )  # fmt: skip
 BODIES: Mapping[str, tuple[str, Schema]] = {
@@ -80,6 +81,8 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v1/completions": (JSON, _body(TEXT_KEYS, ["model", "prompt"], logprobs=_range("integer", 0, 20))),
     "/v1/embeddings": (JSON, _body(EMBEDDING_KEYS, ["model", "input"])),
     "/v1/rerank": (JSON, _body(RERANKING_KEYS, ["model", "query", "documents"])),
+    "/tokenize": (JSON, _body(TOKENIZE_KEYS, [], add_special_tokens=FLAG, add_special=FLAG, prompt=TEXT, content=TEXT)),
+    "/detokenize": (JSON, _body(DETOKENIZE_KEYS, ["tokens"], tokens={"type": "array", "items": COUNT})),
     "/v1/audio/transcriptions": ("multipart/form-data", _FORM),
     "/v1/audio/translations": ("multipart/form-data", _FORM),
     "/v2/models/{name}/infer": (JSON, _INFER),

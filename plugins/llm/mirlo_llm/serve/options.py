@@ -137,6 +137,12 @@ class ServeOptions(CodeOptions):
         OptionFlag("--without-keys", form="constant", help="let other machines use the server without an API key"),
         kind=BOOLEAN,
     )
+    is_strict: bool = option(
+        False,
+        "Whether requests with keys that are not known are refused; else these have no effect, and are logged once.",
+        OptionFlag("--strict", form="constant", help="refuse requests with keys that are not known"),
+        kind=BOOLEAN,
+    )
     connections: int = option(
         2048,
         "Connections at a time, as far as the system lets the process have files. The one that has waited longest for "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mirlo_llm.serve.metrics import ServerMetrics
 from mirlo_llm.serve.models import ModelPool
 from mirlo_llm.serve.options import ServeOptions
+from mirlo_llm.serve.unknown import UnknownKeys
 
 
 @dataclass
@@ -16,6 +17,7 @@ class ServerState:
     options: ServeOptions
     metrics: ServerMetrics
     pool: ModelPool
+    unknown: UnknownKeys
     is_stopping: bool = False
     """Whether new requests are refused, as the server ends."""
     failure: Exception | None = None

@@ -269,7 +269,6 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"tools": [TOOL, TOOL]}, "same name"),
     ({"tool_choice": "required"}, "there are no tools"),
     ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "no tool is named"),
-    ({"temprature": 1}, "temperature"),
     ({"model": "none"}, "there is no model"),
     ({"model": "sum"}, "no language model"),
     ({"model": 3}, "model: expected a text"),
