@@ -16,6 +16,7 @@ from mirlo_llm.generate.gguf.container import GgufFile, is_gguf, read_gguf
 from mirlo_llm.generate.gguf.keys import decoder_keys, end_tokens, special_token
 from mirlo_llm.generate.gguf.projector_keys import read_projector_options
 from mirlo_llm.generate.json_file import JsonObject, read_json
+from mirlo_llm.generate.places import no_folder
 from mirlo_llm.generate.search import SearchOptions, read_search
 
 MAX_LAYERS = 4096
@@ -98,7 +99,7 @@ def read_config(folder: str | Path, projector: str | Path | None = None) -> Mode
     if projector is not None:
         raise ModelFolderError(f"{path}: 'mmproj' is for GGUF files: folders have their encoders of images with them")
     if not path.is_dir():
-        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of a language model, or a GGUF file")
+        raise no_folder(path, "a language model, or a GGUF file")
     if (path / GENAI).exists():
         return _read_genai(path)
     if (path / PLAIN).exists():
@@ -210,7 +211,9 @@ def require_folder(folder: str | os.PathLike[str], what: str) -> Path:
     """Return the path of a folder, which must be there; `what` is the kind of model that errors name."""
     path = Path(folder)
     if not path.is_dir():
-        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of {what}")
+        if is_gguf(path):
+            raise ModelFolderError(f"{path}: a GGUF file is read as a language model only: pass the folder of {what}")
+        raise no_folder(path, what)
     return path
 
 

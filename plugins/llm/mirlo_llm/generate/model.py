@@ -213,9 +213,18 @@ class LanguageModel:
     @property
     def _missing(self) -> str:
         """Return what is missing where there is no tokenizer."""
-        return FILE if self.config.gguf is None else "tokenizer"
+        if self.config.gguf is not None:
+            return "tokenizer"
+        if not (self.config.folder / SENTENCEPIECE).exists():
+            return FILE
+        save = (
+            f"AutoTokenizer.from_pretrained({str(self.config.folder)!r}).save_pretrained({str(self.config.folder)!r})"
+        )
+        return f"{FILE} beside {SENTENCEPIECE} (transformers writes one: {save})"
 
 
+SENTENCEPIECE = "tokenizer.model"
+"""The file of tokenizers of SentencePiece, which `tokenizer.json` replaces."""
 OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages", "model_impl", "trust_remote_code")
 FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
 """Options of `mirlo.compile` that `load` takes."""

@@ -192,3 +192,41 @@ def test_no_folder(tmp_path: Path) -> None:
         read_config(tmp_path / "nothing")
     with pytest.raises(ModelFolderError, match=r"neither genai_config.json nor config.json is there"):
         read_config(tmp_path)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelFolderError) as caught:
+        read_config(path)
+    return str(caught.value)
+
+
+def test_files_in_the_place_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors say what a file is and what to do."""
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    for name, content, text in (
+        (
+            "a.gguf",
+            b"GGUX" + bytes(60),
+            "the file is damaged: expected a GGUF file, which begins with b'GGUF'; it begins with",
+        ),
+        ("empty.gguf", b"", "expected a GGUF file, which begins with b'GGUF'; it is empty"),
+        ("b.gguf", pointer, "a pointer of git-lfs, its content was not downloaded: git -C"),
+        ("model.safetensors", bytes(16), "this is a file of a model: pass the folder with its"),
+        ("c.bin", b"x", "this is a file: pass the folder of a language model"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert text in refusal(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert "download it: hf download acme/llama-8b --local-dir llama-8b" in refusal(Path("acme/llama-8b"))
+    assert refusal(tmp_path / "none").endswith(
+        "there is no such folder: pass the folder of a language model, or a GGUF file"
+    )
+    sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    config = {"model_type": "llama", **dict.fromkeys(sizes, 8), "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "model.safetensors").write_bytes(pointer)
+    with pytest.raises(ModelFolderError, match="a pointer of git-lfs"):
+        generate.load(tmp_path, cache=False)
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + bytes(60))
+    with pytest.raises(ModelFolderError, match="a GGUF file is read as a language model only"):
+        generate.load_embedding(tmp_path / "a.gguf")

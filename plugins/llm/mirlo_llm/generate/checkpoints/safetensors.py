@@ -14,6 +14,7 @@ import numpy as np
 from mirlo.extend.runtime import map_file, numpy_dtype, open_regular, replacing
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject, is_unsigned, read_json
+from mirlo_llm.generate.places import START, is_pointer, pointer_error
 
 MAX_HEADER = 64 << 20
 MAX_RANK = 5
@@ -68,6 +69,8 @@ def checkpoint_files(path: Path) -> list[Path]:
 
 def parse_safetensors(path: Path, content: bytes | np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the tensors in the content of a file, of which they are views."""
+    if is_pointer(bytes(content[:START])):
+        raise pointer_error(path)
     size = int.from_bytes(bytes(content[:8]), "little")
     if len(content) < 8 or not 2 <= size <= min(len(content) - 8, MAX_HEADER):
         raise ModelFolderError(f"{path}: the file is damaged: its header does not fit")
