@@ -2,7 +2,8 @@
 
 Operands are in DRAM. A core reads its rows of the left operand once. The right operand comes in panels, columns that
 are summed together, to one of three buffers of each core, while another one is multiplied. The first core reads a panel
-in pieces, and broadcasts each piece when it is there. A panel is overwritten once all cores have unpacked it.
+in pieces, and broadcasts each piece when it is there, while it reads the next panel. A panel is overwritten once all
+cores have unpacked it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class SharedProduct:
     def __str__(self) -> str:
         return f"{self.part} on each of {self.cores} cores"
 
+    @property
+    def panels(self) -> int:
+        return self.part.n // (self.part.block or self.part.blocks()[0])[1]
+
     def threads(self, places: Sequence[int]) -> Threads:
         return self.part.threads(places)
 
@@ -71,19 +76,19 @@ class SharedProduct:
         return [self._mover(core, places) for core in range(self.cores)]
 
     def _mover(self, core: int, places: Sequence[int]) -> list[int]:
-        rows, columns = self.part.block or self.part.blocks()[0]
-        panels = self.part.n // columns
+        rows, _ = self.part.block or self.part.blocks()[0]
         mover = _Mover(self, core, places[0], places[1])
         if core == 0:
             mover.read_panel(0)
         mover.read_rows(0)
         if core == 0:
+            mover.read_panel(1)
             mover.broadcast_panel(0)
         for block in range(1, self.part.m // rows):
             mover.read_rows(block)
-        for panel in range(1, panels):
+        for panel in range(1, self.panels):
             if core == 0:
-                mover.read_panel(panel)
+                mover.read_panel(panel + 1)
                 mover.broadcast_panel(panel)
             else:
                 mover.free_panel(panel)
@@ -151,21 +156,23 @@ class _Mover:
         self.code += [*riscv.wait_for_reads(0), *store(ROWS, block + 1)]
 
     def read_panel(self, panel: int) -> None:
-        """Begin to read a panel, once all cores have unpacked the one that it overwrites."""
+        """Begin to read a panel, if there is one, once all cores have unpacked the one that it overwrites."""
+        if panel == self.product.panels:
+            return
         if panel >= BUFFERS:
             for core in range(self.product.cores):
                 self.code += wait_for(SLOTS + 16 * core if core else FREE, panel - BUFFERS + 1)
         size = self.product.part.panel_bytes
         for number, (at, piece) in enumerate(_pieces(size)):
             to = self.panels_at + panel % BUFFERS * size + at
-            self.read(number % 2, panel * size + at, to, piece, _tag(number))
+            self.read(number % 2, panel * size + at, to, piece, _tag(panel, number))
 
     def broadcast_panel(self, panel: int) -> None:
         """Broadcast the pieces of a panel when they are there."""
         size = self.product.part.panel_bytes
         to = self.panels_at + panel % BUFFERS * size
         for number, (at, piece) in enumerate(_pieces(size)):
-            self.code += riscv.wait_for_reads(_tag(number))
+            self.code += riscv.wait_for_reads(_tag(panel, number))
             self.broadcast(to + at, piece)
         self.code += [*wait_for(WRITES_ACKNOWLEDGED, self.acknowledged), *store(PANELS, panel + 1)]
         self.broadcast(PANELS, 16)
@@ -184,8 +191,10 @@ def _pieces(size: int) -> list[tuple[int, int]]:
     return [(at, min(PIECE, size - at)) for at in range(0, size, PIECE)]
 
 
-def _tag(number: int) -> int:
-    return 1 + number % (TAGS - 1)
+def _tag(panel: int, number: int) -> int:
+    """Return the tag of a piece: two panels are under way at a time."""
+    half = (TAGS - 1) // 2
+    return 1 + panel % 2 * half + number % half
 
 
 def shared(product: Product, cores: int) -> SharedProduct | Product:
