@@ -23,7 +23,7 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
-from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.native import NativeFunction
 from mirlo.passes.exact.operations import (
     compared_constants,
     has_comparisons,
@@ -98,7 +98,8 @@ class KernelPair:
         arguments = translate_scheduled(
             self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
         )
-        return compile_function(module, "scheduled", arguments)
+        (function,) = self.definition.compile_with(arithmetic, module, {"scheduled": arguments})
+        return function
 
     def _round(
         self, arithmetic: FieldArithmetic, scheduled: NativeFunction, settings: RoundSettings, search: SizeSearch

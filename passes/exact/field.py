@@ -47,7 +47,10 @@ class FieldArithmetic(Arithmetic):
     def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
         if not x.is_loose:
             return x
-        reduced = (_reduced(f, name, x.lanes, plane) for name, plane in zip(x.planes, self.moduli, strict=True))
+        reduced = (
+            _call(f, _reducing_helper(f, plane, x.lanes), [name], x.lanes)
+            for name, plane in zip(x.planes, self.moduli, strict=True)
+        )
         return FloatValue(tuple(reduced), x.lanes)
 
     def _each(
@@ -106,22 +109,20 @@ class FieldArithmetic(Arithmetic):
         return self.sub(f, self.constant(f, 0.0, a.lanes), a)
 
     def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        kind = llvm_type("i64", a.lanes)
-        return self._each(f, [a, b], lambda plane, x: _reduced(f, f.op(f"mul {kind} {x[0]}, {x[1]}"), a.lanes, plane))
+        return self._each(f, [a, b], lambda plane, x: _call(f, _product_helper(f, plane, a.lanes), x, a.lanes))
 
     def fma(self, f: FunctionText, a: FloatValue, b: FloatValue, c: FloatValue) -> FloatValue:
         if self.has_infinities:
             return self.add(f, self.mul(f, a, b), c)
-        kind = llvm_type("i64", a.lanes)
         a, b = self.canonical(f, a), self.canonical(f, b)
-        names = []
-        for plane, x, y, z in zip(self.moduli, a.planes, b.planes, c.planes, strict=True):
-            product = f.op(f"mul {kind} {x}, {y}")
-            names.append(_folded(f, f.op(f"add {kind} {product}, {z}"), a.lanes, plane))
+        names = [
+            _call(f, _sum_helper(f, plane, a.lanes), operands, a.lanes)
+            for plane, *operands in zip(self.moduli, a.planes, b.planes, c.planes, strict=True)
+        ]
         return FloatValue(tuple(names), a.lanes, is_loose=True)
 
     def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        inverse = self._each(f, [b], lambda plane, x: _call(f, _inverse_helper(f, plane, b.lanes), x[0], b.lanes))
+        inverse = self._each(f, [b], lambda plane, x: _call(f, _inverse_helper(f, plane, b.lanes), x[:1], b.lanes))
         return self.mul(f, a, inverse)
 
     def exp2(self, f: FunctionText, a: FloatValue) -> FloatValue:
@@ -130,24 +131,29 @@ class FieldArithmetic(Arithmetic):
         a = self.canonical(f, a)
         kind, zero = llvm_type("i64", a.lanes), f.constant(0, 64, a.lanes)
         if not self.has_infinities:
-            power = _call(f, _power_helper(f, a.lanes), a.planes[1], a.lanes)
+            power = _call(f, _power_helper(f, a.lanes), a.planes[1:], a.lanes)
         else:  # exp(-inf) = 0
             special = self._is_special(f, a)
             safe = f.op(f"select {special}, {kind} {zero}, {kind} {a.planes[1]}")
-            power = _call(f, _power_helper(f, a.lanes), safe, a.lanes)
+            power = _call(f, _power_helper(f, a.lanes), [safe], a.lanes)
             power = f.op(f"select {special}, {kind} {zero}, {kind} {power}")
         return FloatValue((power, _hashed(f, power, a.lanes, _EXPONENTIAL, EXPONENTS)), a.lanes)
 
     # ------------------------------------------------------------------------------------------------------- the order
 
     def _order_key(self, f: FunctionText, x: FloatValue) -> str:
-        kind = llvm_type("i64", x.lanes)
-        scaled = f.op(f"mul {kind} {x.planes[0]}, {f.round_constant(ORDER_FACTOR, x.lanes)}")
-        shifted = f.op(f"add {kind} {scaled}, {f.round_constant(ORDER_SHIFT, x.lanes)}")
-        key = _reduced(f, shifted, x.lanes, VALUES)
-        if self.has_infinities:
-            key = f.op(f"select {self._is_special(f, x)}, {kind} {x.planes[0]}, {kind} {key}")
-        return key
+        name = f"order_{int(self.has_infinities)}_{x.lanes or 0}"
+        if name not in f.module.helpers:
+            kind, g = llvm_type("i64", x.lanes), FunctionText(f.module, name)
+            scaled = g.op(f"mul {kind} %x, {g.round_constant(ORDER_FACTOR, x.lanes)}")
+            shifted = g.op(f"add {kind} {scaled}, {g.round_constant(ORDER_SHIFT, x.lanes)}")
+            key = _reduced(g, shifted, x.lanes, VALUES)
+            if self.has_infinities:
+                special = self._is_special(g, FloatValue(("%x",), x.lanes))
+                key = g.op(f"select {special}, {kind} %x, {kind} {key}")
+            g.effect(f"ret {kind} {key}")
+            g.finish_helper(kind, f"{kind} %x")
+        return _call(f, name, x.planes[:1], x.lanes)
 
     def compare(self, f: FunctionText, predicate: str, a: FloatValue, b: FloatValue) -> IntValue:
         if predicate in ("ord", "uno") and self.has_infinities:
@@ -228,7 +234,7 @@ class FieldArithmetic(Arithmetic):
         x = a.name
         if a.bits < 64:
             x = f.op(f"zext {llvm_type(f'i{a.bits}', a.lanes)} {x} to {llvm_type('i64', a.lanes)}")
-        names = [_call(f, _decode_helper(f, form, plane, a.lanes), x, a.lanes) for plane in self.moduli]
+        names = [_call(f, _decode_helper(f, form, plane, a.lanes), [x], a.lanes) for plane in self.moduli]
         if self.has_infinities:
             special, which = _special_bits(f, form, x, a.lanes)
             kind_, test = llvm_type("i64", a.lanes), f"{llvm_type('i1', a.lanes)} {special}"
@@ -271,9 +277,49 @@ def _hashed(f: FunctionText, x: str, lanes: int | None, key: int, plane: Plane) 
     return _below_twice(f, x, lanes, plane)
 
 
-def _call(f: FunctionText, helper: str, x: str, lanes: int | None) -> str:
+def _call(f: FunctionText, helper: str, operands: Sequence[str], lanes: int | None) -> str:
     kind = llvm_type("i64", lanes)
-    return f.op(f"call {kind} @{helper}({kind} {x}, ptr %round)")
+    return f.op(f"call {kind} @{helper}({', '.join(f'{kind} {x}' for x in operands)}, ptr %round)")
+
+
+def _product_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
+    """Return the name of a function that multiplies.
+
+    Kernels have hundreds of products: most of the time is LLVM's, and it takes a third of it for calls.
+    """
+    name = f"product_{plane.index}_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind = llvm_type("i64", lanes)
+    g = FunctionText(f.module, name)
+    g.effect(f"ret {kind} {_reduced(g, g.op(f'mul {kind} %x, %y'), lanes, plane)}")
+    g.finish_helper(kind, f"{kind} %x, {kind} %y")
+    return name
+
+
+def _reducing_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
+    """Return the name of a function that reduces a loose value."""
+    name = f"reduced_{plane.index}_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind = llvm_type("i64", lanes)
+    g = FunctionText(f.module, name)
+    g.effect(f"ret {kind} {_reduced(g, '%x', lanes, plane)}")
+    g.finish_helper(kind, f"{kind} %x")
+    return name
+
+
+def _sum_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
+    """Return the name of a function that adds a product to a sum, which stays loose."""
+    name = f"sum_{plane.index}_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind = llvm_type("i64", lanes)
+    g = FunctionText(f.module, name)
+    product = g.op(f"mul {kind} %x, %y")
+    g.effect(f"ret {kind} {_folded(g, g.op(f'add {kind} {product}, %z'), lanes, plane)}")
+    g.finish_helper(kind, f"{kind} %x, {kind} %y, {kind} %z")
+    return name
 
 
 def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:

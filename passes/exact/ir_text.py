@@ -36,6 +36,7 @@ class FunctionText:
         """The label of the block under construction."""
         self._count = 0
         self._constants: dict[tuple[int, int | None], str] = {}
+        self._entered: dict[str, str] = {}
 
     def fresh(self) -> str:
         self._count += 1
@@ -52,9 +53,11 @@ class FunctionText:
         self.lines.append(f"  {text}")
 
     def at_entry(self, text: str) -> str:
-        name = self.fresh()
-        self.entry.append(f"  {name} = {text}")
-        return name
+        """Compute something once, before the body; return its name."""
+        if text not in self._entered:
+            self._entered[text] = self.fresh()
+            self.entry.append(f"  {self._entered[text]} = {text}")
+        return self._entered[text]
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")

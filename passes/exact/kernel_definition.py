@@ -21,7 +21,7 @@ from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_argum
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.maxima import rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
-from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.native import NativeFunction, compile_functions
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.rounds import round_constants
@@ -31,6 +31,8 @@ from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
+DEFINITION = "definition"
+"""The name of the function of a definition."""
 KEPT_BYTES = 64 << 20
 """The most memory for results that are kept for further candidates."""
 
@@ -117,6 +119,15 @@ class KernelDefinition(ABC):
     ) -> None:
         """Change inputs that are drawn so that the kernel may be called with them."""
 
+    def compile_with(
+        self, arithmetic: Arithmetic, module: ModuleText, others: Mapping[str, Sequence[Argument]]
+    ) -> list[NativeFunction]:
+        """Compile a module and return its functions of these names; a definition that is compiled joins them.
+
+        Most of the time is LLVM's, which begins and compiles what both need once then.
+        """
+        return compile_functions(module, others)
+
     def results(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         """Return the inputs and outputs of a round."""
         key = (*arithmetic.key, settings)
@@ -189,9 +200,20 @@ class BlockDefinition(KernelDefinition):
     def _function(self, arithmetic: Arithmetic) -> NativeFunction:
         if arithmetic.key not in self._functions:
             module = ModuleText()
-            arguments = translate_definition(self.view, arithmetic, module, "definition")
-            self._functions[arithmetic.key] = compile_function(module, "definition", arguments)
+            self.compile_with(arithmetic, module, {})
         return self._functions[arithmetic.key]
+
+    def compile_with(
+        self, arithmetic: Arithmetic, module: ModuleText, others: Mapping[str, Sequence[Argument]]
+    ) -> list[NativeFunction]:
+        functions = dict(others)
+        is_known = arithmetic.key in self._functions
+        if not is_known:
+            functions[DEFINITION] = translate_definition(self.view, arithmetic, module, DEFINITION)
+        compiled = compile_functions(module, functions)
+        if not is_known:
+            self._functions[arithmetic.key] = compiled.pop()
+        return compiled
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bool_arguments(self.view))

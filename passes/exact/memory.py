@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 _INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 MOST_BYTES = 512 << 20
 """The most memory of one plane of a buffer, of which there are a few copies."""
+POOL = 9973
+"""How many elements the contents of memory that is not written yet repeat after: a prime, as no stride of a kernel."""
 
 
 def number_of(dim: Dim, sizes: Mapping[str, int]) -> int:
@@ -80,6 +82,7 @@ class RandomMemory:
     def __init__(self, arithmetic: Arithmetic, seed: int, scale: float = 1.0):
         self.arithmetic, self.scale = arithmetic, scale
         self.rng = np.random.default_rng(seed)
+        self._pools: dict[int, Array] = {}
 
     def buffer(
         self, argument: Argument, sizes: Mapping[str, int], values: IntegerInputs | None = None
@@ -89,7 +92,8 @@ class RandomMemory:
         if count * self.arithmetic.bytes > MOST_BYTES:
             raise OutsideError(f"a buffer of {count} elements, which is too large to be compared")
         if argument.kind == "f":
-            return GuardedBuffer([self._floats(count, plane) for plane in range(self.arithmetic.planes)], count)
+            fill = self._floats if argument.role == "in" else self._garbage
+            return GuardedBuffer([fill(count, plane) for plane in range(self.arithmetic.planes)], count)
         dtype = _INTEGERS.get(argument.bits)
         if dtype is None:
             raise OutsideError(f"a buffer of integers of {argument.bits} bits")
@@ -104,6 +108,13 @@ class RandomMemory:
         ]
         return GuardedBuffer(wholes, count)
 
+    def _garbage(self, count: int, plane: int) -> Array:
+        """Return what a buffer holds before it is written: random residues, which repeat."""
+        if plane not in self._pools:
+            self._pools[plane] = self._floats(POOL, plane)
+        start = int(self.rng.integers(0, POOL))
+        return np.resize(np.roll(self._pools[plane], -start), count + 2 * GUARD_BYTES // self.arithmetic.bytes)
+
     def _floats(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
         if isinstance(self.arithmetic, FieldArithmetic):
@@ -114,7 +125,7 @@ class RandomMemory:
 class ZeroMemory(RandomMemory):
     """Maker of buffers of zeros, for results that no other form is compared with by what it leaves."""
 
-    def _floats(self, count: int, plane: int) -> Array:
+    def _garbage(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
         return np.zeros(size, np.int64 if isinstance(self.arithmetic, FieldArithmetic) else np.float64)
 

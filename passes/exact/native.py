@@ -43,9 +43,15 @@ class NativeFunction:
 
 def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument]) -> NativeFunction:
     """Compile a module, and return its function of this name."""
+    (function,) = compile_functions(module, {name: arguments})
+    return function
+
+
+def compile_functions(module: ModuleText, functions: Mapping[str, Sequence[Argument]]) -> list[NativeFunction]:
+    """Compile a module, and return its functions of these names."""
     text = str(module).replace(") {\nentry:", ") #0 {\nentry:").replace(") noinline {", ") noinline #0 {")
     code = compile_llvm(f"{text}\n{_attributes()}\n", LEVEL)
-    return NativeFunction(name, arguments, code, code.address(name))
+    return [NativeFunction(name, arguments, code, code.address(name)) for name, arguments in functions.items()]
 
 
 @cache

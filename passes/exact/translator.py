@@ -341,17 +341,50 @@ class KernelTranslator:
         held = f.extreme("umin", position.name, limit, 64, position.lanes)
         back = self.arith("sub", IntValue(held, 64, position.lanes), self.index(GUARD_BYTES))
         where = f"{llvm_type('i64', back.lanes)} {back.name}"
-        roots = buffer.roots if buffer.kind == "f" else buffer.roots[:1]
-        return [f.op(f"getelementptr i8, ptr {root}, {where}") for root in roots]
+        return [f.op(f"getelementptr i8, ptr {root}, {where}") for root in self._roots(buffer)]
 
     def load(self, buffer: BufferRef, offset: IntValue, lanes: int | None = None) -> Number:
         """Load one element, consecutive ones (`lanes`), or those at a vector of offsets."""
         element, _ = self.element_text(buffer)
         if offset.lanes is not None:
             return self.gather(buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes), None)
+        helper, kind = self._access_helper(buffer, lanes, is_store=False), llvm_type(element, lanes)
+        names = [self.f.op(f"call {kind} @{helper}({each})") for each in self._places(buffer, offset, lanes or 1)]
+        return self.loaded(buffer, names, lanes)
+
+    def _places(self, buffer: BufferRef, offset: IntValue, lanes: int) -> list[str]:
+        """Return the arguments of a helper for an access, for each plane."""
+        _, size = self.element_text(buffer)
+        shift = "0" if buffer.shift is None else buffer.shift.name
+        limit = self.f.at_entry(f"add i64 {buffer.room}, {2 * GUARD_BYTES - lanes * size}")
+        bases = (self.f.at_entry(f"getelementptr i8, ptr {root}, i64 {-GUARD_BYTES}") for root in self._roots(buffer))
+        return [f"ptr {base}, i64 {offset.name}, i64 {shift}, i64 {limit}, ptr %round" for base in bases]
+
+    def _access_helper(self, buffer: BufferRef, lanes: int | None, is_store: bool) -> str:
+        """Return the name of a function that loads or stores consecutive elements within the memory and its guards.
+
+        Kernels have hundreds of accesses: most of the time is LLVM's.
+        """
+        element, size = self.element_text(buffer)
         kind = llvm_type(element, lanes)
-        addresses = self.addresses(buffer, offset, lanes or 1)
-        return self.loaded(buffer, [self.f.op(f"load {kind}, ptr {each}, align 1") for each in addresses], lanes)
+        name = f"{'store' if is_store else 'load'}_{element}_{size}_{lanes or 0}"
+        if name in self.f.module.helpers:
+            return name
+        g = FunctionText(self.f.module, name)
+        scaled = g.op(f"mul i64 %offset, {size}")
+        moved = g.op(f"add i64 {scaled}, %shift")
+        beyond = g.op(f"add i64 {moved}, {GUARD_BYTES}")
+        address = g.op(f"getelementptr i8, ptr %base, i64 {g.extreme('umin', beyond, '%limit', 64, None)}")
+        if is_store:
+            g.effect(f"store {kind} %value, ptr {address}, align 1")
+        value = "" if is_store else f"{kind} {g.op(f'load {kind}, ptr {address}, align 1')}"
+        g.effect(f"ret {value or 'void'}")
+        parameters = "ptr %base, i64 %offset, i64 %shift, i64 %limit"
+        g.finish_helper("void" if is_store else kind, f"{kind} %value, {parameters}" if is_store else parameters)
+        return name
+
+    def _roots(self, buffer: BufferRef) -> Sequence[str]:
+        return buffer.roots if buffer.kind == "f" else buffer.roots[:1]
 
     def gather(self, buffer: BufferRef, offset: IntValue, mask: IntValue, otherwise: Number | None) -> Number:
         """Load the elements at a vector of offsets where the mask is set."""
@@ -415,9 +448,9 @@ class KernelTranslator:
         if offset.lanes is not None:
             self.scatter(value, buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes))
             return
-        kind = llvm_type(element, value.lanes)
-        for each, part in zip(self.addresses(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
-            self.f.effect(f"store {kind} {part}, ptr {each}, align 1")
+        helper, kind = self._access_helper(buffer, value.lanes, is_store=True), llvm_type(element, value.lanes)
+        for each, part in zip(self._places(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
+            self.f.effect(f"call void @{helper}({kind} {part}, {each})")
 
     def parts(self, value: Number) -> list[str]:
         """Return what is stored in each plane."""
