@@ -94,7 +94,7 @@ class KernelPair:
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> NativeFunction:
-        module = ModuleText()
+        module = ModuleText(self.definition.is_long)
         arguments = translate_scheduled(
             self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
         )

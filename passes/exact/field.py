@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionText
@@ -48,7 +49,7 @@ class FieldArithmetic(Arithmetic):
         if not x.is_loose:
             return x
         reduced = (
-            _call(f, _reducing_helper(f, plane, x.lanes), [name], x.lanes)
+            _shared(f, f"reduced_{plane.index}", partial(_reduced, lanes=x.lanes, plane=plane), [name], x.lanes)
             for name, plane in zip(x.planes, self.moduli, strict=True)
         )
         return FloatValue(tuple(reduced), x.lanes)
@@ -109,14 +110,26 @@ class FieldArithmetic(Arithmetic):
         return self.sub(f, self.constant(f, 0.0, a.lanes), a)
 
     def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        return self._each(f, [a, b], lambda plane, x: _call(f, _product_helper(f, plane, a.lanes), x, a.lanes))
+        def product(plane: Plane, g: FunctionText, x: str, y: str) -> str:
+            return _reduced(g, g.op(f"mul {llvm_type('i64', a.lanes)} {x}, {y}"), a.lanes, plane)
+
+        def shared(plane: Plane, x: list[str]) -> str:
+            return _shared(f, f"product_{plane.index}", partial(product, plane), x, a.lanes)
+
+        return self._each(f, [a, b], shared)
 
     def fma(self, f: FunctionText, a: FloatValue, b: FloatValue, c: FloatValue) -> FloatValue:
         if self.has_infinities:
             return self.add(f, self.mul(f, a, b), c)
         a, b = self.canonical(f, a), self.canonical(f, b)
+        kind = llvm_type("i64", a.lanes)
+
+        def total(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
+            product = g.op(f"mul {kind} {x}, {y}")
+            return _folded(g, g.op(f"add {kind} {product}, {z}"), a.lanes, plane)
+
         names = [
-            _call(f, _sum_helper(f, plane, a.lanes), operands, a.lanes)
+            _shared(f, f"sum_{plane.index}", partial(total, plane), operands, a.lanes)
             for plane, *operands in zip(self.moduli, a.planes, b.planes, c.planes, strict=True)
         ]
         return FloatValue(tuple(names), a.lanes, is_loose=True)
@@ -142,18 +155,18 @@ class FieldArithmetic(Arithmetic):
     # ------------------------------------------------------------------------------------------------------- the order
 
     def _order_key(self, f: FunctionText, x: FloatValue) -> str:
-        name = f"order_{int(self.has_infinities)}_{x.lanes or 0}"
-        if name not in f.module.helpers:
-            kind, g = llvm_type("i64", x.lanes), FunctionText(f.module, name)
-            scaled = g.op(f"mul {kind} %x, {g.round_constant(ORDER_FACTOR, x.lanes)}")
+        kind = llvm_type("i64", x.lanes)
+
+        def key(g: FunctionText, number: str) -> str:
+            scaled = g.op(f"mul {kind} {number}, {g.round_constant(ORDER_FACTOR, x.lanes)}")
             shifted = g.op(f"add {kind} {scaled}, {g.round_constant(ORDER_SHIFT, x.lanes)}")
-            key = _reduced(g, shifted, x.lanes, VALUES)
-            if self.has_infinities:
-                special = self._is_special(g, FloatValue(("%x",), x.lanes))
-                key = g.op(f"select {special}, {kind} %x, {kind} {key}")
-            g.effect(f"ret {kind} {key}")
-            g.finish_helper(kind, f"{kind} %x")
-        return _call(f, name, x.planes[:1], x.lanes)
+            place = _reduced(g, shifted, x.lanes, VALUES)
+            if not self.has_infinities:
+                return place
+            special = self._is_special(g, FloatValue((number,), x.lanes))
+            return g.op(f"select {special}, {kind} {number}, {kind} {place}")
+
+        return _shared(f, f"order_{int(self.has_infinities)}", key, x.planes[:1], x.lanes)
 
     def compare(self, f: FunctionText, predicate: str, a: FloatValue, b: FloatValue) -> IntValue:
         if predicate in ("ord", "uno") and self.has_infinities:
@@ -282,44 +295,23 @@ def _call(f: FunctionText, helper: str, operands: Sequence[str], lanes: int | No
     return f.op(f"call {kind} @{helper}({', '.join(f'{kind} {x}' for x in operands)}, ptr %round)")
 
 
-def _product_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
-    """Return the name of a function that multiplies.
+def _shared(
+    f: FunctionText, name: str, compute: Callable[..., str], operands: Sequence[str], lanes: int | None
+) -> str:  # fmt: skip
+    """Return what a function of a few instructions computes: of a helper, unless the module is inline.
 
-    Kernels have hundreds of products: most of the time is LLVM's, and it takes a third of it for calls.
+    Kernels have hundreds of products. Where they run for a short time, most of the time is LLVM's, and half as much
+    with calls.
     """
-    name = f"product_{plane.index}_{lanes or 0}"
-    if name in f.module.helpers:
-        return name
-    kind = llvm_type("i64", lanes)
-    g = FunctionText(f.module, name)
-    g.effect(f"ret {kind} {_reduced(g, g.op(f'mul {kind} %x, %y'), lanes, plane)}")
-    g.finish_helper(kind, f"{kind} %x, {kind} %y")
-    return name
-
-
-def _reducing_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
-    """Return the name of a function that reduces a loose value."""
-    name = f"reduced_{plane.index}_{lanes or 0}"
-    if name in f.module.helpers:
-        return name
-    kind = llvm_type("i64", lanes)
-    g = FunctionText(f.module, name)
-    g.effect(f"ret {kind} {_reduced(g, '%x', lanes, plane)}")
-    g.finish_helper(kind, f"{kind} %x")
-    return name
-
-
-def _sum_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
-    """Return the name of a function that adds a product to a sum, which stays loose."""
-    name = f"sum_{plane.index}_{lanes or 0}"
-    if name in f.module.helpers:
-        return name
-    kind = llvm_type("i64", lanes)
-    g = FunctionText(f.module, name)
-    product = g.op(f"mul {kind} %x, %y")
-    g.effect(f"ret {kind} {_folded(g, g.op(f'add {kind} {product}, %z'), lanes, plane)}")
-    g.finish_helper(kind, f"{kind} %x, {kind} %y, {kind} %z")
-    return name
+    if f.module.is_inline:
+        return compute(f, *operands)
+    name = f"{name}_{lanes or 0}"
+    if name not in f.module.helpers:
+        kind, g = llvm_type("i64", lanes), FunctionText(f.module, name)
+        parameters = [f"%x{i}" for i in range(len(operands))]
+        g.effect(f"ret {kind} {compute(g, *parameters)}")
+        g.finish_helper(kind, ", ".join(f"{kind} {each}" for each in parameters))
+    return _call(f, name, operands, lanes)
 
 
 def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:

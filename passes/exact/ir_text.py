@@ -15,7 +15,9 @@ TABLE_WORDS = ROUND_TABLES + (WINDOWS << WINDOW)
 class ModuleText:
     """A module: declarations, helper functions and kernels."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_inline: bool = False) -> None:
+        self.is_inline = is_inline
+        """Whether products and accesses are no calls: faster code, which takes longer to compile."""
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim, parse
+from mirlo.dialects.core.dims import Dim, parse, symbols_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
@@ -19,7 +19,7 @@ from mirlo.passes.exact.degree import proven_bits
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_arguments
 from mirlo.passes.exact.ir_text import ModuleText
-from mirlo.passes.exact.maxima import rounds_for_maxima
+from mirlo.passes.exact.maxima import points_of, rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_functions
 from mirlo.passes.exact.operations import operations_in
@@ -31,6 +31,8 @@ from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
+LONG = 1 << 24
+"""The points of the blocks of a kernel from which it runs for longer than its code takes to compile."""
 DEFINITION = "definition"
 """The name of the function of a definition."""
 KEPT_BYTES = 64 << 20
@@ -119,6 +121,11 @@ class KernelDefinition(ABC):
     ) -> None:
         """Change inputs that are drawn so that the kernel may be called with them."""
 
+    @property
+    def is_long(self) -> bool:
+        """Return whether a kernel runs for so long that its code should be fast, not small."""
+        return False
+
     def compile_with(
         self, arithmetic: Arithmetic, module: ModuleText, others: Mapping[str, Sequence[Argument]]
     ) -> list[NativeFunction]:
@@ -184,6 +191,11 @@ class BlockDefinition(KernelDefinition):
         dims += [dim for block in self.view.blocks for operand in block.inputs for dim in operand.shape]
         return dims + [parse(op.opview.dim) for op in operations_in(self.operation) if op.name == "tir.size"]
 
+    @property
+    def is_long(self) -> bool:
+        symbols = {name for dim in self.dims() for name in symbols_of(dim)}
+        return not symbols and points_of(self.view, {}) >= LONG
+
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
         return rounds_for_maxima(self.view, sizes, least)
 
@@ -199,7 +211,7 @@ class BlockDefinition(KernelDefinition):
 
     def _function(self, arithmetic: Arithmetic) -> NativeFunction:
         if arithmetic.key not in self._functions:
-            module = ModuleText()
+            module = ModuleText(self.is_long)
             self.compile_with(arithmetic, module, {})
         return self._functions[arithmetic.key]
 

@@ -34,6 +34,11 @@ def rounds_for_maxima(view: PrimView, sizes: Mapping[str, int], least: int) -> t
     return rounds, share
 
 
+def points_of(view: PrimView, sizes: Mapping[str, int]) -> int:
+    """Return how many points the blocks of a function have."""
+    return sum(math.prod(_extents(block, sizes)) for block in view.blocks)
+
+
 def _extents(block: BlockView, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Return the points of a block along its reduction axes, and along the others."""
     extents = [number_of(dim, sizes) for dim in block.domain]

@@ -348,7 +348,11 @@ class KernelTranslator:
         element, _ = self.element_text(buffer)
         if offset.lanes is not None:
             return self.gather(buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes), None)
-        helper, kind = self._access_helper(buffer, lanes, is_store=False), llvm_type(element, lanes)
+        kind = llvm_type(element, lanes)
+        if self.f.module.is_inline:
+            addresses = self.addresses(buffer, offset, lanes or 1)
+            return self.loaded(buffer, [self.f.op(f"load {kind}, ptr {each}, align 1") for each in addresses], lanes)
+        helper = self._access_helper(buffer, lanes, is_store=False)
         names = [self.f.op(f"call {kind} @{helper}({each})") for each in self._places(buffer, offset, lanes or 1)]
         return self.loaded(buffer, names, lanes)
 
@@ -448,7 +452,12 @@ class KernelTranslator:
         if offset.lanes is not None:
             self.scatter(value, buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes))
             return
-        helper, kind = self._access_helper(buffer, value.lanes, is_store=True), llvm_type(element, value.lanes)
+        kind = llvm_type(element, value.lanes)
+        if self.f.module.is_inline:
+            for each, part in zip(self.addresses(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
+                self.f.effect(f"store {kind} {part}, ptr {each}, align 1")
+            return
+        helper = self._access_helper(buffer, value.lanes, is_store=True)
         for each, part in zip(self._places(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
             self.f.effect(f"call void @{helper}({kind} {part}, {each})")
 
