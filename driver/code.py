@@ -26,6 +26,9 @@ SOURCE = "source"
 class UnknownKernel(MirloError, KeyError):
     """The model has no kernel of this name."""
 
+    error_code = "MIR0614"
+    remedy = "Name a kernel that the message lists; `mirlo info` shows those of a model."
+
     __str__ = MirloError.__str__
 
 

@@ -45,6 +45,9 @@ IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
 class ModelError(MirloError, ValueError):
     """A model that cannot be compiled."""
 
+    error_code = "MIR0613"
+    remedy = "Pass a model of a form that the message lists."
+
 
 @dataclass
 class OpenedModel:

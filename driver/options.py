@@ -97,6 +97,9 @@ PLACEMENTS = ("priority", "estimated", "measured")
 class CompileOptionError(MirloError, ValueError):
     """An option with a value that it does not take."""
 
+    error_code = "MIR0615"
+    remedy = "Give the option a value that the message expects; docs/options.md has all of them."
+
 
 @dataclass(frozen=True)
 class CompileOption(OptionDeclaration):

@@ -15,6 +15,9 @@ from mirlo.passes.locations import describe
 class TypeSizeError(FileError):
     """Raised for a type in IR that is larger than any memory, or whose dims contradict it."""
 
+    error_code = "MIR0603"
+    remedy = "Give the sizes with `--dim` or `--shape`."
+
     def __init__(self, problem: str, location: ir.Location) -> None:
         super().__init__(f"{describe(location)}: {problem}")
         self.problem, self.location = problem, location

@@ -31,6 +31,9 @@ GROUP = "mirlo.frontends"
 class FrontendError(MirloError, ValueError):
     """A model of another framework that cannot be converted, or a front end that does not load."""
 
+    error_code = "MIR0306"
+    remedy = "Correct the model where the message says, or attach a converter to the operator."
+
 
 @dataclass(frozen=True)
 class ExampleInputs:

@@ -21,6 +21,9 @@ PLANNED = "relax.inputs"
 class EntryError(PassError, ValueError):
     """A module with several functions, none of which is known to be the model, or with none."""
 
+    error_code = "MIR0412"
+    remedy = "Mark the model's function with `relax.entry`, or name it `main`."
+
 
 def find_entry(module: ir.Module | ir.OpView | ir.Operation) -> ir.Operation:
     """Return the function of the model, marked; raise an error if the module has none, or if it is not known which."""

@@ -22,6 +22,9 @@ PARAMS = "relax.params"
 class FileError(MirloError):
     """Raised for a file that cannot be read or written."""
 
+    error_code = "MIR0405"
+    remedy = "Name a file that exists, can be read, and has the form that is expected."
+
 
 def open_params(module: ir.Module, folder: str | os.PathLike[str], session: Session) -> None:
     """Open the parameter files that a module lists, and add them to the session's store.

@@ -22,6 +22,9 @@ from mirlo.runtime.nearest import nearest_name
 class RegistrationError(MirloError):
     """Raised for an invalid declaration of a pass; the message is for its author."""
 
+    error_code = "MIR0409"
+    remedy = "Correct what the package registers, at the place that the message names."
+
 
 class OptionError(ValueError):
     """Raised for an unknown option or an invalid value. `at` is the index in the options' text."""

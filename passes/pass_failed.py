@@ -15,6 +15,9 @@ class PassFailed(PassError):
     `diagnostics` come from MLIR; `internal` marks an exception that the pass did not raise on purpose.
     """
 
+    error_code = "MIR0402"
+    remedy = "See the reason in the message; `--debug` shows where an internal one happened."
+
     def __init__(
         self,
         name: str,

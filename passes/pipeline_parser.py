@@ -33,6 +33,9 @@ MAX_NESTING = 64
 class PipelineError(MirloError, ValueError):
     """Raised for an invalid pipeline; the message shows the position."""
 
+    error_code = "MIR0403"
+    remedy = "Correct the text of the pipeline at the column that the message names; `mirlo-opt --help` lists passes."
+
     def __init__(self, message: str, text: str = "", at: int = 0):
         super().__init__(f"{message}\n{caret(text, at)}" if text else message)
         self.message = message

@@ -74,6 +74,9 @@ Default = TypeVar("Default")
 class PassError(MirloError):
     """Raised by a pass that cannot proceed: a message for the user and, if known, the location in their model."""
 
+    error_code = "MIR0401"
+    remedy = "Correct the options of the pass, or the model at the location that the message names."
+
     def __init__(self, message: str, location: ir.Location | None = None):
         super().__init__(message)
         self.message = message

@@ -26,9 +26,15 @@ ChoiceValues = Mapping[str, ChoiceValue]
 class RuleError(MirloError, RuntimeError):
     """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
+    error_code = "MIR0407"
+    remedy = "Correct the rule at the file and line that the message names: return a result, or `decline(...)`."
+
 
 class ChoiceError(RuleError, ValueError):
     """Raised for a value that a rule does not allow."""
+
+    error_code = "MIR0408"
+    remedy = "Give a choice a value that the rule declares; `mirlo explain schedule` lists them."
 
 
 @dataclass(frozen=True)

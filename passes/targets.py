@@ -55,6 +55,9 @@ EXTERNAL = "relax.external"
 class TargetError(MirloError, ValueError):
     """Raised for a target that is unknown, broken or registered twice."""
 
+    error_code = "MIR0404"
+    remedy = "Name a target that `mirlo targets` lists, with options that it has, or install its package."
+
 
 @dataclass(frozen=True)
 class CompileOptions:

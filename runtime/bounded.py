@@ -60,9 +60,15 @@ BOUNDS = Bounds()
 class BoundedFailure(MirloError):
     """Raised if a call in a bounded process has no result, with the reason, such as "it takes too much memory"."""
 
+    error_code = "MIR0116"
+    remedy = "The data took too much time or memory, or ended the process that read it: use smaller or valid data."
+
 
 class BoundedRefusal(MirloError):
     """Raised where the function refuses its arguments."""
+
+    error_code = "MIR0117"
+    remedy = "The data is not valid for the format that it is said to have."
 
 
 class _Started:

@@ -13,6 +13,9 @@ CodeSource = Callable[[str, "str | None"], "str | bytes"]
 class NoCode(MirloError):
     """What made the model is not at hand."""
 
+    error_code = "MIR0110"
+    remedy = "Ask for a form of code that the target has; `mirlo targets` lists them."
+
 
 class KernelCodeOwner:
     """A compiled model whose kernels can be read."""

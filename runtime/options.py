@@ -33,6 +33,9 @@ MAX_DIGITS = 20
 class UnknownOption(MirloError, TypeError):
     """An argument that is no option."""
 
+    error_code = "MIR0115"
+    remedy = "Use an option that the message lists."
+
 
 @dataclass(frozen=True)
 class ValueKind:

@@ -32,6 +32,9 @@ MOST_RANKS = 1024
 class RankError(MirloError, RuntimeError):
     """Ranks that do not start, do not fit each other, or have ended."""
 
+    error_code = "MIR0113"
+    remedy = "Start as many ranks as the model was divided for, and see what the others report."
+
 
 @dataclass(frozen=True)
 class RankPlace:

@@ -29,6 +29,9 @@ BETWEEN = ("relax.call_dps_packed", "relax.constant", "func.return")
 class NotPlaced(MirloError, ValueError):
     """Some operators are supported by none of the targets."""
 
+    error_code = "MIR0711"
+    remedy = "Name a code generator that takes a part of the model; `mirlo partition` shows why none is taken."
+
 
 def emit_source(
     model: object,

@@ -55,6 +55,9 @@ class FolderForm(NamedTuple):
 class FolderError(MirloError):
     """Raised for a folder that no installed package opens."""
 
+    error_code = "MIR0703"
+    remedy = "Name a folder with a model of a form that an installed package opens."
+
 
 def folder_form(folder: str | os.PathLike[str]) -> FolderForm:
     """Return the form of a folder with a model."""

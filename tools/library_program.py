@@ -26,6 +26,9 @@ FLAGS = ("-std=gnu99", "-O1", "-Wall", "-Wno-missing-field-initializers")
 class ProgramFailed(MirloError):
     """A program in C cannot be made, or its model reports an error."""
 
+    error_code = "MIR0712"
+    remedy = "See the output of the program that used the library."
+
 
 def run_library(
     artifact: Artifact, store: ParameterStore, inputs: Mapping[str, np.ndarray],

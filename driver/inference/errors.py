@@ -11,6 +11,9 @@ from mirlo.runtime.errors import InputError, MirloError
 class SessionError(MirloError):
     """An error of a session; its message begins with ONNX Runtime's number and name of the status."""
 
+    error_code = "MIR0606"
+    remedy = "As with ONNX Runtime: the message is its own."
+
     code: ClassVar[int] = 1
     status: ClassVar[str] = "FAIL"
 
@@ -107,13 +110,22 @@ class NotFound(SessionError):
 class MissingInputs(InputError):
     """Inputs that a call does not have; ONNX Runtime raises a ValueError here."""
 
+    error_code = "MIR0607"
+    remedy = "Pass all inputs that the message lists."
+
 
 class BindingError(InputError, RuntimeError):
     """A binding that does not fit its session; ONNX Runtime raises a RuntimeError here."""
 
+    error_code = "MIR0608"
+    remedy = "Bind all inputs and outputs before the call."
+
 
 class ConfigKeyError(MirloError, RuntimeError):
     """A config entry that was not added; ONNX Runtime raises a RuntimeError here."""
+
+    error_code = "MIR0609"
+    remedy = "Use a key that was set."
 
 
 def open_error(problem: MirloError) -> MirloError:

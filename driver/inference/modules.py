@@ -40,6 +40,9 @@ _CAPI = ("onnxruntime_pybind11_state", "_pybind_state", "onnxruntime_inference_c
 class ReplacedTooLate(MirloError, RuntimeError):
     """The package `onnxruntime` that is imported before it is replaced."""
 
+    error_code = "MIR0610"
+    remedy = "Import `mirlo.as_onnxruntime` before `onnxruntime`."
+
 
 def as_onnxruntime() -> ModuleType:
     """Replace the module `onnxruntime` in this process by one with Mirlo's sessions; return it.

@@ -16,6 +16,9 @@ from mirlo.runtime.system import available_cores
 class SessionOptionError(MirloError, ValueError):
     """An option that cannot apply, or has an invalid value."""
 
+    error_code = "MIR0611"
+    remedy = "Give the option a value that the message expects."
+
 
 class UnknownOptionError(SessionOptionError, AttributeError):
     """An option that does not exist."""

@@ -16,6 +16,9 @@ VERSION = 1
 class PlacementStoreError(MirloError):
     """A file that holds no measurements of placements, or cannot be read or written."""
 
+    error_code = "MIR0602"
+    remedy = "Delete the file of measured placements, or name another one."
+
 
 class PlacementStore:
     """Decisions by the key of a model, its targets and this machine. Several processes may add to one file."""

@@ -29,6 +29,9 @@ CARRIED_ALONG = ("relax.constant", "tensor.extract", ERASE)
 class ProgramError(MirloError, ValueError):
     """A model with host functions that cannot be cut into parts."""
 
+    error_code = "MIR0601"
+    remedy = "Export the model without the use of sequences or strings that the message names."
+
 
 @dataclass
 class ProgramDraft:

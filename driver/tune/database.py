@@ -23,6 +23,9 @@ VERSION = 1
 class DatabaseError(MirloError):
     """A file that is not a database, or cannot be read or written."""
 
+    error_code = "MIR0604"
+    remedy = "Name a database that `mirlo tune` wrote with this version."
+
 
 @dataclass(frozen=True)
 class TuningEntry:

@@ -27,6 +27,9 @@ MAX_SECONDS = 300.0
 class FleetError(MirloError):
     """Ray is not installed, or the cluster is unreachable."""
 
+    error_code = "MIR0605"
+    remedy = "Start the workers, and see what the one in the message reports."
+
 
 @dataclass
 class Fleet:

@@ -12,21 +12,38 @@ from mirlo.runtime.records import dataclass
 class OnnxImportError(MirloError, ValueError):
     """A model that cannot be imported; the message names the file, node, tensor or input and what to do."""
 
+    error_code = "MIR0301"
+    remedy = "Correct the model as the message says; `onnx.checker` finds invalid ones."
+
 
 class DamagedModelError(OnnxImportError):
     """A file or bytes that are no ONNX model, or that are truncated or damaged."""
+
+    error_code = "MIR0302"
+    remedy = "Copy or export the file again: it is not complete."
 
 
 class UnsupportedOperatorError(OnnxImportError):
     """A model with nodes whose operators have no converter."""
 
+    error_code = "MIR0303"
+    remedy = (
+        "Attach a converter or a prim function to the operator (`mirlo.onnx_operator`), or export the model without it."
+    )
+
 
 class NodeError(OnnxImportError):
     """A problem with one node, before the node's name and inputs are added."""
 
+    error_code = "MIR0304"
+    remedy = "Correct the attributes or inputs of the node that the message names."
+
 
 class ConverterError(OnnxImportError):
     """A converter or shape function of a node raised an exception by mistake."""
+
+    error_code = "MIR0305"
+    remedy = "Correct the converter at the file and line that the message names."
 
     internal = True
     bug_of = "converter or shape function"

@@ -8,6 +8,9 @@ from mirlo.runtime.errors import MirloError
 class ScriptError(MirloError, ValueError):
     """A script that cannot be parsed; the message shows the position."""
 
+    error_code = "MIR0312"
+    remedy = "Correct the line of the script that the message names."
+
     def __init__(self, problem: str, place: str = "", line: str = "", column: int = 0, width: int = 1):
         self.problem = problem
         self.place = place

@@ -24,6 +24,9 @@ REGIONS_NAMED = 3
 class GeneratorFailed(PassError):
     """A code generator raised, returned an invalid artifact, or crashed."""
 
+    error_code = "MIR0411"
+    remedy = "Correct the code generator; the message has its own error."
+
 
 def run_generator(
     generator: CodeGenerator, nested: ir.Operation, options: str, session: Session, folder: str | None

@@ -22,6 +22,9 @@ MAX_MATCHES = 64
 class PatternError(MirloError, ValueError):
     """A malformed pattern, or a predicate that misbehaves."""
 
+    error_code = "MIR0410"
+    remedy = "Correct the pattern of the code generator, as the message says."
+
 
 @dataclass(frozen=True)
 class State:

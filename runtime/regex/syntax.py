@@ -29,6 +29,9 @@ TEXT_START, TEXT_END, LINE_START, LINE_END, BOUNDARY, NO_BOUNDARY = (1 << bit fo
 class RegexError(MirloError, ValueError):
     """A text that is no regular expression of RE2's syntax."""
 
+    error_code = "MIR0114"
+    remedy = "Correct the regular expression at the place that the message names."
+
 
 class CharacterSet(NamedTuple):
     """One character of a set."""

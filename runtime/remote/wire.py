@@ -69,9 +69,15 @@ class FailureCode(enum.IntEnum):
 class RemoteError(MirloError):
     """A model that a runner does not load or run; the runner goes on."""
 
+    error_code = "MIR0111"
+    remedy = "Check the address, the token and the runner of the board: `mirlo remote HOST`."
+
 
 class RunnerLost(RemoteError):
     """A runner that cannot be reached, refuses this host, or has left."""
+
+    error_code = "MIR0112"
+    remedy = "Start the runner on the board again; its memory or time may not suffice for the model."
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ OBJECT_FLAGS = ("-std=c99", "-fPIC", "-Wall", "-Wextra")
 class CompilerError(MirloError, RuntimeError):
     """The C compiler is missing or failed."""
 
+    error_code = "MIR0507"
+    remedy = "Install a C compiler, or set `CC`; the message has the compiler's own."
+
 
 def find_compiler(wanted: str = "") -> str:
     """Return the path of the requested C compiler, of the one in the variable CC, or of the first one installed."""

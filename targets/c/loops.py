@@ -32,6 +32,9 @@ TIDYING = "builtin.module(lower-affine,canonicalize,cse)"
 class CLoopsError(MirloError, ValueError):
     """A prim function that has no C text: it is vectorized, or bound to hardware."""
 
+    error_code = "MIR0506"
+    remedy = "Write the loops with what C functions of accelerators may contain, as the message says."
+
 
 @dataclass(frozen=True)
 class CParameter:

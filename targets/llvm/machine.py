@@ -174,3 +174,6 @@ is added."""
 
 class MachineError(MirloError, ValueError):
     """Raised for an unknown machine, or options that describe none."""
+
+    error_code = "MIR0508"
+    remedy = "Use options that target `llvm` has, with values that the message expects."

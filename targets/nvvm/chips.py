@@ -110,6 +110,9 @@ DEFAULT = "sm_80"
 class ChipError(MirloError, ValueError):
     """Raised for an unknown chip."""
 
+    error_code = "MIR0503"
+    remedy = "Name a chip that the message lists, such as `nvvm{chip=sm_90a}`."
+
 
 def find_chip(name: str) -> Chip:
     """Return the chip with this name."""

@@ -15,9 +15,15 @@ from mirlo.runtime.locks import make_lock
 class CudaError(ArtifactError):
     """No GPU can run the model, or the GPU failed."""
 
+    error_code = "MIR0504"
+    remedy = "See the driver's own message; the model may need more memory than the GPU has."
+
 
 class NoGpu(CudaError, NoDevice):
     """This machine has no device for the model, or no driver of one."""
+
+    error_code = "MIR0505"
+    remedy = "Install the driver of NVIDIA, or compile for another target."
 
 
 @cache

@@ -22,9 +22,15 @@ _KINDS = {2: 0, 1: 1, 3: 2, 4: 3, 0: 4}
 class DeviceError(ArtifactError):
     """No device can run the model, or the device failed."""
 
+    error_code = "MIR0501"
+    remedy = "Update the driver of Vulkan, or choose another device."
+
 
 class NoVulkanDevice(DeviceError, NoDevice):
     """This machine has no device for the model, or no driver of one."""
+
+    error_code = "MIR0502"
+    remedy = "Install a driver of Vulkan; Mesa's `lavapipe` needs no GPU."
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -128,3 +129,8 @@ def require_tests(path: Path, whole: bool = False) -> None:
     """
     done = run_script("-m", "pytest", "-q", "-p", "no:cacheprovider", *(["--whole"] if whole else []), path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def without_code(text: str) -> str:
+    """Return what a command wrote to standard error, with `error: ` where it says `error[MIR0123]: `."""
+    return re.sub(r"\berror\[MIR\d{4}\]: ", "error: ", text)

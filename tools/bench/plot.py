@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class PlotError(MirloError):
     """A plot that cannot be drawn on this machine."""
 
+    error_code = "MIR0713"
+    remedy = "Install matplotlib, or write another form of report."
+
 
 def _points(row: ModelRow) -> list[tuple[float, float, float, str, str]]:
     """Return operations per byte, 10^9 operations per second, share, kind and text of each kernel that computes."""

@@ -35,6 +35,9 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 class EngineError(MirloError):
     """An engine that is not installed, or that failed."""
 
+    error_code = "MIR0714"
+    remedy = "Install the engine in the Python that `--python` names, or leave it out of `--against`."
+
 
 @dataclass
 class Process:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 class BisectError(MirloError):
     """A model, or an array for it, that cannot be bisected."""
 
+    error_code = "MIR0706"
+    remedy = "Bisect a model with nodes that the oracle runs."
+
 
 @dataclass(frozen=True)
 class Departure:

@@ -37,6 +37,9 @@ UNDETERMINED = "undetermined"
 class BundleError(MirloError):
     """A folder that cannot be written."""
 
+    error_code = "MIR0705"
+    remedy = "Name a bundle that `mirlo bisect` wrote."
+
 
 def write_bundle(
     folder: Path,

@@ -23,6 +23,9 @@ Oracle = Callable[["onnx.ModelProto", Mapping[str, ModelValue], Sequence[str]], 
 class OracleError(MirloError):
     """An oracle that cannot compute the model."""
 
+    error_code = "MIR0704"
+    remedy = "Name another oracle, which knows the operators of the model."
+
 
 def reference(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
     """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification.

@@ -73,6 +73,9 @@ class Trial:
 class CannotRun(MirloError):
     """This machine cannot run what the target makes, so nothing can be compared."""
 
+    error_code = "MIR0707"
+    remedy = "Give sizes or inputs with which the model runs."
+
 
 def try_submodel(
     part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, save_ir: str | None = None

@@ -13,7 +13,7 @@ from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import terminal_streams
 from mirlo.runtime.system import silence
 from mirlo.tools.cli.arguments import Arguments, make_parser
-from mirlo.tools.cli.errors import explain
+from mirlo.tools.cli.errors import code_of, explain
 from mirlo.tools.leave import leave
 
 COMMANDS = {
@@ -42,6 +42,10 @@ COMMANDS = {
 }
 """The module of each command, with its `execute`; imported when the command runs."""
 
+RESULTS = ("compile", "run", "link", "info", "check", "explain", "partition", "bench", "doctor")
+"""Commands with `--json` and `--quiet`, whose results have one form."""
+RESULT_FORMAT = "mirlo-result/1"
+"""What the first field of a result says, of the schema `docs/result.schema.json`."""
 INTERRUPTED = 130
 
 
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    debug = False
+    debug, arguments = False, Arguments()
     try:
         parser = make_parser(words)
         if not words:
@@ -62,11 +66,13 @@ def _run(argv: Sequence[str] | None) -> int:
             sys.stdout.flush()
             return 0
         try:
-            arguments = parser.parse_args(argv, namespace=Arguments())
+            arguments = parser.parse_args(argv, namespace=arguments)
         finally:
             sys.stdout.flush()  # argparse does not say that its texts could not be written
         debug = arguments.debug
         _execute(arguments, parser)
+        if arguments.command in RESULTS and arguments.json:
+            _print_result(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader closed the pipe; Python must not report that again at exit.
@@ -78,9 +84,24 @@ def _run(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"mirlo: error: {explain(error)}", file=sys.stderr)
+        text, code = explain(error), code_of(error)
+        if getattr(arguments, "command", None) in RESULTS and arguments.json:
+            _print_result(arguments, {"code": code, "message": text})
+        print(f"mirlo: error[{code}]: {text}", file=sys.stderr)
         return 1
     return 0
+
+
+def _print_result(arguments: Arguments, error: dict[str, str] | None = None) -> None:
+    """Print the result of a command as JSON: what all have in common, then what the command found."""
+    import json  # 4 ms, which other commands save
+
+    common = {"format": RESULT_FORMAT, "command": arguments.command, "ok": error is None, "error": error}
+    try:
+        print(json.dumps({**common, **arguments.result}, indent=2, default=str))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout.fileno())
 
 
 def _execute(arguments: Arguments, parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from mirlo.tools.cli.packages import add_all_package_commands, add_package_comma
 from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.remote_arguments import add_board, add_remote
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
+from mirlo.tools.cli.values import Shapes, add_input, add_model, add_results, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -62,7 +62,8 @@ class Arguments(argparse.Namespace):
     netron: str | None
     no_times: bool
     open: bool
-    json: bool
+    json: bool = False
+    quiet: bool = False
     operator: list[str]
     markdown: bool
     verbose: bool
@@ -94,6 +95,15 @@ class Arguments(argparse.Namespace):
     attempts: bool
     folder: str
     shell: str
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        self.result: dict[str, Any] = {}
+
+    def show(self, *lines: str) -> None:
+        """Print lines, unless the command line requests JSON or nothing."""
+        if not (self.json or self.quiet):
+            print(*lines, sep="\n")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -141,11 +151,12 @@ def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) 
     _add_run(commands)
     info = _add(commands, "info", "show the inputs, outputs, size and requirements of a model")
     add_model(info, "MODEL", "an ONNX model (.onnx) or a compiled one (.mirlo)")
+    add_results(info)
     add_options(info, "shapes", "dims")
     check = _add(commands, "check", "list the nodes of an ONNX model that cannot be compiled, with the reason")
     add_model(check, "MODEL.onnx", "the model")
     add_options(check, "target")
-    check.add_argument("--json", action="store_true", help="print JSON, with every node")
+    add_results(check)
     add_options(check, "shapes", "dims")
     _add_verify(commands)
     importing = _add(commands, "import", "convert an ONNX model, or a program of another system, to IR")
@@ -161,6 +172,7 @@ def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) 
     _add_link(commands)
     _add(commands, "targets", "list the targets")
     doctor = _add(commands, "doctor", "check the installation: list missing parts, with the command that installs each")
+    add_results(doctor)
     doctor.add_argument(
         "--measure",
         action="store_true",
@@ -222,6 +234,7 @@ def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     _add_library(parser, "of a library (default: that of the file)")
     add_options(parser, group=parser.add_argument_group("compilation"))
+    add_results(parser)
     parser.add_argument("--timing", action="store_true", help="print the time of each step")
     parser.add_argument(
         "--report", action="store_true", help="print memory use beside its lower bound, kernels, and steps"
@@ -243,6 +256,7 @@ def _add_link(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "link", "link a compiled model to a shared library")
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the library (default: libMODEL.so, here)")
+    add_results(parser)
     _add_library(parser, "of the model in the library (default: that of the file)")
 
 
@@ -262,6 +276,7 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "run", "run a model and print its outputs")
     add_model(parser, "MODEL", "a compiled model (.mirlo), or a model to compile first")
     add_input(parser)
+    add_results(parser)
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="number of timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of random inputs (default: 0)")
@@ -288,7 +303,7 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="print this kernel at every stage, from its nodes to assembly")
     parser.add_argument("--save-trace", metavar="FILE", help="with --kernel: write its schedule as a trace, in JSON")
     parser.add_argument("--save-words", dest="save_trace", metavar="FILE", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_results(parser)
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
     add_options(parser, "ranks", "rank_plan")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.options import given_options
 from mirlo.tools.cli.progress import Progress
@@ -26,7 +25,7 @@ def execute(arguments: Arguments) -> None:
     for model in arguments.models:
         require_file(model)
         if is_compiled(model):
-            raise CommandError(f"{model} is compiled already: others cannot run it; name the model that it is from")
+            raise CompiledAlready(f"{model} is compiled already: others cannot run it; name the model that it is from")
     if arguments.target is not None:
         from mirlo.passes.byoc.target_list import Targets
 
@@ -35,12 +34,10 @@ def execute(arguments: Arguments) -> None:
     if report is not None:
         check_path(report)
     results = run(arguments)
-    if arguments.json:
-        print(json.dumps(results.as_json(), indent=1))
-    else:
-        print("\n".join(text_lines(results, arguments.kernels)))
-    for path in write(results, report) if report is not None else []:
-        print(f"wrote {path}")
+    arguments.show(*text_lines(results, arguments.kernels))
+    written = [str(path) for path in write(results, report)] if report is not None else []
+    arguments.result = {**results.as_json(), "files": written}
+    arguments.show(*(f"wrote {path}" for path in written))
 
 
 def run(arguments: Arguments) -> Results:
@@ -61,7 +58,7 @@ def run(arguments: Arguments) -> Results:
     )
     machine = _board_machine(settings, arguments.report)
     rows = []
-    with Progress("bench", arguments.verbose) as progress:
+    with Progress("bench", arguments.verbose, arguments.quiet) as progress:
         for model in arguments.models:
             for threads in settings.threads:
                 for each in filter(None, (settings, settings.in_fastest(_fastest_precision()))):

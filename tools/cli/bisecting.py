@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, read_array, require_file
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
@@ -33,7 +33,7 @@ def execute(arguments: Arguments) -> None:
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
+        raise CompiledAlready(f"{arguments.model} is compiled already: bisect the model that it was made from")
     if arguments.against == DEFINITIONS:
         _search_definitions(arguments)
         return

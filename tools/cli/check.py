@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready, NodesRefused
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.tables import columns
 
@@ -25,19 +24,17 @@ def execute(arguments: Arguments) -> None:
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: check the model that it was made from")
+        raise CompiledAlready(f"{arguments.model} is compiled already: check the model that it was made from")
     check = check_model(arguments.model, shapes=arguments.shapes)
     refused = _refused(check, arguments.target or "llvm") if check.is_clean else []
-    if arguments.json:
-        print(json.dumps(as_json(check, refused, arguments.target or "llvm"), indent=2))
-    else:
-        print("\n".join(text_lines(check, refused, arguments.target or "llvm", arguments.verbose)))
+    arguments.result = as_json(check, refused, arguments.target or "llvm")
+    arguments.show(*text_lines(check, refused, arguments.target or "llvm", arguments.verbose))
     sys.stdout.flush()
     bad = len(check.bad()) + len(refused)
     if check.problem is not None:
         raise CommandError(check.problem)
     if bad:
-        raise CommandError(f"{arguments.model}: {bad} {'node' if bad == 1 else 'nodes'} cannot be compiled")
+        raise NodesRefused(f"{arguments.model}: {bad} {'node' if bad == 1 else 'nodes'} cannot be compiled")
 
 
 def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime.files import resolved
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.results import compiled_result
 
 if TYPE_CHECKING:
     from mirlo.driver.ranks import RankedModel
@@ -21,7 +22,7 @@ def execute(arguments: Arguments) -> None:
     """Compile a model and save it."""
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: 'mirlo run' runs it")
+        raise CompiledAlready(f"{arguments.model} is compiled already: 'mirlo run' runs it")
     if arguments.emit == "source":
         _emit_source(arguments)
         return
@@ -39,22 +40,23 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
     executable, progress = compile_model(arguments, load=False)
     if arguments.options.get("ranks", 1) > 1:
-        _save_ranks(executable, output, progress)
+        _save_ranks(arguments, executable, output, progress)
         return
     with progress:
         progress("save")
         executable.save(output)
     size = f"{output.stat().st_size / 2**20:.1f} MiB"
-    print(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
+    arguments.result = compiled_result(arguments, progress, [output])
+    arguments.show(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
     if arguments.report:
         from mirlo.tools.cli.compile_report import report_lines
 
-        print("\n".join(report_lines(executable, progress)))
+        arguments.show(*report_lines(executable, progress))
     elif arguments.timing:
-        print(progress.table())
+        arguments.show(progress.table())
 
 
-def _save_ranks(compiled: Executable | RankedModel, output: Path, progress: Progress) -> None:
+def _save_ranks(arguments: Arguments, compiled: Executable | RankedModel, output: Path, progress: Progress) -> None:
     """Write a file for each rank, or that of the rank that was compiled."""
     from mirlo.driver.ranks import RankedModel
     from mirlo.runtime.ranks import rank_file
@@ -66,8 +68,9 @@ def _save_ranks(compiled: Executable | RankedModel, output: Path, progress: Prog
         compiled.save(path)
         saved = [(path, compiled)]
     for path, executable in saved:
-        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {executable.memory}")
-    print(f"{progress.how} in {progress.summary()}")
+        arguments.show(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {executable.memory}")
+    arguments.result = compiled_result(arguments, progress, [path for path, _ in saved])
+    arguments.show(f"{progress.how} in {progress.summary()}")
 
 
 def _emit_source(arguments: Arguments) -> None:
@@ -85,14 +88,17 @@ def _emit_source(arguments: Arguments) -> None:
         emit_library(arguments)
         return
     folder = Path(arguments.output or Path(arguments.model).stem)
-    for path in emit_source(arguments.model, arguments.target, folder, arguments.shapes):
-        print(f"wrote {path}: {path.stat().st_size} bytes")
+    files = list(emit_source(arguments.model, arguments.target, folder, arguments.shapes))
+    arguments.result = compiled_result(arguments, None, files)
+    arguments.show(*(f"wrote {path}: {path.stat().st_size} bytes" for path in files))
 
 
 def compile_model(arguments: Arguments, load: bool = True) -> tuple[Executable, Progress]:
     """Compile as the command line requests, to call or only save the model, and report the time."""
     from mirlo.driver.compile import compile as compile_
 
-    with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+    with Progress(
+        f"compiling {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
+    ) as progress:
         executable = compile_(arguments.model, progress=progress, load=load, **arguments.options)
     return executable, progress

@@ -13,7 +13,7 @@ from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores, permits_tiles
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import MissingParts
 from mirlo.tools.cli.tables import bytes_text, columns
 
 PACKAGE = "mirlo"
@@ -52,12 +52,13 @@ def execute(arguments: Arguments) -> None:
         ("targets", _targets(problems)),
         ("extras", _extras()),
     ):
-        print(f"{title}:")
-        for line in lines:
-            print(f"  {line}")
+        listed = list(lines)
+        arguments.result[title] = listed
+        arguments.show(f"{title}:", *(f"  {line}" for line in listed))
+    arguments.result["problems"] = problems
     if problems:
-        raise CommandError("; ".join(problems))
-    print("everything that compiling and running models needs is there")
+        raise MissingParts("; ".join(problems))
+    arguments.show("everything that compiling and running models needs is there")
 
 
 def _measure() -> None:

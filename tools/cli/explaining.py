@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation
@@ -21,8 +20,23 @@ def execute(arguments: Arguments) -> None:
     subject = arguments.subject
     if Path(subject).suffix == ".onnx" or has_form(subject) or Path(subject).exists():
         _explain_model(arguments)
+    elif arguments.subject.startswith("MIR") and arguments.subject[3:].isdigit():
+        _explain_error(arguments)
     else:
         _explain_rules(arguments)
+
+
+def _explain_error(arguments: Arguments) -> None:
+    from dataclasses import asdict
+
+    from mirlo.tools.error_codes import error_codes, lines_of
+
+    known = {entry.code: entry for entry in error_codes()}
+    entry = known.get(arguments.subject)
+    if entry is None:
+        raise CommandError(f"no error has the code {arguments.subject}; docs/errors.md lists them")
+    arguments.result = {"subject": entry.code, "error_code": asdict(entry)}
+    arguments.show(*lines_of(entry)[:-1])
 
 
 def _explain_rules(arguments: Arguments) -> None:
@@ -40,10 +54,8 @@ def _explain_rules(arguments: Arguments) -> None:
     load_installed_dialects()  # a package that does not load is named before what it lacks
     targets = Targets.parse(arguments.target or "llvm")
     chains = [chain for name in targets.names for chain in rule_chains(arguments.subject, name)]
-    if arguments.json:
-        print(json.dumps([chain_json(chain) for chain in chains], indent=2))
-    else:
-        print("\n".join(line for chain in chains for line in chain_lines(chain)))
+    arguments.result = {"subject": arguments.subject, "chains": [chain_json(chain) for chain in chains]}
+    arguments.show(*(line for chain in chains for line in chain_lines(chain)))
 
 
 def _explain_model(arguments: Arguments) -> None:
@@ -58,7 +70,7 @@ def _explain_model(arguments: Arguments) -> None:
     if arguments.save_trace and not arguments.kernel:
         raise CommandError("--save-trace writes the schedule of one kernel: name it with --kernel")
     if not is_folder and is_compiled(arguments.subject):
-        raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was compiled from")
+        raise CompiledAlready(f"{arguments.subject} is compiled already: explain the model that it was compiled from")
     options = arguments.options
     explanation = explain_model(
         folder_form(arguments.subject).open(arguments.subject) if is_folder else arguments.subject,
@@ -77,10 +89,8 @@ def _explain_model(arguments: Arguments) -> None:
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown
     if arguments.save_trace:
         _save_trace(shown, arguments.kernel, arguments.save_trace)
-    if arguments.json:
-        print(json.dumps(as_json(shown), indent=2))
-    else:
-        print("\n".join(text_lines(shown)))
+    arguments.result = {"subject": arguments.subject, **as_json(shown)}
+    arguments.show(*text_lines(shown))
     if explanation.failure is not None:
         sys.stdout.flush()
         raise CommandError(explanation.failure)

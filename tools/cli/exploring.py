@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.tables import bytes_text
 
@@ -23,7 +23,7 @@ def execute(arguments: Arguments) -> None:
     """Compile a model, measure it, and write the page."""
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: explore the model that it was made from")
+        raise CompiledAlready(f"{arguments.model} is compiled already: explore the model that it was made from")
     output = Path(arguments.output or f"{Path(arguments.model).stem}-explorer.html")
     for path in (output, *(Path(name) for name in (arguments.model_explorer, arguments.netron) if name)):
         if not path.absolute().parent.is_dir():

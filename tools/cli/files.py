@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime.files import open_regular, replacing
 from mirlo.runtime.names import file_name
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, NotAFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def load_plugins(names: list[str]) -> None:
 def require_file(path: str) -> None:
     """Raise an error unless there is such a file."""
     if not Path(path).is_file():
-        raise CommandError(f"'{path}' {'is not a file' if Path(path).exists() else 'does not exist'}")
+        raise NotAFile(f"'{path}' {'is not a file' if Path(path).exists() else 'does not exist'}")
 
 
 def is_compiled(path: str) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.results import tensor_json
 from mirlo.tools.cli.tables import bytes_text, columns
 
 if TYPE_CHECKING:
@@ -23,11 +24,36 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     if is_compiled(arguments.model):
         if arguments.shape or arguments.dim:
-            raise CommandError(f"{arguments.model} is compiled already: --shape and --dim are for ONNX models")
-        lines = compiled_lines(arguments.model)
+            raise CompiledAlready(f"{arguments.model} is compiled already: --shape and --dim are for ONNX models")
+        if arguments.json:
+            arguments.result = compiled_json(arguments.model)
+        arguments.show(*compiled_lines(arguments.model))
     else:
-        lines = _onnx(arguments)
-    print("\n".join(lines))
+        arguments.show(*_onnx(arguments))
+
+
+def compiled_json(path: str) -> dict[str, object]:
+    """Return what is in a compiled model for programs."""
+    from mirlo.runtime import artifact as artifacts
+
+    artifact, store = artifacts.load(path)
+    calls = Counter(kernel.symbol for kernel in artifact.kernels)
+    first = {kernel.symbol: kernel for kernel in reversed(artifact.kernels)}
+    return {
+        "model": path,
+        "kind": "compiled",
+        "target": artifact.target,
+        "threads": artifact.threads,
+        "inputs": [tensor_json(spec) for spec in artifact.inputs],
+        "outputs": [tensor_json(spec) for spec in artifact.outputs],
+        "parameters": {"count": len(store), "bytes": store.nbytes},
+        "code_bytes": len(artifact.code),
+        "arena_bytes": artifact.arena_bytes,
+        "kernels": [
+            {"name": symbol, "kind": first[symbol].kind, "calls": count, "computes": first[symbol].source}
+            for symbol, count in calls.most_common()
+        ],
+    }
 
 
 def compiled_lines(path: str) -> Iterable[str]:
@@ -91,9 +117,8 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
         name: input_type if isinstance(input_type, Kind) else tensor_kind(input_type)
         for name, input_type in types.items()
     }
-    yield from _tensors(
-        "inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in input_kinds.items() if k.is_tensor)
-    )
+    tensors = [TensorSpec(name, k.name, k.shape or ()) for name, k in input_kinds.items() if k.is_tensor]
+    yield from _tensors("inputs", tensors)
     yield from (f"input '{name}': {kind}" for name, kind in input_kinds.items() if not kind.is_tensor)
     yield f"outputs: {', '.join(value.name for value in graph.outputs)}"
     count, size = _parameters(graph)
@@ -104,6 +129,17 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     missing = unsupported_nodes(loaded)
     kinds = sorted({item.operator for item in missing})
     yield f"not supported: {', '.join(kinds)}" if kinds else "every operator is supported"
+    arguments.result = {
+        "model": arguments.model,
+        "kind": "onnx",
+        "producer": loaded.content.producer or None,
+        "operator_sets": {domain or "ai.onnx": version for domain, version in loaded.content.opsets.items()},
+        "inputs": [tensor_json(spec) for spec in tensors],
+        "outputs": [{"name": value.name} for value in graph.outputs],
+        "parameters": {"count": count, "bytes": size},
+        "operators": dict(operators.most_common()),
+        "unsupported": kinds,
+    }
 
 
 def _parameters(graph: GraphDef) -> tuple[int, int]:
@@ -119,10 +155,6 @@ def _parameters(graph: GraphDef) -> tuple[int, int]:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.code)
         size += math.prod(tensor.dims) * dtype.itemsize
     return len(graph.initializers), size
-
-
-def _dim(dim: object) -> int | str:
-    return dim if isinstance(dim, int) else str(dim)
 
 
 def _tensors(title: str, specs: Iterable[TensorSpec]) -> Iterable[str]:

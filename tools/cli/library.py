@@ -12,6 +12,7 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.results import compiled_result, linked_result
 
 
 def emit_library(arguments: Arguments) -> None:
@@ -36,13 +37,15 @@ def emit_library(arguments: Arguments) -> None:
     options = dict(arguments.options)
     if form.target and not arguments.target:
         options["target"] = form.target
-    with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+    with Progress(
+        f"compiling {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
+    ) as progress:
         code = "" if form.as_loaded else "source" if form.source else "llvm-ir"
         request = CompileRequest(arguments.model, form=code, progress=progress, **options)
         artifact, params = compile_code(request)
     name = arguments.name or Path(arguments.model).stem
-    _report(form.write(artifact, params, Path(arguments.output or name), name, arguments.weights))
-    print("\n".join(region_lines(described_regions(artifact))))
+    _report(arguments, form.write(artifact, params, Path(arguments.output or name), name, arguments.weights), progress)
+    arguments.show(*region_lines(described_regions(artifact)))
 
 
 def _emit_code(arguments: Arguments) -> None:
@@ -51,7 +54,9 @@ def _emit_code(arguments: Arguments) -> None:
     from mirlo.driver.request import CompileRequest
     from mirlo.driver.save_code import write_bytes, write_code
 
-    with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+    with Progress(
+        f"compiling {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
+    ) as progress:
         request = CompileRequest(arguments.model, progress=progress, **arguments.options).with_fixed_dims()
         listings = kernel_listings(request, arguments.emit, arguments.kernel)
     if not listings:
@@ -60,10 +65,10 @@ def _emit_code(arguments: Arguments) -> None:
     if arguments.kernel is not None and len(listings) == 1:
         output = Path(arguments.output or f"{file_name(arguments.kernel)}{form.suffix}")
         write_bytes(output, listings[0].content)
-        _report([output])
+        _report(arguments, [output], progress)
         return
     folder = Path(arguments.output or f"{Path(arguments.model).stem}-{form.name}")
-    _report(write_code(folder, form, [(listing.symbol, listing.content) for listing in listings]))
+    _report(arguments, write_code(folder, form, [(listing.symbol, listing.content) for listing in listings]), progress)
 
 
 def execute(arguments: Arguments) -> None:
@@ -77,9 +82,13 @@ def execute(arguments: Arguments) -> None:
     artifact, params = load(arguments.model)
     name = arguments.name or Path(arguments.model).stem
     default = library_file(library_name(name), str(artifact.metadata.get("triple", "")))
-    _report(link_model(artifact, params, Path(arguments.output or default), name, arguments.weights))
+    _report(arguments, link_model(artifact, params, Path(arguments.output or default), name, arguments.weights))
 
 
-def _report(files: Iterable[Path]) -> None:
-    for path in files:
-        print(f"wrote {path}: {path.stat().st_size} bytes")
+def _report(arguments: Arguments, files: Iterable[Path], progress: Progress | None = None) -> None:
+    files = list(files)
+    if progress is None:
+        arguments.result = linked_result(arguments, files)
+    else:
+        arguments.result = compiled_result(arguments, progress, files)
+    arguments.show(*(f"wrote {path}: {path.stat().st_size} bytes" for path in files))

@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
 from mirlo.tools.cli.remote_arguments import add_board
-from mirlo.tools.cli.values import AddCommand, add_model, byte_size
+from mirlo.tools.cli.values import AddCommand, add_model, add_results, byte_size
 
 
 def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
@@ -50,7 +50,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels", metavar="N", type=int, default=12, help="number of kernels to print, 0 for none (default: 12)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_results(parser)
     parser.add_argument(
         "--report",
         metavar="FILE",

@@ -11,7 +11,7 @@ from mirlo.driver.options import PLACEMENTS
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready, PlacedOtherwise
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 
@@ -28,20 +28,26 @@ def execute(arguments: Arguments) -> None:
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: place the parts of the model that it was made from")
+        raise CompiledAlready(
+            f"{arguments.model} is compiled already: place the parts of the model that it was made from"
+        )
     for path in arguments.reports:
         if Path(path).suffix not in FORMS:
             raise CommandError(f"--report {path}: expected a file that ends in {', '.join(FORMS)}")
     # A file that cannot be read should be told before the work.
     expected = read_expected(arguments.expect) if arguments.expect else None
     survey = _survey(arguments)
+    if arguments.json:
+        from mirlo.tools.place.as_json import as_json
+
+        arguments.result = {"model": arguments.model, **as_json(survey), "files": list(arguments.reports)}
     if arguments.node is not None:
-        _print_node(survey, arguments.node)
+        _print_node(arguments, survey, arguments.node)
         return
     _print(arguments, survey)
     for path in arguments.reports:
         _write(Path(path), survey, f"{os.path.basename(arguments.model)} on {survey.targets}")
-        print(f"wrote {path}")
+        arguments.show(f"wrote {path}")
     if expected is not None:
         _compare(arguments, expected, survey)
 
@@ -52,7 +58,9 @@ def _survey(arguments: Arguments) -> Survey:
     from mirlo.passes.byoc.restrict import as_text
 
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
-    with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+    with Progress(
+        f"placing {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
+    ) as progress:
         by_cost = arguments.options.get("placement", PLACEMENTS[0]) != PLACEMENTS[0]
         if by_cost and targets.of_loops:
             raise CommandError(
@@ -70,7 +78,7 @@ def _survey(arguments: Arguments) -> Survey:
         return replace(place_parts(open_model(arguments.model, arguments.shapes), targets, nodes), decision=decision)
 
 
-def _print_node(survey: Survey, name: str) -> None:
+def _print_node(arguments: Arguments, survey: Survey, name: str) -> None:
     from mirlo.tools.place.as_text import nodes
 
     lines = list(nodes(survey, attempts=True, name=name))
@@ -80,7 +88,7 @@ def _print_node(survey: Survey, name: str) -> None:
             f"the model has no node '{name}' when it is placed: expected a name, an operator or a number"
             f"{nearest(name, known)}"
         )
-    print("\n".join(lines))
+    arguments.show(*lines)
 
 
 def _print(arguments: Arguments, survey: Survey) -> None:
@@ -88,9 +96,9 @@ def _print(arguments: Arguments, survey: Survey) -> None:
     from mirlo.tools.place.decision_text import decision_lines
 
     brief = arguments.reports or arguments.expect
-    print("\n".join(totals(survey) if brief else report(survey, arguments.attempts)))
+    arguments.show(*(totals(survey) if brief else report(survey, arguments.attempts)))
     if brief and survey.decision is not None:
-        print("\n".join(decision_lines(survey.decision)))
+        arguments.show(*decision_lines(survey.decision))
 
 
 def _write(path: Path, survey: Survey, title: str) -> None:
@@ -120,8 +128,8 @@ def _compare(arguments: Arguments, expected: PlacementReport, survey: Survey) ->
 
     lines = differences(expected, as_json(survey))
     if lines:
-        raise CommandError(
+        raise PlacedOtherwise(
             f"{arguments.model} is not placed as {arguments.expect} says:\n{shown(lines)}\n"
             f"If that is meant, write it again with --report {arguments.expect}"
         )
-    print(f"as {arguments.expect} says")
+    arguments.show(f"as {arguments.expect} says")

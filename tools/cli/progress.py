@@ -11,6 +11,7 @@ from typing import TextIO
 from mirlo.runtime.names import write_over
 from mirlo.runtime.records import dataclass
 
+COMPILED = "compiled"
 SHOW_AFTER = 0.5
 """Seconds: a compilation that ends sooner leaves the terminal alone."""
 
@@ -24,6 +25,8 @@ class Progress:
 
     what: str
     verbose: bool = False
+    is_quiet: bool = False
+    """Whether nothing is shown, also on a terminal."""
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     seconds: dict[str, float] = field(default_factory=dict)
     """Time of each step, by name; steps of the same name together."""
@@ -36,6 +39,8 @@ class Progress:
     def __call__(self, step: str) -> None:
         self._end_step()
         self._step = step
+        if self.is_quiet:
+            return
         if self.stream.isatty():
             self._show()
         elif self.verbose:
@@ -59,7 +64,7 @@ class Progress:
     @property
     def how(self) -> str:
         """Return how the model was obtained: compiled, or taken from the cache."""
-        return "compiled" if "import" in self.seconds else "taken from the cache"
+        return COMPILED if "import" in self.seconds else "taken from the cache"
 
     def summary(self, longest: int = 4) -> str:
         """Format `12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the longest steps."""

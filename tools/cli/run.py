@@ -5,15 +5,16 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
 from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.remote import board_options
+from mirlo.tools.cli.results import array_json, latency_json
 from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.cli.tables import columns, number
 
@@ -49,7 +50,7 @@ def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
 
     executable = _executable(arguments)
 
-    print("\n".join(executable_regions(executable)))
+    arguments.show(*executable_regions(executable))
     sys.stdout.flush()
     if isinstance(executable, Program):
         from mirlo.tools.cli.run_program import run_program
@@ -58,12 +59,20 @@ def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
         return
     inputs = _inputs(executable, arrays, arguments)
     outputs = executable.run(inputs)
-    _print_tensors("inputs", executable.inputs, inputs, {name for name, _ in arguments.input}, arguments.seed)
-    _print_tensors("outputs", executable.outputs, outputs)
-    if arguments.output_dir is not None:
-        for path in write_arrays(arguments.output_dir, outputs):
-            print(f"wrote {path}")
-    print(_latency(executable, inputs, arguments.repeat))
+    named = {name for name, _ in arguments.input}
+    arguments.show(*_tensor_lines("inputs", executable.inputs, inputs, named, arguments.seed))
+    arguments.show(*_tensor_lines("outputs", executable.outputs, outputs))
+    written = [] if arguments.output_dir is None else list(map(str, write_arrays(arguments.output_dir, outputs)))
+    arguments.show(*(f"wrote {path}" for path in written))
+    seconds, place = _seconds(executable, inputs, arguments.repeat)
+    arguments.show(_latency(seconds, place))
+    arguments.result = {
+        "model": arguments.model,
+        "inputs": [{**array_json(name, array), "random": name not in named} for name, array in inputs.items()],
+        "outputs": [array_json(name, array) for name, array in outputs.items()],
+        "files": written,
+        "latency_seconds": latency_json(seconds),
+    }
     if arguments.profile:
         from mirlo.tools.cli.run_program import print_profile
 
@@ -75,12 +84,12 @@ def _executable(arguments: Arguments) -> CallableModel:
         _refuse_compilation(arguments)
         start = time.perf_counter()
         executable = _loaded(arguments)
-        print(f"{arguments.model}: loaded in {time.perf_counter() - start:.2f} s; {executable.memory}")
+        arguments.show(f"{arguments.model}: loaded in {time.perf_counter() - start:.2f} s; {executable.memory}")
         return executable
     from mirlo.tools.cli.compile import compile_model
 
     executable, progress = compile_model(arguments)
-    print(f"{arguments.model}: {progress.how} in {progress.summary()}; {executable.memory}")
+    arguments.show(f"{arguments.model}: {progress.how} in {progress.summary()}; {executable.memory}")
     return executable
 
 
@@ -100,7 +109,7 @@ def _loaded(arguments: Arguments) -> CallableModel:
 def _refuse_compilation(arguments: Arguments) -> None:
     for name, (flag, _) in given_flags(arguments).items():
         if name not in _OF_RUNS:
-            raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
+            raise CompiledAlready(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
 
 
 def _inputs(executable: SingleModel, arrays: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
@@ -131,7 +140,7 @@ def _inputs(executable: SingleModel, arrays: Mapping[str, np.ndarray], arguments
                 continue
             taken = ", ".join(f"{name}={sizes[name]}" for name in unknown if name in sizes)
             flags = " ".join(f"--dim {name}=N" for name in unknown)
-            print(f"sizes of dynamic dims: {taken}, which were not given; others: {flags}")
+            arguments.show(f"sizes of dynamic dims: {taken}, which were not given; others: {flags}")
         return inputs
     flags = " ".join(f"--dim {name}=N" for name in unknown)
     raise CommandError(f"no small sizes fit the model ({problem}): give the sizes of its dynamic dims, {flags}")
@@ -147,13 +156,13 @@ def _sizes_of_dims(executable: SingleModel, arguments: Arguments) -> dict[str, i
     return dict(arguments.dim)
 
 
-def _print_tensors(
+def _tensor_lines(
     title: str,
     specs: tuple[TensorSpec, ...],
     arrays: Mapping[str, np.ndarray],
     named: set[str] | None = None,
     seed: int = 0,
-) -> None:
+) -> list[str]:
     from mirlo.runtime.artifact import describe
 
     rows = [(f"{title}:", "", "mean", "min", "max", "first values")]
@@ -162,7 +171,7 @@ def _print_tensors(
         source = f"  (random, seed {seed})" if named is not None and spec.name not in named else ""
         kind = describe(spec.dtype, array.shape)
         rows.append((f"  {spec.name}", kind, *_statistics(array), _first_values(array) + source))
-    print("\n".join(columns(rows, numbers={2, 3, 4})))
+    return columns(rows, numbers={2, 3, 4})
 
 
 def _statistics(array: np.ndarray) -> tuple[str, str, str]:
@@ -186,21 +195,22 @@ def _first_values(array: np.ndarray) -> str:
     return f"{text}  ({', '.join(odd)})" if odd else text
 
 
-def _latency(executable: SingleModel, inputs: Mapping[str, np.ndarray], repeat: int) -> str:
-    """Time runs after the one that gave the outputs."""
+def _seconds(executable: SingleModel, inputs: Mapping[str, np.ndarray], repeat: int) -> tuple[list[float], str]:
+    """Time runs after the one that gave the outputs; return them, and by whose clock."""
     from mirlo.runtime.executable import Executable
 
-    place = ""
-    if isinstance(executable, Executable):
-        seconds = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            executable.run(inputs)
-            seconds.append(time.perf_counter() - start)
-    else:
-        seconds = executable.seconds(inputs, repeat)
-        place = f" by the clock of {executable.address}"
-    runs = "1 run" if repeat == 1 else f"{repeat} runs"
+    if not isinstance(executable, Executable):
+        return executable.seconds(inputs, repeat), f" by the clock of {executable.address}"
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        executable.run(inputs)
+        seconds.append(time.perf_counter() - start)
+    return seconds, ""
+
+
+def _latency(seconds: Sequence[float], place: str) -> str:
+    runs = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs"
     median, least, most = (_milliseconds(value) for value in (statistics.median(seconds), min(seconds), max(seconds)))
     return f"latency: {median} ms{place} (median of {runs}, {least} to {most})"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import write_arrays
+from mirlo.tools.cli.results import array_json, latency_json, profile_json
 from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ SHOWN = 60
 
 def print_profile(profile: Profile, arguments: Arguments) -> None:
     """Print a profile, and draw the time line of devices if that was requested."""
-    print(f"\n{profile.table(limit=arguments.kernel_rows)}")
+    arguments.result["kernels"] = profile_json(profile)
+    arguments.show(f"\n{profile.table(limit=arguments.kernel_rows)}")
     if arguments.timeline is None:
         return
     try:
@@ -33,26 +35,41 @@ def print_profile(profile: Profile, arguments: Arguments) -> None:
     except ValueError as error:
         raise CommandError(f"--timeline: {error}") from error
     write_regular(arguments.timeline, drawn)
-    print(f"wrote {arguments.timeline}")
+    arguments.result["files"] = [*arguments.result["files"], arguments.timeline]
+    arguments.show(f"wrote {arguments.timeline}")
 
 
 def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> None:
     """Run it with the arrays given and random ones for other tensors, print."""
     inputs = _inputs(program, feeds, arguments)
     outputs = program.run(inputs)
-    _print("inputs", program.inputs, inputs)
-    _print("outputs", program.outputs, outputs)
+    arguments.show(*_lines("inputs", program.inputs, inputs))
+    arguments.show(*_lines("outputs", program.outputs, outputs))
+    written: list[str] = []
     if arguments.output_dir is not None:
         arrays = {name: value for name, value in outputs.items() if hasattr(value, "dtype") and value.dtype != object}
-        for path in write_arrays(arguments.output_dir, arrays):
-            print(f"wrote {path}")
-    start = time.perf_counter()
+        written = list(map(str, write_arrays(arguments.output_dir, arrays)))
+        arguments.show(*(f"wrote {path}" for path in written))
+    seconds = []
     for _ in range(arguments.repeat):
+        start = time.perf_counter()
         program.run(inputs)
-    seconds = (time.perf_counter() - start) / arguments.repeat
-    print(f"latency: {1000 * seconds:.2f} ms (mean of {arguments.repeat})")
+        seconds.append(time.perf_counter() - start)
+    arguments.show(f"latency: {1000 * sum(seconds) / len(seconds):.2f} ms (mean of {arguments.repeat})")
+    arguments.result = {
+        "model": arguments.model,
+        "inputs": [{**_value_json(name, value), "random": name not in feeds} for name, value in inputs.items()],
+        "outputs": [_value_json(name, value) for name, value in outputs.items()],
+        "files": written,
+        "latency_seconds": latency_json(seconds),
+    }
     if arguments.profile:
         print_profile(program.profile(*inputs.values(), repeats=arguments.repeat), arguments)
+
+
+def _value_json(name: str, value: Any) -> dict[str, object]:
+    """Return what a value is: an array, or another one as text."""
+    return array_json(name, value) if hasattr(value, "dtype") else {"name": name, "text": str(value)}
 
 
 def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
@@ -83,9 +100,9 @@ def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Argume
     return {name: values[name] for name in ports}
 
 
-def _print(title: str, ports: Sequence[Port], values: Mapping[str, object]) -> None:
+def _lines(title: str, ports: Sequence[Port], values: Mapping[str, object]) -> list[str]:
     rows = [(f"{title}:", "", "")]
     for port in ports:
         text = " ".join(str(values[port.name]).split())
         rows.append((f"  {port.name}", str(port.kind), text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."))
-    print("\n".join(columns(rows)))
+    return columns(rows)

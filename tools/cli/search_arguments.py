@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
 from mirlo.tools.cli.remote_arguments import add_board
-from mirlo.tools.cli.values import AddCommand, add_input, add_model, natural, positive
+from mirlo.tools.cli.values import AddCommand, add_input, add_model, add_results, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
 
@@ -99,5 +99,6 @@ def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: Ad
     parser.add_argument(
         "--node", metavar="NAME", help="show all attempts at this node, or at the nodes of this operator"
     )
+    add_results(parser)
     parser.add_argument("--attempts", action="store_true", help="list all patterns that were tried at every node")
     add_options(parser, "placement", "threads", "shapes", "dims", "cache", "jobs")

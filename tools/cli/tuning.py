@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
@@ -29,7 +29,7 @@ def execute(arguments: Arguments) -> None:
         return
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: tune the model that it was made from")
+        raise CompiledAlready(f"{arguments.model} is compiled already: tune the model that it was made from")
     database = Database(arguments.database or default_database())
     board = board_options(arguments)
     if board is not None and arguments.ray is not None:

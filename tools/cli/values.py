@@ -65,3 +65,9 @@ def _integer(text: str, least: int) -> int:
     from mirlo.runtime.options import parse_integer  # 10 ms, which `mirlo --help` does not need
 
     return argument_type(lambda text: parse_integer(text, least))(text)
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for programs that read results, and for those that need none."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, also that of an error")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors and warnings only")

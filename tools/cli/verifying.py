@@ -6,7 +6,7 @@ import json
 import sys
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 
 
@@ -18,7 +18,7 @@ def execute(arguments: Arguments) -> None:
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
-        raise CommandError(f"{arguments.model} is compiled already: verify the model that it was made from")
+        raise CompiledAlready(f"{arguments.model} is compiled already: verify the model that it was made from")
     if arguments.graph:
         _verify_graph(arguments)
         return

@@ -27,6 +27,9 @@ NEXT_BEST = 5
 class UnknownNode(MirloError):
     """The model has no node of this name."""
 
+    error_code = "MIR0709"
+    remedy = "Name a node or kernel that the message suggests."
+
 
 def only_node(explanation: Explanation, name: str) -> Explanation:
     """Return the part of an explanation that is about one node and its kernels."""

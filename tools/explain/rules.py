@@ -19,6 +19,9 @@ SCHEDULES = "schedule"
 class UnknownSubject(MirloError):
     """There is no operator, intrinsic or schedule of this name."""
 
+    error_code = "MIR0710"
+    remedy = "Name an operator, an intrinsic, `schedule`, a code of an error, or the file of a model."
+
 
 @dataclass(frozen=True)
 class RuleChain:

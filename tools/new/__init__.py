@@ -22,6 +22,9 @@ KINDS: dict[str, Callable[[str], dict[str, str]]] = {
 class NewPackageError(MirloError):
     """Raised for a package that cannot be written."""
 
+    error_code = "MIR0708"
+    remedy = "Choose a name that is a Python identifier, and a folder that does not exist."
+
 
 def write_package(kind: str, name: str, parent: Path) -> list[Path]:
     """Write a package into a new folder and return its files."""

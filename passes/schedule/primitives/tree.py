@@ -34,6 +34,9 @@ LETTERS = "ijklmnopqrst"
 class ScheduleError(MirloError, ValueError):
     """Raised for a primitive that cannot be applied: the loops do not match, or the result would change."""
 
+    error_code = "MIR0406"
+    remedy = "Apply the primitive to loops or blocks that it fits, as the message says."
+
 
 Guard = tuple[IndexExpr, Dim]
 """An index and its bound: an iteration in which the index is not below the bound is skipped."""

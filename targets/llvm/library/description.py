@@ -34,6 +34,9 @@ MAGIC = b"MIRLOWT1"
 class LibraryError(PassError):
     """Raised for a model, or options, of which no library can be made."""
 
+    error_code = "MIR0509"
+    remedy = "Choose another name or form for the library, as the message says."
+
 
 @dataclass(frozen=True)
 class Weight:

@@ -15,7 +15,7 @@ from mirlo.tools.cli import COMMANDS
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.options import OptionsParser
 
-OF_ALL = {"command", *(name for name, value in vars(Arguments).items() if isinstance(value, property))}
+OF_ALL = {"command", "result", "show", *(n for n, value in vars(Arguments).items() if isinstance(value, property))}
 OTHERS = {"mirlo.tools.cli.library": {"emit", "kernel", "target"}}
 """What a module reads for another command: `mirlo compile --emit library`."""
 

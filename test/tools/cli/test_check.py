@@ -113,4 +113,4 @@ def test_info_refuses_weights_of_a_type_that_there_is_not(tmp_path, capsys):
     graph.initializer.add(name="w", data_type=0, dims=[4])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
     assert main(["info", str(tmp_path / "m.onnx")]) == 1
-    assert "mirlo: error: tensor 'w' has the element type" in capsys.readouterr().err
+    assert "]: tensor 'w' has the element type" in capsys.readouterr().err

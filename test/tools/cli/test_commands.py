@@ -207,7 +207,7 @@ def test_usage(command: str, message: str, capsys: pytest.CaptureFixture[str]) -
 def test_debug_shows_where(files: Path) -> None:
     done = mirlo("run", files / "none.onnx", "--debug")
     assert done.returncode == 1
-    assert "Traceback" in done.stderr and "CommandError: " in done.stderr
+    assert "Traceback" in done.stderr and "NotAFile: " in done.stderr
 
 
 def test_interrupted(files: Path) -> None:

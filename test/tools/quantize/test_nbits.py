@@ -98,7 +98,7 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, capsys: pytest.Captu
     assert "m.onnx: not an ONNX model but a GGUF file" in problem(b"GGUF\3\0\0\0")
     weight = model.graph.initializer[0]
     weight.raw_data = weight.raw_data[:-1]
-    assert "mirlo: error: tensor 'w' cannot be read: " in problem(model.SerializeToString())
+    assert "]: tensor 'w' cannot be read: " in problem(model.SerializeToString())
     weight.raw_data = np.full((32, 4), np.nan, np.float32).tobytes()
     assert "tensor 'w' has values that are not finite" in problem(model.SerializeToString())
     weight.ClearField("raw_data")
