@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 NATIVE = "native"
 OPTIONS = (
     "cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "winograd", "l1", "l2", "l3",
-    "tiles",
+    "tiles", "denormals",
 )  # fmt: skip
 _NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range", "winograd")
 MOST_BYTES = 1 << 40
@@ -110,6 +110,8 @@ def parse_options(text: str = "") -> LlvmOptions:
     if "tiles" in options:
         processor = _with_tiles(processor, options["tiles"])
         machine = replace(machine, tiles=processor.tiles)
+    if "denormals" in options:
+        processor = _with_denormals(processor, options["denormals"])
     sizes = {f"{name}_bytes": _bytes(name, options[name]) for name in ("l1", "l2", "l3") if name in options}
     threads = _number(options, "threads", 4096)
     work, saves_memory = _number(options, "thread_work", MOST_BYTES), _is_small(options.get("memory"))
@@ -335,6 +337,15 @@ def _with_tiles(processor: Processor, text: str) -> Processor:
         )
     features = tuple(feature for feature in processor.features if feature not in AMX)
     return replace(processor, features=features, emulates_tiles=text == "emulated")
+
+
+def _with_denormals(processor: Processor, text: str) -> Processor:
+    """Return a processor that computes with subnormal numbers, or with zeros in their place."""
+    if text not in ("exact", "flush") or text == "flush" and processor.arch not in (X86, ARM):
+        raise MachineError(
+            f"option denormals of target 'llvm': expected exact, or flush on x86 and AArch64, found '{text}'"
+        )
+    return replace(processor, flushes_denormals=text == "flush")
 
 
 def _with_caches(machine: Machine, other: Machine) -> Machine:

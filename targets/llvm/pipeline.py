@@ -9,6 +9,7 @@ from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
+from mirlo.targets.llvm.flushed_denormals import flush_denormals
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import (
@@ -86,6 +87,8 @@ def lower_to_llvm(
     text = text or module.operation.get_asm(assume_verified=True)
     if '"llvm.x86.tile' in text:
         configure_tiles(module)
+    if processor.flushes_denormals:
+        flush_denormals(module, processor)
     used = used_floats(text)
     unused = [kind for kind in KINDS if kind not in used]
     emulated = [kind for kind in processor.emulated_floats if kind in used]

@@ -22,6 +22,8 @@ class Processor:
     """The instruction sets that code may use, beyond those of every processor of its kind."""
     emulates_tiles: bool = False
     """Whether functions compute what instructions of AMX do: for tests on machines without it."""
+    flushes_denormals: bool = False
+    """Whether kernels take and give zeros for subnormal numbers."""
 
     @property
     def arch(self) -> str:
