@@ -73,7 +73,7 @@ def error_codes() -> tuple[ErrorCode, ...]:
         for path in sorted((root / folder).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             if f"{CODE} = " in text:
-                module = ".".join(("mirlo", *path.relative_to(root).with_suffix("").parts))
+                module = ".".join(("mirlo", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
                 codes += _declared(ast.parse(text), module)
     return tuple(sorted(codes, key=lambda each: each.code))
 
