@@ -7,6 +7,7 @@ numbers and ONNX Runtime take turns; beside it, the same with open gates, whose 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def main() -> None:
         exact = mirlo.compile(lstm, threads=1, cache=False)
         flushed = mirlo.compile(lstm, "llvm{denormals=flush}", threads=1, cache=False)
         session = onnxruntime_session(lstm.SerializeToString(), threads=1)
-        turns = take_turns([lambda: exact(x), lambda: flushed(x), lambda: session.run(None, {"x": x})], REPEAT)
+        calls = [partial(exact, x), partial(flushed, x), partial(session.run, None, {"x": x})]
+        turns = take_turns(calls, REPEAT)
         times = " | ".join(f"{each:.2f}" for each in turns.milliseconds)
         print(f"| {name} | {times} | {turns.ratio(1, 0):.2f} | {turns.ratio(1, 2):.2f} |", flush=True)
 

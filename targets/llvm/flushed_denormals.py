@@ -36,15 +36,15 @@ def flush_denormals(module: ir.Module, processor: Processor) -> None:
 
 
 def _returns(function: ir.Operation) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    returns: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "func.return":
-            found.append(op)
+            returns.append(op)
         return ir.WalkResult.ADVANCE
 
     walk(function, visit)
-    return found
+    return returns
 
 
 class _ControlWord:
