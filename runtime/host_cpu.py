@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import platform
 from collections.abc import Collection
 from functools import cache
 
 from mirlo.runtime.cache import OBJECTS, Cache, default_folder, digest_of
+from mirlo.runtime.object_loader import compile_llvm, runtime_ir
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import library_versions
 from mirlo.runtime.system import processor_description, scalable_vector_bits
 
 AMX = frozenset({"amx-bf16", "amx-int8", "amx-tile"})
 """The matrix unit of x86, whose registers a process may use only where the system permits it (`permits_tiles`)."""
+
+_LEAVES = ((1, 0), (7, 0), (7, 1), (0x80000001, 0))
+"""Arguments of CPUID for which it returns features."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,10 @@ def restrict_host_cpu(cpu: str, lacked: Collection[str]) -> None:
 
 def _known_to_llvm() -> HostCpu:
     """Return what LLVM finds, from the cache where it has it: a process that only runs models needs no LLVM."""
-    described = processor_description()
+    try:
+        described = _description()
+    except OSError:  # no code may be made here
+        described = ""
     if not described:
         return _ask_llvm()
     cache = Cache(default_folder())
@@ -67,6 +76,28 @@ def _known_to_llvm() -> HostCpu:
     row = {"name": cpu.name, "features": sorted(cpu.features), "triple": cpu.triple}
     cache.put(OBJECTS, key, json.dumps(row).encode())
     return cpu
+
+
+def _description() -> str:
+    """Return all that the system and the processor say of their features; nothing where the system lists none.
+
+    An emulator shows the list of the system that it runs on, so the processor is asked too.
+    """
+    listed = processor_description()
+    return f"{listed} {_identification()}" if listed and platform.machine() == "x86_64" else listed
+
+
+def _identification() -> list[list[int]]:
+    """Return what the instruction CPUID says of the processor's features; OSError if no code may be made."""
+    code = compile_llvm(runtime_ir("cpuid-x86_64-linux"), is_kept=True)
+    ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(code.address("mirlo_cpuid"))
+    words = (ctypes.c_uint32 * 4)()
+    result = []
+    for leaf, part in _LEAVES:
+        ask(leaf, part, words)
+        # The second word of the first leaf names the core on which this runs.
+        result.append([word for i, word in enumerate(words) if (leaf, i) != (1, 1)])
+    return result
 
 
 def _ask_llvm() -> HostCpu:

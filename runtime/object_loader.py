@@ -121,6 +121,7 @@ def llvm_binding() -> ModuleType:
     with UNCUT:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
     binding: ModuleType = llvm
     system.register_code(Path(llvm.__file__).parent)
     return binding

@@ -650,47 +650,17 @@ _PROCESSOR_LINES = (
 
 
 def processor_description() -> str:
-    """Return all that the system and the processor say of the kinds of cores and their features.
-
-    That is nothing where the system does not say it. An emulator shows the file of the system that it runs on, so the
-    processor is asked too.
-    """
+    """Return what the system lists of the kinds of cores and their features; nothing where it does not."""
     if sys.platform != "linux":
         return ""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = {line for line in file if line.partition(":")[0].strip() in _PROCESSOR_LINES}
-        words = _identification() if os.uname().machine == "x86_64" else []
     except OSError:
         return ""
     if not any(line.startswith(("flags", "Features")) for line in lines):
         return ""
-    return "".join([*sorted(lines), f"{os.uname().machine} {words}"])
-
-
-_CPUID = bytes.fromhex("53 4989d0 89f8 89f1 0fa2 418900 41895804 41894808 4189500c 5b c3")
-"""push rbx; mov r8, rdx; mov eax, edi; mov ecx, esi; cpuid; mov [r8], eax; mov [r8+4], ebx; mov [r8+8], ecx;
-mov [r8+12], edx; pop rbx; ret."""
-_LEAVES = ((1, 0), (7, 0), (7, 1), (0x80000001, 0))
-"""Arguments of CPUID for which it returns features."""
-
-
-def _identification() -> list[list[int]]:
-    """Return what the processor's instruction CPUID says of its features; OSError if no code may be made."""
-    import ctypes
-
-    code = map_memory(mmap.PAGESIZE, in_huge_pages=False)
-    code[: len(_CPUID)] = _CPUID
-    address = ctypes.addressof(ctypes.c_char.from_buffer(code))
-    protect_memory(address, mmap.PAGESIZE, is_executable=True)
-    ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(address)
-    words = (ctypes.c_uint32 * 4)()
-    result = []
-    for leaf, part in _LEAVES:
-        ask(leaf, part, words)
-        # The second word of the first leaf names the core on which this runs.
-        result.append([word for i, word in enumerate(words) if (leaf, i) != (1, 1)])
-    return result
+    return "".join([*sorted(lines), os.uname().machine])
 
 
 def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:

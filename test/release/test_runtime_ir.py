@@ -51,7 +51,8 @@ def test_a_changed_source_or_text_is_noticed(tmp_path, monkeypatch: pytest.Monke
 @texts
 def test_texts_name_no_processor_and_have_no_assembly(text: runtime_ir.Text) -> None:
     content = text.path.read_text(encoding="utf-8")
-    assert not re.search(r"\basm\b|^target |^attributes |^!", content, re.MULTILINE)
+    assert not re.search(r"^target |^attributes |^!", content, re.MULTILINE)
+    assert bool(re.search(r"\basm\b", content)) == text.has_assembly
 
 
 def test_assembly_is_refused() -> None:

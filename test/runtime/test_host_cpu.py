@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from commands import ENVIRONMENT, output_of, python
 
-from mirlo.runtime import system
-from mirlo.runtime.host_cpu import HostCpu, host_cpu, restrict_host_cpu
+from mirlo.runtime.host_cpu import HostCpu, _identification, host_cpu, restrict_host_cpu
 
 SEEN = """
 from mirlo.targets.llvm.options import parse_options
@@ -50,7 +49,7 @@ def test_a_processor_that_was_asked_for_stays() -> None:
 def test_the_processor_is_asked_for_its_features() -> None:
     """Bits of CPUID's words are the flags that the system lists."""
     flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
-    (_, first, _), (_, seventh, *_), *_ = system._identification()
+    (_, first, _), (_, seventh, *_), *_ = _identification()
     bits = {"pni": first, "avx": first >> 28, "avx2": seventh >> 5, "avx512f": seventh >> 16}
     assert {name for name, bit in bits.items() if bit & 1} == bits.keys() & set(flags)
 
