@@ -17,9 +17,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rebuild import rebuilt
 from mirlo.passes.locations import names_of
 from mirlo.passes.shard import plan as plans
-from mirlo.passes.shard.constants import AxisRange, ConstantParts, rebuilt, sliced
+from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import DividedNode, ShardingRecord

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import DialectOp, class_of, sharding_rule_of
+from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.sharding import ShardingRule
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -22,6 +20,7 @@ from mirlo.passes.graph.constants import (
     is_constant,
 )
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rebuild import rebuilt
 from mirlo.passes.session import Session
 from mirlo.runtime.records import dataclass
 
@@ -167,26 +166,6 @@ def sliced(value: ir.Value, part: AxisRange) -> ir.Value:
     begin = tuple(part.begin if i == part.axis else 0 for i in range(kind.rank))
     result: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=_shape_of(kind, part), strides=(1,) * kind.rank)
     return result
-
-
-def rebuilt(
-    op: ir.Operation, operands: list[ir.Value], rule: ShardingRule, shape: tuple[Dim, ...] | None = None
-) -> list[ir.Value]:
-    """Return the results of an operation on other operands, with this shape of its result, at the insertion point."""
-    cls: type[DialectOp] = class_of(op)
-    arguments, attributes = arguments_with(op, operands, rule, shape)
-    return list(cls.build(*arguments, **attributes).operation.results)
-
-
-def arguments_with(
-    op: ir.Operation, operands: Sequence[ir.Value | TensorType], rule: ShardingRule, shape: tuple[Dim, ...] | None
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return an operation's declared operands, of other ones or their types, and its attributes with another shape."""
-    layout = class_of(op)._operand_layout
-    attributes = op.opview.attribute_values()
-    if rule.shape and shape is not None:
-        attributes[rule.shape] = shape
-    return [layout.pick(field_, op, operands) for field_ in layout.fields], attributes
 
 
 def _is_static(op: ir.Operation) -> bool:

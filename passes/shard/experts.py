@@ -11,9 +11,9 @@ from mirlo.dialects.core.surgery import operations
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.rebuild import rebuilt
 from mirlo.passes.locations import names_of
 from mirlo.passes.shard import plan as plans
-from mirlo.passes.shard.constants import rebuilt
 from mirlo.passes.shard.plan import DividedNode, RankPlan
 from mirlo.passes.shard.values import RankValues
 from mirlo.runtime.records import dataclass

@@ -7,7 +7,8 @@ from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.surgery import operations, replace_op
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.shard.constants import AxisRange, ConstantParts, rebuilt
+from mirlo.passes.graph.rebuild import rebuilt
+from mirlo.passes.shard.constants import AxisRange, ConstantParts
 
 
 def separate_products(function: ir.OpView, constants: ConstantParts) -> None:

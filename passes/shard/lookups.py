@@ -10,7 +10,8 @@ from mirlo.dialects.core.sharding import WHOLE, ShardingRule
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import emit_constant
-from mirlo.passes.shard.constants import AxisRange, rebuilt
+from mirlo.passes.graph.rebuild import rebuilt
+from mirlo.passes.shard.constants import AxisRange
 from mirlo.passes.shard.values import RankValues
 
 

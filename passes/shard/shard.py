@@ -13,12 +13,13 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.entry import is_model
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rebuild import rebuilt
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard import plan as plans
 from mirlo.passes.shard.annotated import LayoutDivider, has_layouts
-from mirlo.passes.shard.constants import ConstantParts, rebuilt
+from mirlo.passes.shard.constants import ConstantParts
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.exchanges import record_exchanges
 from mirlo.passes.shard.experts import Experts

@@ -8,9 +8,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.entry import is_model
+from mirlo.passes.graph.row_loop import RowwiseOperation, RowwisePrefix, find_rowwise, loop_over_rows
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.shard.row_loop import RowwiseOperation, RowwisePrefix, find_rowwise, loop_over_rows
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.row_loop import RowwisePrefix
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.shard.row_loop import RowwisePrefix
 from mirlo.targets.llvm import tile_batch
 from mirlo.targets.llvm.machine import Machine
 

@@ -21,8 +21,8 @@ from mirlo.dialects.core.sharding import ShardingRule
 from mirlo.dialects.core.surgery import captured, erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.rebuild import arguments_with, rebuilt
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.shard.constants import arguments_with, rebuilt
 from mirlo.runtime.records import dataclass
 
 
