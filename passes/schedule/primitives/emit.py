@@ -12,7 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, index
-from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
+from mirlo.dialects.tir.buffers import STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
@@ -20,12 +20,9 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorB
 from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles, loop_over_all, static_tiles
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
-from mirlo.passes.schedule.primitives.blocks import decompose
 from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
-from mirlo.passes.schedule.primitives.held import keep_in_registers
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue, LoopValues
-from mirlo.passes.schedule.primitives.joined_threads import join_threads
-from mirlo.passes.schedule.primitives.kernels import limits_of, prepare_kernels
+from mirlo.passes.schedule.primitives.kernels import limits_of
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
 from mirlo.passes.schedule.primitives.lanes import (
     LaneGuards,
@@ -41,7 +38,6 @@ from mirlo.passes.schedule.primitives.loops import THREAD
 from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.primitives.points import PointEmitter
-from mirlo.passes.schedule.primitives.positions import share_positions
 from mirlo.passes.schedule.primitives.ranges import (
     Bound,
     elements_of_thread,
@@ -52,10 +48,10 @@ from mirlo.passes.schedule.primitives.ranges import (
     reached,
     steps_of,
 )
-from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults, accumulate
+from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults
 from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
-from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread, prepare_threads, reduced_threads
+from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tiles import clamped_values, keeps_tile
 from mirlo.passes.schedule.primitives.transposed import TransposedTile
@@ -83,6 +79,7 @@ from mirlo.passes.schedule.primitives.tree import (
     reads_of,
     region_of,
 )
+from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
 MAX_UNROLL = 256
 """Most iterations of a loop that are emitted one by one."""
@@ -102,26 +99,7 @@ class PartEmitter:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._emitter: _Emitter | None = None
-        prepare_kernels(root)
-        overlap = any(loop.start is not None or loop.shift is not None for loop in root.loops())
-        if overlap and INPLACE in root.view.op.attributes:
-            # Tiles that overlap compute elements twice: what they read must not be overwritten.
-            del root.view.op.attributes[INPLACE]
-        for leaf in root.leaves():
-            if (reduced_threads(leaf) or leaf.epilogue and leaf.is_reduction) and leaf.part == "whole":
-                accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
-            elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
-                # What continues a reduction is decomposed with the block that begins it. Each iteration of a loop
-                # may have a partial result of one element: then no loop of the reduction is left.
-                chain = around(leaf)
-                decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
-        in_threads = limits_of(root) is not None
-        if in_threads:
-            join_threads(root)
-        keep_in_registers(root, in_threads)
-        prepare_threads(root)
-        if in_threads:
-            share_positions(root)
+        run_passes(root)
 
     def emit(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
@@ -608,6 +609,23 @@ class Schedule(LoopQueries):
         if self.applied:
             raise ScheduleError("commands: rules of a target emit loops, no commands; use words (apply_rule)")
         return command_tree(self._root, capacity or {}, alignment)
+
+    def after(self, name: str) -> str:
+        """Return the loops as text after a pass between the primitives and their code; the schedule stays as it is.
+
+        The passes, in their order: `prepare-kernels`, `drop-inplace`, `start-reductions`, `join-threads`,
+        `keep-in-registers`, `prepare-threads`, `share-positions`.
+        """
+        from mirlo.passes.schedule.primitives.tree_passes import run_passes
+
+        copy = Schedule(self._function).replay(self.trace)
+        attributes = copy._view.op.attributes
+        kept = {each: attributes[each] for each in (INPLACE,) if each in attributes}
+        with copy._view.op.location:
+            run_passes(copy._root, name)
+        for each, attribute in kept.items():
+            attributes[each] = attribute
+        return str(copy)
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""

@@ -1,0 +1,71 @@
+"""The passes over a tree of loops between the last primitive and its code, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from mirlo.dialects.tir.buffers import INPLACE
+from mirlo.passes.schedule.primitives.blocks import decompose
+from mirlo.passes.schedule.primitives.held import keep_in_registers
+from mirlo.passes.schedule.primitives.joined_threads import join_threads
+from mirlo.passes.schedule.primitives.kernels import limits_of, prepare_kernels
+from mirlo.passes.schedule.primitives.positions import share_positions
+from mirlo.passes.schedule.primitives.registers import accumulate
+from mirlo.passes.schedule.primitives.threads import prepare_threads, reduced_threads
+from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, around
+from mirlo.runtime.nearest import nearest
+
+
+def drop_inplace(root: Root) -> None:
+    """Keep results out of the memory of operands where tiles overlap: elements are computed twice."""
+    overlap = any(loop.start is not None or loop.shift is not None for loop in root.loops())
+    if overlap and INPLACE in root.view.op.attributes:
+        del root.view.op.attributes[INPLACE]
+
+
+def start_reductions(root: Root) -> None:
+    """Begin each reduction that no primitive arranged: in registers where something is computed on its results."""
+    for leaf in root.leaves():
+        if not leaf.is_reduction or leaf.part != "whole":
+            continue
+        chain, reduced = around(leaf), leaf.reduce_loops()
+        if reduced_threads(leaf) or leaf.epilogue:
+            accumulate(root, leaf, next(loop for loop in chain if loop.name in reduced))
+        elif not leaf.rule:
+            # What continues a reduction is decomposed with the block that begins it. Each iteration of a loop
+            # may have a partial result of one element: then no loop of the reduction is left.
+            decompose(root, leaf, next((loop for loop in chain if loop.name in reduced), chain[-1]))
+
+
+def _in_threads(rewrite: Callable[[Root], None]) -> Callable[[Root], None]:
+    """Return a rewrite for targets whose threads are iterations of loops."""
+
+    def run(root: Root) -> None:
+        if limits_of(root) is not None:
+            rewrite(root)
+
+    return run
+
+
+TREE_PASSES: Mapping[str, Callable[[Root], None]] = MappingProxyType({
+    "prepare-kernels": prepare_kernels,
+    "drop-inplace": drop_inplace,
+    "start-reductions": start_reductions,
+    "join-threads": _in_threads(join_threads),
+    "keep-in-registers": lambda root: keep_in_registers(root, limits_of(root) is not None),
+    "prepare-threads": prepare_threads,
+    "share-positions": _in_threads(share_positions),
+})  # fmt: skip
+"""The passes by their names; those of threads leave the trees of CPUs as they are."""
+
+
+def run_passes(root: Root, last: str = "") -> None:
+    """Run all passes over a tree, or those up to one."""
+    if last and last not in TREE_PASSES:
+        hint = nearest(last, TREE_PASSES) or f"; expected one of {', '.join(TREE_PASSES)}"
+        raise ScheduleError(f"there is no pass '{last}' over loops{hint}")
+    for name, run in TREE_PASSES.items():
+        run(root)
+        if name == last:
+            return
