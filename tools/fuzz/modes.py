@@ -47,10 +47,11 @@ class Mode(NamedTuple):
         if hasattr(module, "require_host"):
             module.require_host()
         if not self.takes_target:
-            return judge
+            return partial(_without_faults, judge)
         threads = threads or 1
         level = {} if opt_level is None else {"opt_level": opt_level}
-        return partial(judge, target=target or ("llvm" if threads == 1 else SHARED), threads=threads, **level)
+        target = target or ("llvm" if threads == 1 else SHARED)
+        return partial(_without_faults, partial(judge, target=target, threads=threads, **level))
 
     @property
     def states(self) -> Mapping[str, str]:
@@ -62,6 +63,22 @@ class Mode(NamedTuple):
         """Write the input of a seed to a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.load().write(seed, folder)
+
+
+def _without_faults(judge: Callable[[int], SeedVerdict], seed: int) -> SeedVerdict:
+    """Return the verdict on a seed; a rule of Mirlo that raises is a bug, although the model is compiled without it."""
+    import warnings  # here, as `mirlo --help` reads the table
+
+    from mirlo.passes.rules import RuleWarning
+    from mirlo.tools.fuzz.verdict import FAILED, SeedVerdict
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", RuleWarning)
+        verdict = judge(seed)
+    faults = [str(each.message) for each in found if issubclass(each.category, RuleWarning)]
+    if not faults or verdict.state == FAILED:
+        return verdict
+    return SeedVerdict(FAILED, faults[0], verdict.used)
 
 
 MODES: dict[str, Mode] = {

@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import warnings
 from collections.abc import Callable
 from itertools import count
 from multiprocessing import get_context
@@ -22,11 +23,13 @@ from onnx_suite import listed_version
 from snapshots import assert_snapshot
 
 from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.rules import RuleWarning
 from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz import differential, sizes, structure, verdict
 from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
+from mirlo.tools.fuzz.modes import MODES
 from mirlo.tools.fuzz.mutate import MUTATIONS
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.programs import NO_MEMORY, OK, SIZES, CallResult, _difference
@@ -129,6 +132,19 @@ def test_kernels_that_are_not_proven_are_findings() -> None:
     for name in ("verify-bounds", "verify-schedule"):
         assert verdict.verdict_of_error(PassFailed(name, "its index depends on data")).state == verdict.FAILED
     assert verdict.verdict_of_error(PassFailed("legalize", "no rule")).state == verdict.REFUSED
+
+
+def test_rules_that_raise_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the model is compiled without them."""
+
+    def judge(seed: int) -> verdict.SeedVerdict:
+        if seed:
+            warnings.warn("rule 'rows' raised", RuleWarning, stacklevel=2)
+        return verdict.SeedVerdict("right")
+
+    monkeypatch.setattr(structure, "judge", judge)
+    job = MODES["structure"].job(None, None, None)
+    assert job(0).state == "right" and job(1) == verdict.SeedVerdict(verdict.FAILED, "rule 'rows' raised")
 
 
 @pytest.mark.sample(0)
