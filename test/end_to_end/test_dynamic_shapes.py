@@ -139,3 +139,25 @@ def test_squeeze_without_axes_keeps_open_dims():
     np.testing.assert_array_equal(f(x), x[:, 0])
     with pytest.raises(MirloError, match="without axes, none of n may be 1, as the rank would be another"):
         f(x[:1])
+
+
+ROWS = {
+    "LayerNormalization": [node("LayerNormalization", "x scale", "y", axis=-1)],
+    "Softmax": [node("Softmax", "x", "y", axis=-1)],
+    "LogSoftmax": [node("LogSoftmax", "x", "y", axis=-1)],
+    "ReduceMean": [node("ReduceMean", "x axes", "y")],
+}
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("operator", ROWS)
+@pytest.mark.parametrize("shape", [(34, 3), (4, 205), (2, 16, 422), (1, 1915)], ids=str)
+def test_a_dynamic_batch_gives_the_same_bits(operator, target, shape):
+    """Rows of a known length are added in one order, however many there are."""
+    x = RNG.standard_normal(shape, dtype=np.float32) * 3 + 1
+    weights = {"LayerNormalization": {"scale": W.reshape(-1)[: shape[-1]]}, "ReduceMean": {"axes": np.array([-1])}}
+    models = [
+        make_model(ROWS[operator], {"x": (F32, dims)}, ["y"], weights.get(operator, {}))
+        for dims in (shape, ("batch", *shape[1:]))
+    ]
+    np.testing.assert_array_equal(*(mirlo.compile(model, target=target)(x) for model in models))
