@@ -14,7 +14,7 @@ from mirlo_llm.generate.guidance import Grammar
 from mirlo_llm.generate.json_file import is_count
 from mirlo_llm.generate.led_caches import LedCaches, NewCaches, SendOperation
 from mirlo_llm.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
-from mirlo_llm.generate.request import Request
+from mirlo_llm.generate.request import NO_RULES, Request, TokenRules
 from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo_llm.generate.sequences import FIRST_CAPACITY
 from mirlo_llm.generate.slots import EngineCounts, EngineSlots
@@ -106,15 +106,19 @@ class ServingEngine:
         adapter: str | None = None,
         logprobs: int | None = None,
         kept: Sequence[str] = (),
+        rules: TokenRules = NO_RULES,
         **search: object,
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
 
         `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives. The text
-        of the answer has the special tokens `kept`.
+        of the answer has the special tokens `kept`. `rules` are those of single tokens.
         """
         if logprobs is not None and not is_count(logprobs, 0, MAX_LOGPROBS):
             raise GenerationError(f"logprobs: expected 0 to {MAX_LOGPROBS}, found {logprobs!r:.40}")
+        wrong = next((token for token in (*rules.bias, *rules.ends) if not self._decoder.is_token(token)), None)
+        if wrong is not None:
+            raise GenerationError(f"a token must be from 0 to {self._decoder.vocabulary - 1}, found {wrong}")
         options = with_options(self._search, search)
         self._decoder.with_adapter(adapter)  # raises an error if there is none of the name
         for name, other in (("num_beams", 1), ("lookup", 0)):
@@ -130,7 +134,7 @@ class ServingEngine:
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
         request = Request(
             tokens, options, self._decoder.config, self._texts_with(tuple(kept)), stops, grammar, adapter, logprobs,
-            self.step,
+            self.step, rules,
         )  # fmt: skip
         if not request.is_done:
             self._requests[request] = None

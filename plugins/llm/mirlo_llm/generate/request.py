@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +17,21 @@ from mirlo_llm.generate.search import SearchOptions
 from mirlo_llm.generate.text import AnswerText, TokenTexts
 
 END, STOP, LENGTH, CANCELLED, FAILED = "end", "stop", "length", "cancelled", "error"
+
+
+@dataclass(frozen=True)
+class TokenRules:
+    """What a request asks for of single tokens."""
+
+    bias: Mapping[int, float] = field(default_factory=dict)
+    """What is added to the logits of tokens."""
+    ends: tuple[int, ...] = ()
+    """Tokens that end the answer, beside those of the model."""
+    ignores_end: bool = False
+    """Whether the answer goes on behind the tokens that end it otherwise."""
+
+
+NO_RULES = TokenRules()
 
 
 class Request:
@@ -32,6 +48,7 @@ class Request:
         adapter: str | None,
         logprobs: int | None,
         step: Callable[[], object],
+        rules: TokenRules,
     ) -> None:
         self.prompt = tuple(prompt)
         """The tokens of the prompt."""
@@ -49,7 +66,8 @@ class Request:
         self.has_form = grammar is not None
         """Whether another process says which tokens may follow."""
         self._config, self._texts, self._step = config, texts, step
-        self._sampler = Sampler(options, config.ends, 0, None if grammar is None else Guide(grammar))
+        self._ends = (*(() if rules.ignores_end else config.ends), *rules.ends)
+        self._sampler = Sampler(options, self._ends, 0, None if grammar is None else Guide(grammar), rules.bias)
         self._answer = None if texts is None else AnswerText(texts, self.prompt, stops)
         self._pieces: list[str] = []
         self._taken = 0
@@ -138,7 +156,7 @@ class Request:
         self.sequence.append(token)
         if self._most_logprobs is not None:
             self.logprobs.append(token_logprob(logits, token, self._most_logprobs))
-        if token in self._config.ends:
+        if token in self._ends:
             self._finish(END)
             return
         if self._answer is not None:

@@ -29,9 +29,15 @@ class Sampler:
     """Chooses the tokens of one sequence."""
 
     def __init__(
-        self, options: SearchOptions, ends: Sequence[int], stream: int = 0, guide: Guide | None = None
+        self,
+        options: SearchOptions,
+        ends: Sequence[int],
+        stream: int = 0,
+        guide: Guide | None = None,
+        bias: Mapping[int, float] | None = None,
     ) -> None:
-        self._options = options
+        """`bias` is added to the logits of tokens."""
+        self._options, self._bias = options, bias
         self._ends = list(ends)
         self._guide = guide
         self._stream = stream
@@ -40,6 +46,7 @@ class Sampler:
             or options.frequency_penalty
             or options.presence_penalty
             or options.no_repeat_ngram_size
+            or bias
         )
 
     @cached_property
@@ -71,8 +78,10 @@ class Sampler:
         return top if options.is_greedy else self._drawn(logits, logits[top])
 
     def penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
-        """Return logits after penalties, in place."""
+        """Return logits after biases and penalties, in place."""
         options = self._options
+        if self._bias:
+            logits[list(self._bias)] += np.fromiter(self._bias.values(), np.float32, len(self._bias))
         earlier = np.asarray(tokens, np.int64)
         if options.repetition_penalty != 1 and len(earlier):
             scored = earlier[earlier < len(logits)]  # those of images are never chosen

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from mirlo_llm.generate.guidance import FORMS
-from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.generate.json_file import is_count, is_number
+from mirlo_llm.generate.request import TokenRules
 from mirlo_llm.serve.answer_reader import MARKS
 from mirlo_llm.serve.body import BodyFields
 from mirlo_llm.serve.errors import refused
@@ -19,10 +20,12 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 """How much a model reasons, for templates that read it."""
 MAX_MESSAGES = 4096
 MAX_STOPS, MAX_STOP = 16, 1024
+MAX_BIAS, MAX_BIASES, MAX_DIGITS = 100, 1024, 9
+"""Bounds of `logit_bias`: of its numbers, of how many there are, and of the digits of tokens."""
 _COMMON = {
     "model", "n", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "top_k", "min_p",
     "repetition_penalty", "frequency_penalty", "presence_penalty", "max_tokens", "logprobs", "logit_bias", "user",
-    "regex", "lark",
+    "regex", "lark", "stop_token_ids", "ignore_eos",
 }  # fmt: skip
 CHAT_KEYS = _COMMON | {
     "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
@@ -96,8 +99,6 @@ def read_completion(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 
 def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: Any) -> GenerationCall:
-    if body.has("logit_bias") and body.value("logit_bias") != {}:
-        raise refused("logit_bias", "it is not supported")
     count = body.count("n", 1, options.max_choices, 1)
     assert count is not None
     call = GenerationCall(
@@ -107,11 +108,29 @@ def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: An
         search=_search(body),
         seed=body.count("seed", -(1 << 63), (1 << 63) - 1),
         is_streamed=body.flag("stream"),
+        rules=_rules(body),
         **parts,
     )
     if call.answers > options.max_choices:
         raise refused("n", f"a request has up to {options.max_choices} answers, found {call.answers}")
     return call
+
+
+def _rules(body: BodyFields) -> TokenRules:
+    """Return what a body asks for of single tokens."""
+    bias: dict[int, float] = {}
+    for key, value in (body.mapping("logit_bias") if body.has("logit_bias") else {}).items():
+        if len(key) > MAX_DIGITS or not key.isdecimal() or not is_number(value) or abs(value) > MAX_BIAS:
+            raise refused(
+                "logit_bias", f"expected numbers from -{MAX_BIAS} to {MAX_BIAS} by tokens, found {key[:20]!a}"
+            )
+        bias[int(key)] = float(value)
+    if len(bias) > MAX_BIASES:
+        raise refused("logit_bias", f"expected up to {MAX_BIASES} tokens, found {len(bias)}")
+    ends = body.list("stop_token_ids", MAX_STOPS) if body.has("stop_token_ids") else []
+    if ends and not is_tokens(ends):
+        raise body.fail("stop_token_ids", "an array of tokens")
+    return TokenRules(bias, tuple(each for each in ends if isinstance(each, int)), body.flag("ignore_eos"))
 
 
 def _search(body: BodyFields) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import Any
 from mirlo.extend.runtime import ELEMENT_TYPES, MirloError
 from mirlo_llm.generate import GenerationError, LanguageModel, Request
 from mirlo_llm.generate.chat import ChatTemplate
+from mirlo_llm.generate.request import NO_RULES, TokenRules
 from mirlo_llm.serve.answer_reader import CHANNEL, THINK, AnswerForm
 from mirlo_llm.serve.backend import Backend
 from mirlo_llm.serve.call_forms import Tools
@@ -47,6 +48,7 @@ class GenerationCall:
     is_streamed: bool = False
     kept: tuple[str, ...] = ()
     """Special tokens that the texts of answers keep."""
+    rules: TokenRules = NO_RULES
 
     @property
     def answers(self) -> int:
@@ -240,7 +242,8 @@ class LanguageBackend(Backend):
             raise RequestError(400, message, code="context_length_exceeded")
         most = self.options.max_tokens if call.max_tokens is None else call.max_tokens
         return self._engine.add(
-            tokens, call.stop, **call.form, logprobs=call.logprobs, kept=call.kept, max_new_tokens=most,
+            tokens, call.stop, **call.form, logprobs=call.logprobs, kept=call.kept, rules=call.rules,
+            max_new_tokens=most,
             **{**call.search, **seed},
         )  # fmt: skip
 

@@ -43,6 +43,7 @@ _FIELDS: Mapping[str, Schema] = {
     "min_p": _range("number", 0, 1),
     "top_k": COUNT, "repetition_penalty": _range("number", 0.01, 100), "frequency_penalty": _range("number", -2, 2),
     "presence_penalty": _range("number", -2, 2), "top_logprobs": _range("integer", 0, 20), "user": TEXT,
+    "stop_token_ids": {"type": "array", "items": COUNT, "maxItems": 16}, "ignore_eos": FLAG, "logit_bias": ANY_OBJECT,
     "regex": TEXT, "lark": TEXT, "suffix": TEXT, "tools": _array(ANY_OBJECT), "parallel_tool_calls": FLAG,
     "response_format": ANY_OBJECT, "chat_template_kwargs": ANY_OBJECT, "dimensions": {"type": "integer", "minimum": 1},
     "encoding_format": {"enum": ["float", "base64"]}, "query": TEXT, "return_documents": FLAG,

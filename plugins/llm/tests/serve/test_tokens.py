@@ -88,3 +88,22 @@ def test_keys_that_are_not_known_are_refused(folder: Path) -> None:
         answer = running.post("/v1/completions", json={"model": "tiny", "prompt": "a", "max_token": 2})
         assert answer.status_code == 400
         assert "max_token: this key is not known; did you mean 'max_tokens'?" in answer.json()["error"]["message"]
+
+
+def test_rules_of_tokens(client: Any) -> None:
+    """A bias makes a token the next one; a token ends an answer where the request says so, and where it does not."""
+
+    def complete(**body: Any) -> dict[str, Any]:
+        answer = client.post("/v1/completions", json={"model": "tiny", "prompt": "the fox", "max_tokens": 4, **body})
+        assert answer.status_code == 200, answer.text
+        choice: dict[str, Any] = answer.json()["choices"][0]
+        return choice
+
+    (token,) = client.post("/tokenize", json={"content": "the"}).json()["tokens"]
+    biased = complete(logit_bias={str(token): 100})
+    assert biased["text"].replace(" ", "") == "the" * 4 and biased["finish_reason"] == "length"
+    ended = complete(logit_bias={str(token): 100}, stop_token_ids=[token])
+    assert ended["text"] == "" and ended["finish_reason"] == "stop"
+    (end,) = client.get("/props").json()["eos_token_ids"][:1]
+    assert complete(logit_bias={str(end): 100})["finish_reason"] == "stop"
+    assert complete(logit_bias={str(end): 100}, ignore_eos=True)["finish_reason"] == "length"
