@@ -13,7 +13,7 @@ CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime stablehlo tflite torch
 
-.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -59,6 +59,11 @@ samples-doors: $(VENV)/ready
 test-serve: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable 'plugins/llm[test,serve-clients,ray]'
 	$(BIN)/pytest -q -rs plugins/llm/tests/serve plugins/llm/tests/pages/test_serve_page.py plugins/llm/tests/pages/test_cluster_page.py
+
+# All architectures by the code of transformers, and all keys of configurations, compared with transformers: 20 minutes of processor time.
+test-transformers: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch' --editable 'plugins/llm[test,transformers]'
+	$(BIN)/pytest -q -rs --whole plugins/llm/tests/generate/test_traced.py plugins/llm/tests/generate/test_keys.py
 
 # All tests of a package of `plugins`, with what it needs: make test-sklearn.
 test-%: plugins/%/pyproject.toml $(VENV)/ready

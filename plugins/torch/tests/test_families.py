@@ -112,7 +112,12 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (torch.randn(6, 4), torch.tensor([0, -1, 5]), torch.randn(3)),
     ),
     "repeats": (
-        lambda x, counts: (torch.repeat_interleave(x, counts, dim=0), torch.repeat_interleave(counts)),
+        lambda x, counts: (
+            torch.repeat_interleave(x, counts, dim=0),
+            torch.repeat_interleave(counts),
+            torch.repeat_interleave(x, 2, dim=-1, output_size=6),
+            torch.repeat_interleave(x, 3),
+        ),
         (torch.randn(4, 3), torch.tensor([1, 2, 0, 1])),
     ),
     "products of nothing": (
