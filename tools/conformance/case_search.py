@@ -212,7 +212,17 @@ class CaseSearch(ABC):
         if not result.kinds and not result.failures:
             why = "; ".join(f"it gives regions back: {reason}" for reason in self.returned) or "no result is comparable"
             return replace(result, untaken=f"{len(cases)} cases were placed, and none was computed by it: {why}")
+        for text in self.inexact():
+            result.kinds.setdefault(cases[0].kind, []).append(text)
         return result
+
+    def session_options(self) -> dict[str, object]:
+        """Return options of the session in which graphs are matched."""
+        return {}
+
+    def inexact(self) -> Sequence[str]:
+        """Return what differs exactly, on residues, in the graphs that were matched."""
+        return ()
 
     def _note_returned(self, notes: Sequence[object]) -> None:
         """Record why a code generator gave regions back: placed is not computed."""
@@ -297,7 +307,7 @@ class CaseSearch(ABC):
         try:
             with make_context(), ir.Location.unknown():
                 module, _ = module_of([case.program for case in cases])
-                session = Session(report=lambda *_: None)
+                session = Session(options=self.session_options(), report=lambda *_: None)
                 Pipeline(self.passes()).run(module, session)
         except (MirloError, ir.MLIRError) as error:
             if len(graphs) == 1:

@@ -8,9 +8,12 @@ from dataclasses import field
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.passes.apply_rules import RULE_WATCH
 from mirlo.passes.byoc.operators import is_op, maybe, wildcard
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.compare_rules import RuleComparison
+from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
@@ -94,6 +97,16 @@ class RuleSearch(CaseSearch):
 
     rule: Rule = field(kw_only=True)
     operators: tuple[str, ...] = ()
+    exact: RuleComparison = field(default_factory=RuleComparison)
+    """What a legalization rule of a package makes of operators, compared with the default rules on residues."""
+
+    def session_options(self) -> dict[str, object]:
+        is_compared = self.rule.kind == LEGALIZE.kind and self.rule.is_foreign
+        return {RULE_WATCH: self.exact} if is_compared else {}
+
+    def inexact(self) -> Sequence[str]:
+        wrong = (each for each in self.exact.verdicts if each.status == DIFFERENT and each.place == self.rule.place)
+        return [f"{each.why}, exactly" for each in wrong][:1]
 
     def graphs(self) -> tuple[list[PatternGraph], str]:
         return graphs_of(map(_with_epilogue, self.operators))

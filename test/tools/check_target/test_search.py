@@ -246,3 +246,21 @@ def test_elements_that_are_not_finite_are_drawn_where_cases_have_them(name: str,
     dynamic, axes = next(with_dynamic_dims(typed))
     sized = search._sized(GraphCase("one", dynamic, arrays, axes), 9)
     assert sized is not None
+
+
+@pytest.mark.parametrize(("factor", "is_exact"), [(-1.0, True), (-1.5, False)])
+def test_rules_of_packages_are_compared_exactly(factor: float, is_exact: bool) -> None:
+    """What a rule makes of an operator is compared on residues with what the default rule does, too."""
+    names()
+
+    def scaled(op: Any, b: Any) -> Any:
+        return b.call_prim(lambda p, x: p.compute(x.shape, lambda *i: x[i] * factor, name="scaled"), op.x)
+
+    rule = own("relax.negative", scaled)
+    try:
+        check = RuleSearch("rule", "llvm", "llvm", rule=rule, operators=("relax.negative",)).check()
+    finally:
+        rules = LEGALIZE._rules[rule.subject, rule.target]
+        rules[:] = [other for other in rules if other is not rule]
+    texts = [text for each in check.kinds.values() for text in each]
+    assert any(text.endswith(", exactly") for text in texts) != is_exact
