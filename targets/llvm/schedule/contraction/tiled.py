@@ -69,6 +69,9 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
         return decline("columns are read beyond their edges")
     if rows.is_converted or (plan.packing is not None and columns.needs_cast(contraction.product.accumulate_type)):
         return decline("a copy of an operand is converted")
+    is_transposed = plan.packing is not None and columns.form.stride(plan.lane_axis) != 1
+    if is_transposed and plan.lane_axis.extent % plan.lanes:
+        return decline("columns that a copy transposes do not fill vectors", columns=plan.lane_axis.extent)
     fixed = [plan.lane_axis, *plan.column_loops, *contraction.reduce]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
