@@ -38,6 +38,8 @@ from mirlo.runtime.records import dataclass
 if TYPE_CHECKING:
     from mirlo.passes.exact.primes import Plane
 
+NEAR = 1e-12
+"""How near to an integer a weight that a pass computes in f64 is it, of the largest one."""
 LEGALIZED = "builtin.module(legalize{target=c})"
 """Target `c` has no rules of its own for operators: the default ones apply."""
 
@@ -175,10 +177,17 @@ def _residues_of(plane: Plane, array: Array, arithmetic: FieldArithmetic) -> Arr
         finite = [plane.residue(named(float(x))) if np.isfinite(x) else 0 for x in wide]
         result = np.array(finite, np.int64)
     else:
-        result = plane.residues(np.where(special, 0.0, wide))
+        result = plane.residues(_without_rounding(np.where(special, 0.0, wide)))
     if special.any():
         result[special] = [arithmetic.special_number(float(x)) for x in wide[special]]
     return result
+
+
+def _without_rounding(numbers: Array) -> Array:
+    """Return numbers with integers in place of those that rounding moves from one: 1e-13 where a sum cancels."""
+    nearest = np.rint(numbers)
+    is_near = np.abs(numbers - nearest) < NEAR * np.abs(numbers).max(initial=0.0)
+    return np.where(is_near, nearest, numbers)
 
 
 def common_round(number: int, sizes: Mapping[str, int], *modules: GraphModule) -> GraphRound:

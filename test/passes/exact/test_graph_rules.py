@@ -19,6 +19,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.compute import exp
 from mirlo.passes.apply_rules import RULE_WATCH
+from mirlo.passes.exact import graph_function
 from mirlo.passes.exact.compare_graphs import compare_passes, first_wrong
 from mirlo.passes.exact.compare_rules import RuleComparison, RuleVerdict
 from mirlo.passes.exact.named_numbers import named
@@ -30,6 +31,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import LEGALIZE, RuleBook, RuleFunction, legalize
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.winograd.matrices import transformed_weight
 
 GRAPHS = Path(__file__).parents[1] / "graph"
 PASSES = "builtin.module(func.func(simplify,fold-constant,simplify,convert-layout,fold-constant,simplify))"
@@ -134,6 +136,13 @@ def test_a_pass_that_changes_results_is_named(monkeypatch: pytest.MonkeyPatch) -
             steps = Pipeline("builtin.module(func.func(simplify),func.func(fold-constant))").steps
             wrong = first_wrong(compare_passes(ir.Module.parse(text), Session(), steps))
         assert (wrong is not None and "fold-constant" in str(wrong)) == is_wrong
+
+
+def test_transformed_weights_are_integers() -> None:
+    """Windows of multiples of 576 are integers when they are transformed in floats: sums that cancel are zero."""
+    windows = np.random.default_rng(0).integers(-4, 5, (3, 3, 8, 8)).astype(np.float32) * 576
+    result = graph_function._without_rounding(transformed_weight(windows, 4).astype(np.float64))
+    assert (result == np.rint(result)).all() and (result == 0).any()
 
 
 def test_constants_are_the_numbers_that_they_stand_for() -> None:
