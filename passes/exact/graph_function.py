@@ -83,14 +83,13 @@ class GraphModule:
             raise OutsideError(f"operators without default rules: {str(error).splitlines()[0]}") from error
         self.module = module
         self.kernels = {symbol_name(each): each.operation for each in prim_functions(module.operation)}
+        self._functions: dict[str, ir.Operation] = {
+            symbol_name(each.operation): each.operation for each in module.body.operations
+        }
         self._definitions: dict[str, KernelDefinition] = {}
 
     def function(self, name: str) -> ir.Operation:
-        for each in self.module.body.operations:
-            if symbol_name(each.operation) == name:
-                operation: ir.Operation = each.operation
-                return operation
-        raise KeyError(name)
+        return self._functions[name]
 
     def symbols(self, name: str) -> list[str]:
         """Return the symbols of the dims of a function's arguments."""

@@ -72,10 +72,10 @@ def _without_faults(judge: Callable[[int], SeedVerdict], seed: int) -> SeedVerdi
     from mirlo.passes.rules import RuleWarning
     from mirlo.tools.fuzz.verdict import FAILED, SeedVerdict
 
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", RuleWarning)
         verdict = judge(seed)
-    faults = [str(each.message) for each in found if issubclass(each.category, RuleWarning)]
+    faults = [str(each.message) for each in warned if issubclass(each.category, RuleWarning)]
     if not faults or verdict.state == FAILED:
         return verdict
     return SeedVerdict(FAILED, faults[0], verdict.used)
