@@ -57,6 +57,7 @@ class Arguments(argparse.Namespace):
     into: str
     subject: str
     node: str | None
+    after: str | None
     save_trace: str | None
     model_explorer: str | None
     netron: str | None
@@ -296,11 +297,14 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(
         commands, "explain", "explain how each node of a model was compiled, or list the rules of an operator"
     )
-    help_text = "an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
+    help_text = "an operator, an intrinsic (tir.exp), 'schedule', 'loop-passes', or the file of a model"
     add_model(parser, "NAME|MODEL", help_text, "subject")
     add_options(parser, "target")
     parser.add_argument("--node", metavar="NAME", help="explain this node only")
     parser.add_argument("--kernel", metavar="NAME", help="print this kernel at every stage, from its nodes to assembly")
+    parser.add_argument(
+        "--after", metavar="PASS", help="with --kernel: print its loops after this pass; 'loop-passes' lists them"
+    )
     parser.add_argument("--save-trace", metavar="FILE", help="with --kernel: write its schedule as a trace, in JSON")
     parser.add_argument("--save-words", dest="save_trace", metavar="FILE", help=argparse.SUPPRESS)
     add_results(parser)

@@ -12,9 +12,12 @@ from mirlo.tools.cli.errors import CommandError, CompiledAlready
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation
 
+LOOP_PASSES = "loop-passes"
+"""The subject that lists the passes of `--after`."""
+
 
 def execute(arguments: Arguments) -> None:
-    """Explain a model if the name is that of a file, else the rules of that name."""
+    """Explain a model if the subject is a file; else an error, the passes over loops, or rules."""
     from mirlo.frontends.files import has_form
 
     subject = arguments.subject
@@ -22,6 +25,8 @@ def execute(arguments: Arguments) -> None:
         _explain_model(arguments)
     elif arguments.subject.startswith("MIR") and arguments.subject[3:].isdigit():
         _explain_error(arguments)
+    elif subject == LOOP_PASSES:
+        _list_loop_passes(arguments)
     else:
         _explain_rules(arguments)
 
@@ -39,15 +44,32 @@ def _explain_error(arguments: Arguments) -> None:
     arguments.show(*lines_of(entry)[:-1])
 
 
+def _require_no_model_options(arguments: Arguments) -> None:
+    of_models = (
+        arguments.node, arguments.kernel, arguments.after, arguments.shape, arguments.dim, arguments.save_trace
+    )  # fmt: skip
+    if any(of_models) or {"precision", "ranks", "rank_plan", "tune"} & set(arguments.options):
+        raise CommandError(
+            "--node, --kernel, --after, --save-trace, --ranks, --precision, --database, --no-tuning, --shape and --dim "
+            "are for models"
+        )
+
+
+def _list_loop_passes(arguments: Arguments) -> None:
+    from mirlo.passes.schedule.primitives.tree_passes import TREE_PASSES, tree_pass_summary
+    from mirlo.tools.cli.tables import columns
+
+    _require_no_model_options(arguments)
+    summaries = {name: tree_pass_summary(name) for name in TREE_PASSES}
+    passes = [{"name": name, "summary": summary} for name, summary in summaries.items()]
+    arguments.result = {"subject": arguments.subject, "loop_passes": passes}
+    arguments.show("passes over the loops of a schedule, in this order", *columns(list(summaries.items())))
+
+
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_trace)
-    if any(of_models) or {"precision", "ranks", "rank_plan", "tune"} & set(arguments.options):
-        raise CommandError(
-            "--node, --kernel, --save-trace, --ranks, --precision, --database, --no-tuning, --shape and --dim are for "
-            "models"
-        )
+    _require_no_model_options(arguments)
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -69,6 +91,8 @@ def _explain_model(arguments: Arguments) -> None:
         require_file(arguments.subject)
     if arguments.save_trace and not arguments.kernel:
         raise CommandError("--save-trace writes the schedule of one kernel: name it with --kernel")
+    if arguments.after and not arguments.kernel:
+        raise CommandError("--after prints the loops of one kernel: name it with --kernel")
     if not is_folder and is_compiled(arguments.subject):
         raise CompiledAlready(f"{arguments.subject} is compiled already: explain the model that it was compiled from")
     options = arguments.options
@@ -81,6 +105,7 @@ def _explain_model(arguments: Arguments) -> None:
         schedules=options.get("schedules"),
         tune=options.get("tune", True),
         kernel=arguments.kernel,
+        after=arguments.after,
         precision=options.get("precision"),
         ranks=options.get("ranks", 1),
         rank_plan=options.get("rank_plan", ()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
@@ -40,6 +40,13 @@ class KernelStage:
     text: str
     nodes: tuple[tuple[str, ...], ...] = ()
     """The nodes of each line, of IR with locations."""
+
+
+def require_kernel(name: str, names: Collection[str]) -> None:
+    """Raise `UnknownKernel` for a name that no kernel of the model has."""
+    if name not in names:
+        listed = ", ".join(names) or "none"
+        raise UnknownKernel(f"the model has no kernel '{name}'{nearest(name, names)}; its kernels: {listed}")
 
 
 @dataclass
@@ -113,11 +120,8 @@ class FollowedKernels(Instrument):
         self, kernels: Sequence[NamedKernel], code: dict[str, list[KernelStage]]
     ) -> dict[str, list[KernelStage]]:
         names = {kernel.name: kernel.nodes for kernel in kernels}
-        if self.kernel is not None and self.kernel not in names:
-            listed = ", ".join(names) or "none"
-            raise UnknownKernel(
-                f"the model has no kernel '{self.kernel}'{nearest(self.kernel, names)}; its kernels: {listed}"
-            )
+        if self.kernel is not None:
+            require_kernel(self.kernel, names)
         followed = names if self.kernel is None else {self.kernel: names[self.kernel]}
         return {
             name: [*self._before(nodes), *self.stages.get(name, ()), *code.get(name, ())]

@@ -44,6 +44,8 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.passes.schedule.primitives.tree_passes import require_tree_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
@@ -52,7 +54,8 @@ from mirlo.passes.targets import CompileOptions, Target, thread_limits
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.expectations import UnscheduledModule
-from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
+from mirlo.tools.explain.kernel import FollowedKernels, KernelStage, require_kernel
+from mirlo.tools.explain.loops import ScheduledFunction
 from mirlo.tools.explain.operations import FollowedOperation
 
 if TYPE_CHECKING:
@@ -154,6 +157,7 @@ def explain_model(
     schedules: Mapping[str, GivenSchedule] | None = None,
     tune: Database | bool | str | os.PathLike[str] = True,
     kernel: str | None = None,
+    after: str | None = None,
     follow: bool = False,
     precision: str | None = None,
     ranks: int = 1,
@@ -163,8 +167,13 @@ def explain_model(
 
     Rules, strategies, schedules, `precision`, `rank_plan` and `tune`, the database of measured choices, are given as to
     `mirlo.compile`; of `ranks` it is the first one's part. With `kernel` the IR and the code of this kernel are kept at
-    each stage, with `follow` of all.
+    each stage, with `follow` of all. With `after`, a pass over loops, the loops of this kernel after it take the place
+    of these stages.
     """
+    if after is not None:
+        require_tree_pass(after)
+        if kernel is None:
+            raise ScheduleError("`after` selects the loops of one kernel: name it by `kernel`")
     targets = Targets.parse(with_transport(target) if ranks > 1 else target).or_host()
     require_one_build(targets)
     host = targets.host_target
@@ -181,10 +190,11 @@ def explain_model(
     pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
     pipeline.prepend(rank_passes(ranks, 0, rank_plan))
     _verify_all(pipeline, host.name)
-    if kernel is not None and "schedule" in pipeline and "lower-loops" in pipeline:
+    if kernel is not None and after is None and "schedule" in pipeline and "lower-loops" in pipeline:
         with_verification(pipeline, kernel=kernel, fail="never")
     watch = _Watch()
-    followed = FollowedKernels(kernel) if follow or kernel is not None else None
+    scheduled = ScheduledFunction(kernel) if kernel is not None and after is not None else None
+    followed = FollowedKernels(kernel) if scheduled is None and (follow or kernel is not None) else None
     unscheduled = UnscheduledModule() if kernel is not None else None
     operators = count_operators(module)
     failure: str | None = None
@@ -194,7 +204,7 @@ def explain_model(
         watch.note_nodes(module)
         parts = modules_on_tensors(module, session)
         for part in parts:
-            failure = _run(pipeline, part, session, [watch, *filter(None, (followed, unscheduled))])
+            failure = _run(pipeline, part, session, [watch, *filter(None, (followed, unscheduled, scheduled))])
             calls += kernel_calls(part)
             if failure is not None:
                 break
@@ -215,7 +225,19 @@ def explain_model(
             if failure is None
             else followed.stages_before_failure(explanation.kernels)
         )
+    if scheduled is not None and after is not None:
+        with module.context, ir.Location.unknown():
+            explanation.stages = _loops_after(after, scheduled, explanation)
     return explanation
+
+
+def _loops_after(name: str, scheduled: ScheduledFunction, explanation: Explanation) -> dict[str, list[KernelStage]]:
+    """Return the loops of a kernel after a pass over them; nothing if the compilation failed before its schedule."""
+    records = {kernel.name: kernel.schedule for kernel in explanation.kernels}
+    if explanation.failure is not None and records.get(scheduled.name) is None:
+        return {}
+    require_kernel(scheduled.name, records)
+    return {scheduled.name: [KernelStage(f"loops after {name}", scheduled.loops_after(name, records))]}
 
 
 def _verify_all(pipeline: Pipeline, host: str) -> None:

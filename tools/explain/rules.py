@@ -20,7 +20,7 @@ class UnknownSubject(MirloError):
     """There is no operator, intrinsic or schedule of this name."""
 
     error_code = "MIR0710"
-    remedy = "Name an operator, an intrinsic, `schedule`, a code of an error, or the file of a model."
+    remedy = "Name an operator, an intrinsic, `schedule`, `loop-passes`, a code of an error, or the file of a model."
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _IN_SHARED_MEMORY, _IN_MAIN_MEMORY = "shared", "main"
 
 
 def join_threads(root: Root) -> None:
-    """Make one loop of loops over the same threads that follow one another, around what threads reduce in them."""
+    """Merge consecutive loops over the same threads into one, around the reductions of these threads."""
     for nest in root.body:
         if not isinstance(nest, Loop) or not bound_loops(nest):
             continue

@@ -78,7 +78,7 @@ def require_scope(root: Root, word: str, buffer: str, scope: str) -> None:
 
 
 def prepare_kernels(root: Root) -> None:
-    """Let threads run each nest that words arrange, if the target is a GPU; vectors are as long as it has them."""
+    """Make each scheduled nest a kernel if the target is a GPU; limit vectors to the lengths that the target has."""
     if root.target and not has_vectors(root.target):
         _leave_vectors(root)
     limits = limits_of(root)

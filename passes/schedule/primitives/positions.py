@@ -13,7 +13,7 @@ from mirlo.passes.schedule.primitives.tree import BOUND, Loop, Root, around, lea
 
 
 def share_positions(root: Root) -> None:
-    """Let blocks in two loops that are bound to hardware axes use one index, where they use no other one of these."""
+    """Replace the indices of two nested loops that are bound to hardware axes by one, where a block needs only one."""
     for inner in [loop for loop in root.loops() if loop.kind == BOUND]:
         for outer in [loop for loop in around(inner) if loop.kind == BOUND]:
             if _share_position(root, outer, inner):

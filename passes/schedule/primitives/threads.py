@@ -66,7 +66,7 @@ def is_around_exchange(loop: Loop) -> bool:
 
 
 def prepare_threads(root: Root) -> None:
-    """Check what threads share, and let one thread store what all of them would."""
+    """Check what threads share; store from one thread what all of them compute."""
     nests = [node for node in root.body if isinstance(node, Loop) and bound_loops(node)]
     for nest in nests:
         _require_axes(nest)

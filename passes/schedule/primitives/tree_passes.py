@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -38,9 +40,15 @@ def start_reductions(root: Root) -> None:
             decompose(root, leaf, next((loop for loop in chain if loop.name in reduced), chain[-1]))
 
 
+def keep_values(root: Root) -> None:
+    """Keep elements in registers between the block that writes them and those that read them."""
+    keep_in_registers(root, limits_of(root) is not None)
+
+
 def _in_threads(rewrite: Callable[[Root], None]) -> Callable[[Root], None]:
     """Return a rewrite for targets whose threads are iterations of loops."""
 
+    @functools.wraps(rewrite)
     def run(root: Root) -> None:
         if limits_of(root) is not None:
             rewrite(root)
@@ -53,18 +61,29 @@ TREE_PASSES: Mapping[str, Callable[[Root], None]] = MappingProxyType({
     "drop-inplace": drop_inplace,
     "start-reductions": start_reductions,
     "join-threads": _in_threads(join_threads),
-    "keep-in-registers": lambda root: keep_in_registers(root, limits_of(root) is not None),
+    "keep-in-registers": keep_values,
     "prepare-threads": prepare_threads,
     "share-positions": _in_threads(share_positions),
 })  # fmt: skip
 """The passes by their names; those of threads leave the trees of CPUs as they are."""
 
 
+def tree_pass_summary(name: str) -> str:
+    """Return the sentence that says what a pass does."""
+    return (inspect.getdoc(TREE_PASSES[name]) or "").split("\n")[0]
+
+
+def require_tree_pass(name: str) -> None:
+    """Raise `ScheduleError` for a name that no pass has."""
+    if name not in TREE_PASSES:
+        hint = nearest(name, TREE_PASSES)
+        raise ScheduleError(f"there is no pass '{name}' over loops{hint}; there are: {', '.join(TREE_PASSES)}")
+
+
 def run_passes(root: Root, last: str = "") -> None:
     """Run all passes over a tree, or those up to one."""
-    if last and last not in TREE_PASSES:
-        hint = nearest(last, TREE_PASSES) or f"; expected one of {', '.join(TREE_PASSES)}"
-        raise ScheduleError(f"there is no pass '{last}' over loops{hint}")
+    if last:
+        require_tree_pass(last)
     for name, run in TREE_PASSES.items():
         run(root)
         if name == last:
