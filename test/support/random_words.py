@@ -112,7 +112,7 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         s.accumulate(block, reduced[0])
 
     def copied() -> None:
-        """Let a block read a copy, or all blocks that read the same."""
+        """Copy a buffer for one block, or for all blocks that read it."""
         if not s.reads(block):
             return
         buffer = str(rng.choice(s.reads(block)))

@@ -41,7 +41,7 @@ PRIMITIVES: list[str] = []
 
 
 def primitive(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a primitive of `Schedule`: check its arguments by their types, and let errors begin with its name.
+    """Decorate a primitive of `Schedule`: check its arguments by their types, and prefix errors with its name.
 
     A primitive that raises leaves the schedule as it was.
     """

@@ -244,7 +244,7 @@ def _require_only_writer(root: Root, buffer: ScheduleBuffer, word: str) -> None:
 
 
 def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
-    """Insert a copy of a buffer before some blocks, in their order, and let them read the copy."""
+    """Insert a block that copies a buffer before its readers, and replace what these read by the copy."""
     accesses: list[BufferAccess] = []
     for leaf in leaves:
         own = [access for access in leaf.reads if access.buffer is buffer]
@@ -266,7 +266,7 @@ def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, 
 
 
 def pad(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, dims: Sequence[int]) -> BlockLeaf:
-    """Let a block read a copy of a buffer with a border along some dims, whose elements are those beyond its edges."""
+    """Replace an operand of a block by a copy with a border along some dims, of the elements beyond its edges."""
     accesses = [access for access in leaf.reads if access.buffer is buffer]
     if len(accesses) != 1 or accesses[0].outside is None:
         raise ScheduleError(f"pad: '{leaf.name}' does not read '{buffer.name}' beyond its edges, by one access")
@@ -368,7 +368,7 @@ def _is_within(low: Dim, high: Dim, size: Dim) -> bool:
 
 
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
-    """Let a block write a copy of its result, and insert a block after it that copies the result back."""
+    """Replace the result of a block by a copy, and insert a block after it that copies it to the result."""
     buffer = _single_output(leaf)
     if leaf.part != "whole":
         raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")

@@ -584,7 +584,7 @@ class _Emitter(PointEmitter):
         return list(new_loop.results)
 
     def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
-        """Let LLVM not unroll an emitted loop that is work enough, and move what its iterations share before it."""
+        """Forbid LLVM to unroll an emitted loop that is work enough, and hoist what does not vary in it."""
         is_cut = self.accumulators is not None and len(self.accumulators.loops) > 1
         if not is_static and (not is_carrying or is_cut) and self.has_vectors_only(loop):
             keep_rolled(emitted)
@@ -634,7 +634,7 @@ class _Emitter(PointEmitter):
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
 
     def synchronize_once(self, loop: Loop, bound: Sequence[ir.Operation]) -> None:
-        """Let threads synchronize after the last iteration of an unrolled loop only, if each has its own elements."""
+        """Synchronize threads after the last iteration of an unrolled loop only, if each has its own elements."""
         leaf, *others = leaves_of(loop)
         if others or leaf.is_reduction or leaf.part != "whole":
             return

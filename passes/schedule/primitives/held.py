@@ -86,7 +86,7 @@ def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_else
 
 
 def _keep(writes: Uses, reads: Uses) -> None:
-    """Let those reads of a buffer be in registers that can be."""
+    """Replace the reads of a buffer by registers where possible."""
     for leaf, write in writes:
         if leaf.accumulation is not None and leaf.begin not in (None, leaf):
             continue  # the block that begins a reduction has its results

@@ -137,7 +137,7 @@ def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: Sc
 
 
 def rotate(loop: Loop, by: Loop) -> None:
-    """Let the iterations of a loop begin at the index of another one, and continue with the first after the last."""
+    """Start a loop at the index of another one, and wrap around after its last iteration."""
     require_serial(loop)
     for leaf in leaves_of(loop):
         if by not in around(leaf) or by is loop:
@@ -297,7 +297,7 @@ def _require_partial_results(leaf: BlockLeaf, loop: Loop) -> None:
 
 
 def unswitch(loop: Loop) -> None:
-    """Let the iterations of a loop have no tests of edges when those that they share pass."""
+    """Hoist the tests of edges that do not vary in a loop: where they pass, its iterations have none."""
     inside = {loop.name, *(other.name for other in loops_of(loop))}
     tested = [(leaf, access) for leaf in leaves_of(loop) for access in leaf.reads if access.outside is not None]
     if all(each.variables() <= inside for leaf, access in tested for each in leaf.place(access)):

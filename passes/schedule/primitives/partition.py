@@ -69,7 +69,7 @@ def _require_continuable(leaf: BlockLeaf, loop: Loop) -> None:
 
 
 def _continue_reductions(root: Root, loop: Loop, parts: list[Loop]) -> None:
-    """Let the parts of a reduction continue the one that it begins with."""
+    """Make the first part of a reduction initialize its results, and the others continue it."""
     old = leaves_of(loop)
     copies = [dict(zip(map(id, old), leaves_of(part), strict=True)) for part in parts]
     for leaf in old:

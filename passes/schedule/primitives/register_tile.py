@@ -46,9 +46,9 @@ def sides_of(tile: TileLeaf) -> tuple[Side, Side]:
 
 
 def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | None, distance: int) -> None:
-    """Let a tile prefetch its columns: those of the next iteration of a loop around it, or so many elements ahead.
+    """Prefetch the columns of a tile: those of the next iteration of a loop around it, or so many elements ahead.
 
-    What the epilogue reads it prefetches before its reduction.
+    A buffer that the epilogue reads is prefetched before the reduction of the tile.
     """
     tile = next((each.tile for each in around(leaf) if each.tile is not None), None)
     if tile is None:
@@ -64,7 +64,7 @@ def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | N
 
 
 def _prefetch_in_epilogue(tile: TileLeaf, buffer: ScheduleBuffer, has_place: bool) -> None:
-    """Let a tile prefetch what its epilogue reads of a buffer."""
+    """Prefetch what the epilogue of a tile reads of a buffer."""
     leaf = tile.leaf
     reads = [(access, after) for after in leaf.epilogue for access in after.reads if access.buffer is buffer]
     if not reads or any(access.is_opaque or access.is_held for access, _ in reads):

@@ -41,7 +41,7 @@ func.func private @combine(%x: tensor<{whole}>) -> tensor<{result}> attributes {
 
 
 def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
-    """Let each iteration of a loop of a reduction have a partial result; a block that combines them follows.
+    """Compute a partial result in each iteration of a loop of a reduction, and insert a block that combines them.
 
     Return the block with the partial results. The other one keeps the name.
     """

@@ -290,7 +290,7 @@ class Schedule(LoopQueries):
     def cache_read(
         self, block: str | Sequence[str], buffer: str | int, scope: str = "", loops: Sequence[str] = ()
     ) -> str:
-        """Let a block, or several, read one copy of a buffer (its name, or the index of the first block's operand).
+        """Copy a buffer for one block or several (its name, or the index of the first block's operand).
 
         Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
         With `loops`, the innermost ones around a block, the copy is what they read, with a dim for each of them, and is
@@ -332,7 +332,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def cache_write(self, block: str, scope: str = "") -> str:
-        """Let a block write a copy of its result.
+        """Write the result of a block to a copy first.
 
         Return the name of the block that copies the result back, which `reverse_compute_at` moves inwards.
         """
@@ -406,7 +406,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def pad(self, block: str, buffer: str, dims: Sequence[int]) -> str:
-        """Let a block read a copy of a buffer with a border along some dims; return the block that copies.
+        """Copy a buffer for a block with a border along some dims; return the block that copies.
 
         Elements of the border are those beyond the edges. `partition` at the `change_points` of its loops, and
         `vectorize`, arrange the copy.
@@ -473,7 +473,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def rfactor(self, block: str, loop: str) -> str:
-        """Let each iteration of a loop of a reduction make a partial result, and combine these in a block after it.
+        """Compute a partial result in each iteration of a loop of a reduction, and combine these in a block after it.
 
         Return the name of the block that makes the partial results, in which the loop is no longer one of the
         reduction: it can be vectorized or run on threads. Floats are added in another order.
@@ -496,7 +496,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def apply_rule(self, rule: str, blocks: Sequence[str] = (), **choices: int | Sequence[int]) -> None:
-        """Let a rule of the target schedule the whole function, with these choices instead of its own.
+        """Schedule the whole function by a rule of the target, with these choices instead of its own.
 
         With `blocks` it schedules these ones, which follow one another; other rules or primitives schedule the others,
         before or after this. `compute_inline` comes before any rule. `mirlo explain MODEL --kernel NAME` prints the
@@ -511,7 +511,7 @@ class Schedule(LoopQueries):
         self.trace.words.append(call)
 
     def claim_rest(self) -> None:
-        """Let rules of a GPU target schedule the blocks that no word has arranged, which else run in one thread."""
+        """Schedule the blocks without primitives by rules of a GPU target; else one thread would compute them."""
         if limits_of(self._root) is None or self.applied and len(self.applied[0].arguments) < 2:
             return
         for names in unclaimed(self._root):

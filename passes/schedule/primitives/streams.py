@@ -17,7 +17,7 @@ from mirlo.passes.schedule.primitives.tree import VECTORIZED, BlockLeaf, Loop, S
 
 
 def stream(leaf: BlockLeaf) -> None:
-    """Let whole vectors of a block's result go past the caches."""
+    """Store the vectors of a block's result past the caches (non-temporal stores)."""
     loop = leaf.parent
     if not isinstance(loop, Loop) or loop.kind != VECTORIZED or loop.body != [leaf]:
         raise ScheduleError(f"stream: '{leaf.name}' is not alone in a vectorized loop")

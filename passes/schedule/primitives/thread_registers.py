@@ -33,7 +33,7 @@ _ELEMENT = "thread_element_{}"
 def keep_in_thread(
     writes: Sequence[tuple[BlockLeaf, BufferAccess]], reads: Sequence[tuple[BlockLeaf, BufferAccess]]
 ) -> None:
-    """Let those reads of a buffer be in registers of a thread that can be."""
+    """Replace the reads of a buffer by registers of a thread where possible."""
     if len(writes) != 1:
         return
     ((leaf, write),) = writes

@@ -112,7 +112,7 @@ def _axes(leaf: BlockLeaf) -> dict[str, Loop]:
 
 
 def _bind_to_first(leaf: BlockLeaf, axes: Sequence[str]) -> None:
-    """Let only the first thread of these axes compute a block."""
+    """Compute a block in the first thread of these axes only."""
     for axis in axes:
         parent = leaf.parent
         assert parent is not None and not isinstance(parent, Root)

@@ -96,7 +96,7 @@ def _copy(
 
 
 def clamp(leaf: BlockLeaf) -> None:
-    """Let a block read the last elements in iterations past the end of its loops, and store nothing there."""
+    """Clamp the reads of a block to the last elements in iterations past the end of its loops, which store nothing."""
     if not leaf.guards:
         raise ScheduleError(f"clamp: all iterations of the loops around '{leaf.name}' compute an element")
     if leaf.rule or leaf.part not in ("whole", "registers"):

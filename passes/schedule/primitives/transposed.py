@@ -41,7 +41,7 @@ SHUFFLE_LANE_BYTES = 16
 
 
 def transpose(loop: Loop) -> None:
-    """Let the elements of a loop and of the vectorized loop in it be transposed in registers."""
+    """Transpose the elements of a loop and of the vectorized loop in it in registers."""
     inner = loop.body[0]
     if len(loop.body) > 1 or not isinstance(inner, Loop) or inner.kind != VECTORIZED:
         raise ScheduleError(f"transpose: expected '{loop.name}' around a vectorized loop and nothing else")

@@ -240,7 +240,7 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
 
 
 def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:
-    """Let threads divide the outer loops, or all of them where there are few iterations."""
+    """Divide the outer loops among threads, or all of them where there are few iterations."""
     counts = [prod(D.estimate_dim(s.extent(each)) for each in loops) for loops in (outer, inner)]
     if chosen is None:
         chosen = BOTH if counts[0] < min(PANELS_TO_SHARE, counts[1]) else PANELS
