@@ -11,8 +11,8 @@ from mirlo.driver.source import SPLIT_MARKER, Chunk, SourceFile
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.frontends.script.check import check_scripts, is_definition
 from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.symbols import Word
 from mirlo.frontends.script.syntax import dotted
-from mirlo.frontends.script.words import Word
 from mirlo.passes.legalize.legalize import load_default_rules
 from mirlo.passes.locations import SourcePosition, find_source_position
 from mirlo.passes.rules import Rule

@@ -1,5 +1,8 @@
 """Schedules of kernels: the primitives, and the interface of rules."""
 
+import warnings
+from typing import Any
+
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.primitives.command_intrin import command_intrin
@@ -12,7 +15,7 @@ from mirlo.passes.schedule.primitives.command_tree import (
     LoopOperand,
 )
 from mirlo.passes.schedule.primitives.commands import TileCommand, TileCommands, TileOperand
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.scheduled_prim import scheduled
 from mirlo.passes.schedule.primitives.tensorize import tensor_intrin
@@ -32,6 +35,7 @@ __all__ = [
     "Kernel",
     "LoopOperand",
     "MatrixUnit",
+    "PrimitivesPlan",
     "Schedule",
     "ScheduleContext",
     "ScheduleError",
@@ -39,14 +43,23 @@ __all__ = [
     "TileCommands",
     "TileInstruction",
     "TileOperand",
-    "WordsPlan",
     "add_tile_instruction",
     "command_intrin",
     "part_rule",
+    "schedule_of",
     "scheduled",
     "tensor_intrin",
     "tuned_values",
-    "words_of",
 ]
 
 record_extenders(__name__)
+
+_FORMER = {"WordsPlan": "PrimitivesPlan", "words_of": "schedule_of"}
+"""Names of the last version, for one version."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FORMER:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    warnings.warn(f"{__name__}.{name} is now {__name__}.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_FORMER[name]]

@@ -46,7 +46,7 @@ from mirlo.frontends.script.source import Located
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.frontends.script.words import Word
+    from mirlo.frontends.script.symbols import Word
 
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}

@@ -16,8 +16,8 @@ from mirlo.frontends.script.language import R, T
 from mirlo.frontends.script.module import ModuleBuilder, decorator
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import ScriptSource, parse_text
+from mirlo.frontends.script.symbols import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
 from mirlo.frontends.script.syntax import called
-from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
 from mirlo.runtime.records import dataclass
 
 _SYMBOLS = {"T.dims": DimSymbol, "T.shapes": ShapeSymbol, "T.types": TypeSymbol, "T.attrs": AttributeSymbol}

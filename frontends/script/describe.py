@@ -10,7 +10,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr
 from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.words import Word
+from mirlo.frontends.script.symbols import Word
 
 
 def is_number(value: object) -> TypeGuard[float]:

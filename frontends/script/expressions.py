@@ -24,7 +24,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.source import Located, ScriptSource
-from mirlo.frontends.script.words import Language, Word
+from mirlo.frontends.script.symbols import Language, Word
 
 _OPERATORS: dict[type, tuple[str, str]] = {
     ast.Add: ("__add__", "+"), ast.Sub: ("__sub__", "-"), ast.Mult: ("__mul__", "*"), ast.Div: ("__truediv__", "/"),

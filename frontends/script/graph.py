@@ -14,8 +14,8 @@ from mirlo.frontends.script.graph_calls import GraphCalls, Unnamed
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Located, ScriptSource
+from mirlo.frontends.script.symbols import Word
 from mirlo.frontends.script.syntax import called, dims_declared
-from mirlo.frontends.script.words import Word
 
 _BINARY = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "mod", "**": "power",

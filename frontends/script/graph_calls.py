@@ -32,9 +32,9 @@ from mirlo.frontends.script.graph_values import (
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
+from mirlo.frontends.script.symbols import MlirText, Word
 from mirlo.frontends.script.tvm_calls import OTHER_MEANING, TvmCall, TvmMistake
 from mirlo.frontends.script.tvm_operators import TVM_OPERATORS, call_tvm
-from mirlo.frontends.script.words import MlirText, Word
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.values import ValueDeclaration

@@ -15,7 +15,7 @@ from mirlo.dialects.tir.sizes import SYMBOLS
 from mirlo.dialects.tir.specialize import substitute_dims
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.prim import PrimFunc
-from mirlo.frontends.script.words import MlirText
+from mirlo.frontends.script.symbols import MlirText
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.words import Word
+from mirlo.frontends.script.symbols import Word
 
 
 class Interpreter(Expressions):

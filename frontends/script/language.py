@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.frontends.script.syntax import TVM_TYPES
-from mirlo.frontends.script.words import (
+from mirlo.frontends.script.symbols import (
     LOOPS,
     TYPES,
     AttributeSymbol,
@@ -22,6 +21,7 @@ from mirlo.frontends.script.words import (
     TypeSymbol,
     Word,
 )
+from mirlo.frontends.script.syntax import TVM_TYPES
 
 if TYPE_CHECKING:
     from mirlo.frontends.script.inline import InlineFunction

@@ -10,7 +10,7 @@ from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.words import LOOPS, Word
+from mirlo.frontends.script.symbols import LOOPS, Word
 from mirlo.runtime.records import dataclass
 
 RANGES = ("range", "parallel_range")

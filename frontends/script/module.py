@@ -23,7 +23,7 @@ from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.parse_prim import parse_prim_func
 from mirlo.frontends.script.prim import KIND, PrimFunc
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object, parse_text
-from mirlo.frontends.script.words import MlirText
+from mirlo.frontends.script.symbols import MlirText
 
 
 @overload

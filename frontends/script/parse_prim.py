@@ -13,8 +13,8 @@ from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object
+from mirlo.frontends.script.symbols import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 from mirlo.frontends.script.syntax import dims_declared, dotted
-from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
 if TYPE_CHECKING:
     pass

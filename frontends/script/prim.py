@@ -20,8 +20,8 @@ from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located, ScriptSource
+from mirlo.frontends.script.symbols import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
-from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

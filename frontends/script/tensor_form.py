@@ -24,7 +24,7 @@ from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic
-    from mirlo.frontends.script.words import Word
+    from mirlo.frontends.script.symbols import Word
 
 
 @dataclass(eq=False)

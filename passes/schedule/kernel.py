@@ -18,7 +18,7 @@ class Kernel:
     """The argument of a schedule rule: a prim function in tensor form."""
 
     view: PrimView
-    words: ScheduleParts | None = None
+    parts: ScheduleParts | None = None
     """The parts of the user's schedule, if primitives arrange the loops of some of them."""
 
 

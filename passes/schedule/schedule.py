@@ -49,7 +49,7 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
+from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
@@ -60,7 +60,7 @@ from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.primitives.schedule import Schedule as Words
+    from mirlo.passes.schedule.primitives.schedule import Schedule
     from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
@@ -77,7 +77,7 @@ STAGES = "stages"
 """The rule that schedules the parts of a function one after the other, on targets that have one."""
 INLINE, INLINED = "compute_inline", "inlined"
 GIVEN = "tir.given"
-"""Attribute of a prim function: the words that the user gave, and the blocks that are inlined in it already."""
+"""Attribute of a prim function: the primitives that the user gave, and the blocks that are inlined in it already."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class ScheduleRecord:
     rule: Rule
     attempts: tuple[Attempt, ...]
     trace: Trace = field(default_factory=Trace)
-    """The words with which it is scheduled again."""
+    """The primitives with which it is scheduled again."""
     is_given: bool = False
-    """Whether the user gave the words."""
+    """Whether the user gave them."""
     names: tuple[str, ...] = ()
     """Names of the user's nodes that the function computes."""
     choices: ChoiceValues = field(default_factory=dict)
@@ -98,8 +98,8 @@ class ScheduleRecord:
 
     @property
     def is_applied(self) -> bool:
-        """Return whether the words name the rule, with its choices, and not what it does to the loops."""
-        return any(call.word == "apply_rule" for call in self.trace)
+        """Return whether the primitives name the rule, with its choices, and not what it does to the loops."""
+        return any(call.primitive == "apply_rule" for call in self.trace)
 
 
 def _user_schedule(kernel: Kernel, context: ScheduleContext) -> None:
@@ -115,7 +115,7 @@ def check_given(session: Session) -> None:
     records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
     by_hand = {record.function for record in records if record.is_given}
     functions = [record.function for record in records]
-    unused = {*_given_words(session)} - by_hand | {*_given_rules(session)} - {*functions, EVERY}
+    unused = {*_requested_traces(session)} - by_hand | {*_given_rules(session)} - {*functions, EVERY}
     _reject_unused(unused, functions)
 
 
@@ -124,7 +124,7 @@ def _are_rules(entry: object) -> bool:
     return isinstance(entry, (list, tuple)) and bool(entry)
 
 
-def _given_words(session: Session) -> dict[str, GivenWords]:
+def _requested_traces(session: Session) -> dict[str, RequestedTrace]:
     """Return the schedules that the user gave, by the names of functions."""
     return {name: entry for name, entry in _given(session).items() if not _are_rules(entry)}
 
@@ -147,12 +147,12 @@ def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
         )
 
 
-def _require_no_words(function: ir.OpView, scheduled_names: Collection[str]) -> None:
-    """Reject words for a function that was made as loops, which is no schedule's to arrange."""
+def _require_no_primitives(function: ir.OpView, scheduled_names: Collection[str]) -> None:
+    """Reject a schedule of a function that consists of loops already."""
     name = symbol_name(function)
     if name in scheduled_names and SCHEDULED not in function.operation.attributes:
         raise PassError(
-            f"a schedule is given for '@{name}', which is not made of blocks, which words are about: it is loops over "
+            f"a schedule is given for '@{name}', which is not made of blocks: it consists of loops over "
             "buffers, in the order in which its rule or script wrote them",
             function.location,
         )
@@ -199,7 +199,7 @@ class SchedulePrims(Pass):
                 if result is not None:
                     function_done(self, result, session)
             else:
-                _require_no_words(function, {*files, *_given(session)})
+                _require_no_primitives(function, {*files, *_given(session)})
         functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
 
@@ -241,7 +241,7 @@ class SchedulePrims(Pass):
         _annotate_work(kernel.view)
         annotate_inplace(kernel.view)
         name, location = kernel.view.name, kernel.view.op.location
-        user_schedule = files.get(name) or _given_words(session).get(name)
+        user_schedule = files.get(name) or _requested_traces(session).get(name)
         custom = _given_rules(session)
         rules = [*(rule for key in (name, EVERY) for rule in SCHEDULE.candidates(key, (), custom)), *rules]
         if user_schedule is not None:
@@ -268,8 +268,8 @@ def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) 
         reasons = "\n".join(f"  {attempt}" for attempt in attempts)
         raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
     _check_made(rule, scheduled)
-    words, nodes = _words_of(rule, scheduled), tuple(names_of(location))
-    return scheduled, ScheduleRecord(name, rule, tuple(attempts), words, False, nodes, choices_of(scheduled))
+    trace, nodes = _trace_of(rule, scheduled), tuple(names_of(location))
+    return scheduled, ScheduleRecord(name, rule, tuple(attempts), trace, False, nodes, choices_of(scheduled))
 
 
 class _FunctionIsUnchanged:
@@ -328,19 +328,19 @@ def _check_made(rule: Rule, function: object) -> None:
 def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     """Attach the choices that the user gave for the rule of a function; return whether a rule schedules it.
 
-    Passes before `schedule` that prepare what a rule reads call this. What is wrong with the words is an error there.
+    Passes before `schedule` that prepare what a rule reads call this. It raises what is wrong with the primitives.
     """
     name = PrimView(function).name
-    user_schedule = _given_words(session).get(name)
+    user_schedule = _requested_traces(session).get(name)
     if user_schedule is None:
         return True
     function.operation.attributes[TARGET] = ir.StringAttr.get(target)
     try:
-        words = _replay(function, user_schedule)
-        parts = _request(function, words, _rules_of(chain(target)))[1] if words.applied else None
+        schedule = _replay(function, user_schedule)
+        parts = _request(function, schedule, _rules_of(chain(target)))[1] if schedule.applied else None
     except MirloError:
         return False
-    return bool(words.applied) and parts is None
+    return bool(schedule.applied) and parts is None
 
 
 def _rules_of(targets: Sequence[str]) -> list[Rule]:
@@ -379,49 +379,49 @@ def declared_points(target: str) -> list[dict[str, int]]:
     return tried_points(choices.values())
 
 
-GivenWords = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
-"""The schedule that a user gives: words, a file of them, or a function that applies them."""
+RequestedTrace = Union["Trace", "Schedule", str, Path, Callable[["Schedule"], object]]
+"""The schedule that a user gives: a trace, a file of them, or a function that applies them."""
 
 
-def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenWords) -> Words:
-    """Return the schedule that the user gave for a function, with its words applied.
+def _replay(function: ir.OpView | ir.Operation, user_schedule: RequestedTrace) -> Schedule:
+    """Return the schedule that the user gave for a function, with its primitives applied.
 
-    The first pass calls what is given, and others replay its words. What they inline for rules is inlined in the
+    The first pass calls what is given, and others replay its primitives. What they inline for rules is inlined in the
     function itself, once.
     """
-    from mirlo.passes.schedule.primitives.schedule import Schedule as Words
+    from mirlo.passes.schedule.primitives.schedule import Schedule
 
     attributes = function.operation.attributes
     if GIVEN not in attributes:
-        words = Words(function)
+        schedule = Schedule(function)
         try:
-            words.replay(user_schedule).claim_rest()
+            schedule.replay(user_schedule).claim_rest()
         finally:
-            words.is_closed = True  # the function that it was given to may keep it
-        inlined = words.inlined if words.applied else []
+            schedule.is_closed = True  # the function that it was given to may keep it
+        inlined = schedule.inlined if schedule.applied else []
         if inlined:
             inline_for_rules(function, inlined)
-        attributes[GIVEN] = ir.StringAttr.get(json.dumps({**words.trace.as_json(), INLINED: inlined}))
+        attributes[GIVEN] = ir.StringAttr.get(json.dumps({**schedule.trace.as_json(), INLINED: inlined}))
     content = json.loads(ir.StringAttr(attributes[GIVEN]).value)
     trace = Trace.from_json(content)
-    left = [call for call in trace if call.word != INLINE or call.arguments[0] not in content[INLINED]]
-    words = Words(function).replay(Trace(left))
-    words.claim_rest()
-    words.trace = trace
-    return words
+    left = [call for call in trace if call.primitive != INLINE or call.arguments[0] not in content[INLINED]]
+    schedule = Schedule(function).replay(Trace(left))
+    schedule.claim_rest()
+    schedule.trace = trace
+    return schedule
 
 
 def _schedule_as_given(
-    kernel: Kernel, user_schedule: GivenWords, rules: Sequence[Rule], context: ScheduleContext
+    kernel: Kernel, user_schedule: RequestedTrace, rules: Sequence[Rule], context: ScheduleContext
 ) -> ScheduleRecord:
-    """Apply the words that the user gave for a function."""
+    """Apply the primitives that the user gave for a function."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     try:
-        words = _replay(function, user_schedule)
-        if not words.applied:
-            del words.emit().attributes[GIVEN]
-            return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
-        rule, parts = _request(function, words, rules)
+        schedule = _replay(function, user_schedule)
+        if not schedule.applied:
+            del schedule.emit().attributes[GIVEN]
+            return ScheduleRecord(name, USER_SCHEDULE, (), schedule.trace, True)
+        rule, parts = _request(function, schedule, rules)
         wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)
         result = run_rule(rule, Kernel(PrimView(function), parts), context, chosen=choices)
         if isinstance(result, Decline):
@@ -440,16 +440,16 @@ def _schedule_as_given(
     except RuleError as error:
         if not isinstance(error.__cause__, ScheduleError):
             raise
-        # The rule of the parts emits the loops of those that words arrange.
+        # The rule of the parts emits the loops of those that primitives arrange.
         raise _given_error(name, location, error.__cause__) from error.__cause__
-    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _applied_rules(rule, result)), True)
+    return ScheduleRecord(name, rule, (), _with_choices(schedule.trace, _applied_rules(rule, result)), True)
 
 
 def _with_choices(requested: Trace, chosen: Trace) -> Trace:
-    """Return the words that were given with all choices of their rules, and the rules of the blocks without words."""
-    by_blocks = {call.arguments[1:]: call for call in chosen if call.arguments[0] != WORDS_RULE}
-    words = [by_blocks.pop(call.arguments[1:], call) if call.word == "apply_rule" else call for call in requested]
-    return Trace([*words, *by_blocks.values()])
+    """Return the requested primitives with all choices of their rules, and the rules of the other blocks."""
+    by_blocks = {call.arguments[1:]: call for call in chosen if call.arguments[0] != PRIMITIVES_RULE}
+    calls = [by_blocks.pop(call.arguments[1:], call) if call.primitive == "apply_rule" else call for call in requested]
+    return Trace([*calls, *by_blocks.values()])
 
 
 def _given_error(name: str, location: ir.Location, error: MirloError) -> PassError:
@@ -457,13 +457,13 @@ def _given_error(name: str, location: ir.Location, error: MirloError) -> PassErr
 
 
 def _request(
-    function: ir.OpView | ir.Operation, words: Words, rules: Sequence[Rule]
+    function: ir.OpView | ir.Operation, schedule: Schedule, rules: Sequence[Rule]
 ) -> tuple[Rule, ScheduleParts | None]:
-    """Attach the choices that the words make to a function.
+    """Attach the choices that the primitives make to a function.
 
     Return the rule that follows them, and the parts of the schedule if primitives arrange some of the loops.
     """
-    applied = words.applied
+    applied = schedule.applied
     names = list(dict.fromkeys(rule.name for rule in rules))
     for call in applied:
         name = call.arguments[0]
@@ -479,15 +479,15 @@ def _request(
         return rule, None
     if STAGES not in names:
         raise ScheduleError("apply_rule: the target has no rule for parts of a function")
-    parts, choices = words.parts(), {call.arguments[1]: call.named for call in applied}
+    parts, choices = schedule.parts(), {call.arguments[1]: call.named for call in applied}
     rule_parts = [RulePart(part.rule, part.blocks, choices.get(part.blocks, {})) for part in parts.parts]
     set_parts(function, rule_parts, WANTED_PARTS)
-    has_loops = any(part.rule == WORDS_RULE for part in rule_parts)
+    has_loops = any(part.rule == PRIMITIVES_RULE for part in rule_parts)
     return next(rule for rule in rules if rule.name == STAGES), parts if has_loops else None
 
 
-def _words_of(rule: Rule, function: object) -> Trace:
-    """Return the words that let a rule make a function again."""
+def _trace_of(rule: Rule, function: object) -> Trace:
+    """Return the primitives with which a rule makes a function again."""
     if not isinstance(function, (ir.OpView, ir.Operation)):
         return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])
     if APPLIED in function.operation.attributes:

@@ -49,6 +49,16 @@ def test_old_names_are_those_of_the_modules_and_warn() -> None:
         _ = mirlo.extend.legalise
 
 
+@pytest.mark.parametrize(("former", "name"), [("WordsPlan", "PrimitivesPlan"), ("words_of", "schedule_of")])
+def test_former_names_of_schedules_warn(former: str, name: str) -> None:
+    from mirlo.extend import schedules
+
+    with pytest.warns(DeprecationWarning, match=rf"schedules\.{former} is now mirlo\.extend\.schedules\.{name}"):
+        assert getattr(schedules, former) is getattr(schedules, name)
+    with pytest.raises(AttributeError, match="no attribute 'words'"):
+        _ = schedules.words
+
+
 def test_loaders_need_no_compiler() -> None:
     code = (
         "import sys, mirlo.extend.runtime\n"

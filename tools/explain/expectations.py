@@ -35,13 +35,13 @@ class UnscheduledModule(Instrument):
         self, kernel: str, record: ScheduleRecord, tuned: Mapping[str, int], target: Target, options: CompileOptions
     ) -> KernelExpectation | None:
         """Return the target's expectation of a scheduled kernel, or None if it has none."""
-        if self.module is None or (record.is_applied or record.is_given) and len(record.trace.words) != 1:
+        if self.module is None or (record.is_applied or record.is_given) and len(record.trace.calls) != 1:
             return None
         functions = {name_of(function): function for function in prim_functions(self.module)}
         function = functions.get(kernel)
         if function is None or not is_tensor_form(function):
             return None
-        own = record.trace.words[0].named if record.is_applied or record.is_given else record.choices
+        own = record.trace.calls[0].named if record.is_applied or record.is_given else record.choices
         chosen = own if tuned or record.is_given else {}
         values = {name: value for name, value in chosen.items() if isinstance(value, int)}
         expectation = _expectation(function, values, target, options)

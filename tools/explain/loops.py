@@ -51,7 +51,9 @@ class ScheduledFunction(Instrument):
         if record is None:
             reason = "no schedule rule made it: an earlier pass or a code generator did"
         else:
-            rules = list(dict.fromkeys(str(call.arguments[0]) for call in record.trace if call.word == "apply_rule"))
+            rules = list(
+                dict.fromkeys(str(call.arguments[0]) for call in record.trace if call.primitive == "apply_rule")
+            )
             some = ", ".join(f"'{rule}'" for rule in rules)
             reason = f"it is scheduled by {'rule' if len(rules) == 1 else 'rules'} {some}, not by primitives only"
         others = [each for each, other in records.items() if other is not None and not other.is_applied]

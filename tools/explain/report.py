@@ -142,7 +142,7 @@ def _chosen(schedule: ScheduleRecord) -> Iterator[str]:
         yield _choices({name: schedule.choices[name] for name in names})
         return
     for call in schedule.trace:
-        if call.word == "apply_rule" and call.named:
+        if call.primitive == "apply_rule" and call.named:
             blocks = f"{call.arguments[0]} of {', '.join(call.arguments[1])}: " if len(call.arguments) > 1 else ""
             yield f"{blocks}{_choices(call.named)}"
 

@@ -82,7 +82,7 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
             positional, options = list(bound.args), bound.kwargs
         schedule = cast("RecordedSchedule", positional[0])
         schedule.require_open()
-        count = len(schedule.trace.words)
+        count = len(schedule.trace.calls)
         try:
             return method(*positional, **options)  # type: ignore[arg-type]
         except Exception as error:

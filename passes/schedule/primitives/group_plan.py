@@ -1,4 +1,4 @@
-"""Rules that are schedules of words, for a whole prim function or for some of its blocks."""
+"""Rules that are schedules of primitives, for a whole prim function or for some of its blocks."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class GroupView(PrimView):
         return {**self._buffers, **super().names}
 
 
-def words_of(group: BlockGroup[LaneModel]) -> Schedule:
+def schedule_of(group: BlockGroup[LaneModel]) -> Schedule:
     """Return a schedule of the loops of some blocks, for a rule to arrange."""
     return Schedule(GroupView(group))
 
 
 @dataclass(frozen=True)
-class WordsPlan:
-    """The loops of some blocks, which a rule has arranged with words."""
+class PrimitivesPlan:
+    """The loops of some blocks, which a rule has arranged by primitives."""
 
     group: BlockGroup[LaneModel]
-    words: Schedule
+    arranged: Schedule
     rule: str
     chosen: ChoiceValues
     facts: ScheduleFacts = field(default_factory=dict)
@@ -93,19 +93,19 @@ class WordsPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
-        self.words.emit_part(memory)
+        self.arranged.emit_part(memory)
 
     def schedule(self) -> func.FuncOp:
         """Replace a prim function, of which these are all blocks, by the loops."""
-        return self.words.emit({"rule": self.rule, **self.facts}, self.chosen)
+        return self.arranged.emit({"rule": self.rule, **self.facts}, self.chosen)
 
 
-def words_of_stages(stages: Sequence[object]) -> Trace | None:
-    """Return the words of all stages of a function as those of the whole; None if it has other stages.
+def trace_of_stages(stages: Sequence[object]) -> Trace | None:
+    """Return the primitives of all stages of a function as those of the whole; None if it has other stages.
 
-    Each stage is nests of its own, so that a schedule of the whole function makes the same of its words.
+    Each stage is nests of its own, so that a schedule of the whole function makes the same of its primitives.
     """
-    plans = [stage for stage in stages if isinstance(stage, WordsPlan)]
+    plans = [stage for stage in stages if isinstance(stage, PrimitivesPlan)]
     if not plans or len(plans) < len(stages):
         return None
     names = [name for plan in plans for name in plan.block_names]
@@ -114,9 +114,9 @@ def words_of_stages(stages: Sequence[object]) -> Trace | None:
         other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names
     ):
         return None  # loops of one block may have names that those of another one have in the whole function
-    return Trace([word for plan in plans for word in plan.words.trace])
+    return Trace([call for plan in plans for call in plan.arranged.trace])
 
 
-def record_words(function: ir.OpView | ir.Operation, trace: Trace) -> None:
-    """Record the words that a rule applied at what it made."""
+def record_trace(function: ir.OpView | ir.Operation, trace: Trace) -> None:
+    """Record the primitives that a rule applied at what it made."""
     function.attributes[APPLIED] = ir.StringAttr.get(json.dumps(trace.as_json()))

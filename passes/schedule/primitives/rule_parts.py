@@ -24,7 +24,7 @@ from mirlo.passes.schedule.primitives.tree import (
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.records import dataclass
 
-WORDS_RULE = "schedule"
+PRIMITIVES_RULE = "schedule"
 """The name, among rules of parts, of the primitives that arrange loops."""
 ANY_RULE = "any"
 """The name of the first rule of the target that takes a part."""
@@ -55,8 +55,8 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
             raise ScheduleError(f"apply_rule: rule '{leaf.rule}' schedules '{leaf.name}' already")
         if not _is_untouched(leaf):
             raise ScheduleError(
-                f"apply_rule: other words have changed '{leaf.name}', whose loops a rule arranges itself: it comes "
-                "before them, or for blocks that they leave alone"
+                f"apply_rule: other primitives have changed '{leaf.name}', whose loops a rule arranges itself: it "
+                "comes before them, or for blocks that they leave alone"
             )
     tops = [around(leaf)[0] if around(leaf) else leaf for leaf in claimed]
     at = [root.body.index(top) for top in tops]
@@ -71,7 +71,7 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
 
 
 def unclaimed(root: Root) -> list[list[str]]:
-    """Return the blocks that no word has arranged, in groups of those that follow one another."""
+    """Return the blocks that no primitive has arranged, in groups of those that follow one another."""
     at = {id(block): position for position, block in enumerate(root.view.blocks)}
     groups: list[list[str]] = []
     last = None
@@ -115,7 +115,7 @@ def parts_of_tree(root: Root) -> list[TreePart]:
         if parts and leaf.claim == last:
             parts[-1] = TreePart(parts[-1].rule, (*parts[-1].nodes, node))
         else:
-            parts.append(TreePart(leaf.rule or WORDS_RULE, (node,)))
+            parts.append(TreePart(leaf.rule or PRIMITIVES_RULE, (node,)))
         last = leaf.claim
     return parts
 
@@ -148,20 +148,20 @@ class ScheduleParts:
 
 
 @dataclass(frozen=True)
-class LoopWords:
+class LoopPrimitives:
     """The stage of a function whose loops the user's primitives arrange."""
 
-    words: ScheduleParts
+    parts: ScheduleParts
     position: int
-    name = WORDS_RULE
+    name = PRIMITIVES_RULE
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
-        self.words.emit(self.position, memory)
+        self.parts.emit(self.position, memory)
 
 
 def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -> None:
-    """Inline blocks of a prim function in tensor form, by the names that words know them by."""
+    """Inline blocks of a prim function in tensor form, by their names in schedules."""
     view = PrimView(function)
     for name, block in zip(unique_names([block.name for block in view.blocks]), view.blocks, strict=True):
         block.op.attributes["name"] = ir.StringAttr.get(name)
@@ -189,8 +189,8 @@ def _forget_name(view: PrimView, value: ir.Value) -> None:
 
 
 def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], for_blocks: bool) -> None:
-    """Require that the words before a rule leave it what it schedules."""
-    others = [call.word for call in trace if call.word != "compute_inline"]
+    """Require that the primitives before a rule leave it what it schedules."""
+    others = [call.primitive for call in trace if call.primitive != "compute_inline"]
     if applied and (not for_blocks or len(applied[0].arguments) < 2):
         raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")
     if others and not for_blocks:
@@ -198,8 +198,8 @@ def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], 
             f"apply_rule: a rule schedules the whole function, after '{others[-1]}'; name the blocks that it "
             f"schedules, apply_rule(rule, [...]), and arrange the loops of the others"
         )
-    first = next((i for i, call in enumerate(trace) if call.word != "compute_inline"), len(trace.words))
-    late = [call for call in trace.words[first:] if call.word == "compute_inline"]
+    first = next((i for i, call in enumerate(trace) if call.primitive != "compute_inline"), len(trace.calls))
+    late = [call for call in trace.calls[first:] if call.primitive == "compute_inline"]
     if late:
         raise ScheduleError(
             f"apply_rule: inline '{late[0].arguments[0]}' before '{others[0]}': rules see the inlined blocks"

@@ -508,7 +508,7 @@ class Schedule(LoopQueries):
         values = {name: plain(value) for name, value in choices.items()}
         call = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
         self.applied.append(call)
-        self.trace.words.append(call)
+        self.trace.calls.append(call)
 
     def claim_rest(self) -> None:
         """Schedule the blocks without primitives by rules of a GPU target; else one thread would compute them."""
@@ -539,15 +539,15 @@ class Schedule(LoopQueries):
             )
         trace = source if isinstance(source, Trace) else Trace.load(source)
         for call in trace:
-            if call.word not in PRIMITIVES:
-                raise ScheduleError(f"there is no primitive '{call.word}'{nearest(call.word, PRIMITIVES)}")
-            getattr(self, call.word)(*call.arguments, **call.named)
+            if call.primitive not in PRIMITIVES:
+                raise ScheduleError(f"there is no primitive '{call.primitive}'{nearest(call.primitive, PRIMITIVES)}")
+            getattr(self, call.primitive)(*call.arguments, **call.named)
         return self
 
     def undo(self, count: int) -> None:
         """Drop all recorded primitives but the first `count`, and what they did to the loops."""
-        kept = Trace(self.trace.words[:count])
-        for words in (self.trace.words, self.applied, self.inlined):
+        kept = Trace(self.trace.calls[:count])
+        for words in (self.trace.calls, self.applied, self.inlined):
             words.clear()
         self.__dict__.pop("_root", None)  # built again for the first primitive
         self.replay(kept)
@@ -639,7 +639,7 @@ class Schedule(LoopQueries):
         if self.applied and len(self.applied[0].arguments) < 2:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
-        self.trace.words.append(PrimitiveCallRecord(word, arguments, named or {}))
+        self.trace.calls.append(PrimitiveCallRecord(word, arguments, named or {}))
         return result
 
     def _kind(self, word: str, loop: str, kind: str) -> None:

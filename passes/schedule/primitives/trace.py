@@ -13,7 +13,7 @@ from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.records import dataclass
 
 VERSION = 1
-APPLIED = "tir.words"
+APPLIED = "tir.trace"
 """Attribute of what a rule made, until `schedule` reads it: the primitives that the rule applied."""
 
 
@@ -21,32 +21,32 @@ APPLIED = "tir.words"
 class PrimitiveCallRecord:
     """One primitive with its arguments: names of blocks and loops, integers; and named ones, the choices of a rule."""
 
-    word: str
+    primitive: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         arguments = [repr(_as_json(argument)) for argument in self.arguments]
         arguments += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
-        return f"s.{self.word}({', '.join(arguments)})"
+        return f"s.{self.primitive}({', '.join(arguments)})"
 
 
 @dataclass
 class Trace:
     """All primitives, in order."""
 
-    words: list[PrimitiveCallRecord] = field(default_factory=list)
+    calls: list[PrimitiveCallRecord] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Return a Python function that applies the primitives."""
-        lines = [f"    {call}" for call in self.words] or ["    pass"]
+        lines = [f"    {call}" for call in self.calls] or ["    pass"]
         return "\n".join(["def schedule(s):", *lines])
 
     def __iter__(self) -> Iterator[PrimitiveCallRecord]:
-        return iter(self.words)
+        return iter(self.calls)
 
     def as_json(self) -> dict[str, object]:
-        return {"version": VERSION, "words": [_call_json(call) for call in self.words]}
+        return {"version": VERSION, "words": [_call_json(call) for call in self.calls]}
 
     def save(self, path: str | Path) -> None:
         write_regular(path, json.dumps(self.as_json(), indent=1) + "\n")
@@ -59,7 +59,7 @@ class Trace:
         calls = []
         for entry in data["words"]:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
-                raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
+                raise ScheduleError(f"{what}: expected a primitive and its arguments, found {entry}")
             word, *arguments = entry
             named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
             named = {name: _as_tuple(value) for name, value in named.items()}
@@ -79,7 +79,7 @@ class Trace:
 
 def _call_json(call: PrimitiveCallRecord) -> list[object]:
     named = {name: _as_json(value) for name, value in call.named.items()}
-    return [call.word, *map(_as_json, call.arguments), *([named] if named else [])]
+    return [call.primitive, *map(_as_json, call.arguments), *([named] if named else [])]
 
 
 def _as_tuple(argument: object) -> object:

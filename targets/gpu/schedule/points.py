@@ -13,7 +13,7 @@ from typing import Annotated
 from mirlo.passes.rule_choices import Choice, ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, same_domain
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous, order_loops
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -50,7 +50,7 @@ def one_point(s: Schedule, block: str, last: str) -> PointChoices:
 
 def plan_points(
     group: BlockGroup[LaneModel], chosen: PointChoices = NO_POINT_CHOICES, choose: PointWidth = one_point
-) -> WordsPlan | Decline:
+) -> PrimitivesPlan | Decline:
     """Plan elementwise blocks as one nest, in which adjacent threads write adjacent elements."""
     merged = merge_points(group)
     if isinstance(merged, Decline):
@@ -65,7 +65,7 @@ def plan_points(
         last, lane = s.split(last, (None, width))
         lanes = [lane]
     bind_points(s, [*outer, last], lanes, runs)
-    return WordsPlan(group, s, POINTS, choice_values(choices))
+    return PrimitivesPlan(group, s, POINTS, choice_values(choices))
 
 
 def merge_points(group: BlockGroup[LaneModel]) -> tuple[Schedule, str] | Decline:
@@ -73,7 +73,7 @@ def merge_points(group: BlockGroup[LaneModel]) -> tuple[Schedule, str] | Decline
     refusal = same_domain(group.blocks) or opaque_of_group(group)
     if refusal is not None:
         return refusal
-    s = words_of(group)
+    s = schedule_of(group)
     block, *others = s.blocks()
     for other in others:
         try:
@@ -104,9 +104,9 @@ def bind_points(s: Schedule, loops: list[str], lanes: list[str], runs: int = 1) 
     s.bind(thread, "threadIdx.x")
 
 
-def plan_block(group: BlockGroup[LaneModel]) -> WordsPlan:
+def plan_block(group: BlockGroup[LaneModel]) -> PrimitivesPlan:
     """Plan one block of any kind: a thread computes one element of each output."""
-    s = words_of(group)
+    s = schedule_of(group)
     (block,) = s.blocks()
     kinds = s.kinds(block)
     spatial = [loop for loop, kind in kinds.items() if kind == "spatial"]
@@ -118,16 +118,16 @@ def plan_block(group: BlockGroup[LaneModel]) -> WordsPlan:
             s.unroll(loop)
         s.accumulate(block, reduced[0], in_order=True)
     bind_points(s, spatial or [s.add_unit_loop(block)], [])
-    return WordsPlan(group, s, "block", {})
+    return PrimitivesPlan(group, s, "block", {})
 
 
 def stage_choices(stages: Sequence[object], kind: str = POINTS) -> ChoiceValues:
     """Return the choices that all stages of a kind have in common."""
-    chosen = [stage.chosen for stage in stages if isinstance(stage, WordsPlan) and stage.rule == kind]
+    chosen = [stage.chosen for stage in stages if isinstance(stage, PrimitivesPlan) and stage.rule == kind]
     first = chosen[0] if chosen else {}
     return {name: value for name, value in first.items() if all(each[name] == value for each in chosen)}
 
 
 def is_wide(plan: object) -> bool:
     """Return whether a thread computes several elements at once in a stage."""
-    return isinstance(plan, WordsPlan) and plan.rule == POINTS and plan.chosen.get("width", 1) != 1
+    return isinstance(plan, PrimitivesPlan) and plan.rule == POINTS and plan.chosen.get("width", 1) != 1

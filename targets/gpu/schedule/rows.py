@@ -14,7 +14,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, find_rows
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import WalkLoops, fuse_contiguous, merge_rows
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
@@ -61,7 +61,7 @@ def plan_rows(
     width_of: RowWidth = one_element,
     max_threads: int = 2 * BLOCK,
     max_reading: int = 2 * BLOCK,
-) -> WordsPlan | Decline:
+) -> PrimitivesPlan | Decline:
     """Plan these blocks row by row.
 
     At most `max_threads` threads share a row if its elements then fit registers, and `max_reading` one of few others.
@@ -72,9 +72,9 @@ def plan_rows(
     if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in rows.walks if walk.reductions):
         return decline("rows are too short to be shared")
     chosen = divide_rows(rows, width_of(rows), max_threads, max_reading)
-    s = words_of(group)
+    s = schedule_of(group)
     _arrange(s, rows, chosen)
-    return WordsPlan(group, s, ROWS, {}, {"width": chosen.width})
+    return PrimitivesPlan(group, s, ROWS, {}, {"width": chosen.width})
 
 
 def divide_rows(rows: RowGroup, width: int, max_threads: int, max_reading: int) -> RowThreads:

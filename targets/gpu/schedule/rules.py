@@ -14,8 +14,8 @@ from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, decid
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
-from mirlo.passes.schedule.primitives.group_plan import record_words, words_of_stages
-from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks
+from mirlo.passes.schedule.primitives.group_plan import record_trace, trace_of_stages
+from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, LoopPrimitives, find_blocks
 from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
 
@@ -43,10 +43,10 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
             plan = planner(whole_group(kernel.view, LANES), context, **chosen)
             if isinstance(plan, Decline):
                 return plan
-            words = words_of_stages(plan.stages)
+            words = trace_of_stages(plan.stages)
             result = _build(kernel.view, [plan], plan.choices)
             if words is not None:
-                record_words(result, words)
+                record_trace(result, words)
             return result
 
         _PLANNERS[rule] = planner
@@ -63,9 +63,9 @@ def _schedule_parts(kernel: Kernel, context: ScheduleContext, wanted: Sequence[R
     plans: list[StagePlan] = []
     parts: list[RulePart] = []
     for position, part in enumerate(wanted):
-        if part.rule == WORDS_RULE:
-            assert kernel.words is not None
-            plans.append(StagePlan([LoopWords(kernel.words, position)]))
+        if part.rule == PRIMITIVES_RULE:
+            assert kernel.parts is not None
+            plans.append(StagePlan([LoopPrimitives(kernel.parts, position)]))
             parts.append(part)
             continue
         blocks = whole.part(*find_blocks(kernel.view, part.blocks))

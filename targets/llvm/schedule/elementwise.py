@@ -11,7 +11,7 @@ from dataclasses import field
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, same_domain
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous, order_loops
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -38,12 +38,12 @@ from mirlo.targets.llvm.schedule.vector_loops import (
 @deciding
 def plan_elementwise(
     group: BlockGroup[Machine], choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
-) -> WordsPlan | Decline:
+) -> PrimitivesPlan | Decline:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     refusal = same_domain(group.blocks) or opaque_of_group(group)
     if refusal is not None:
         return refusal
-    s = words_of(group)
+    s = schedule_of(group)
     block, *others = s.blocks()
     for other in others:
         try:
@@ -61,7 +61,7 @@ def plan_elementwise(
     plan = _Loops(s, group, choices)
     for part in parts:
         plan.arrange(part)
-    return WordsPlan(group, s, "elementwise", plan.choices(), {"pieces": len(parts)})
+    return PrimitivesPlan(group, s, "elementwise", plan.choices(), {"pieces": len(parts)})
 
 
 def _cut_conditions(s: Schedule, block: str) -> list[str]:

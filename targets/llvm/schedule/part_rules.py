@@ -1,7 +1,7 @@
 """Rules that schedule a whole prim function, or consecutive blocks of one: planners of a group of blocks.
 
     @part_rule(priority=30)
-    def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WordsPlan | Decline: ...
+    def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> PrimitivesPlan | Decline: ...
 
 registers the rule `window`. It is tried for whole functions, and by the rule `stages` for runs of their blocks.
 """

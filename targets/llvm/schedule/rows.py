@@ -12,7 +12,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.index import LoopValue
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous, merge_rows
 from mirlo.passes.schedule.primitives.schedule import Schedule
@@ -65,15 +65,15 @@ class RowsPlan:
 
     @cached_property
     def _arranged(self) -> _Rows:
-        arranged = _Rows(words_of(self.group), self.found, self.chosen)
+        arranged = _Rows(schedule_of(self.group), self.found, self.chosen)
         arranged.arrange()
         return arranged
 
     @cached_property
-    def words(self) -> WordsPlan:
+    def plan(self) -> PrimitivesPlan:
         """Return the blocks with their loops arranged."""
         facts: ScheduleFacts = {"rows": self.rows, "walks": len(self.found.walks)}
-        return WordsPlan(self.group, self._arranged.s, self.name, describe_vectors(self._arranged.vectors), facts)
+        return PrimitivesPlan(self.group, self._arranged.s, self.name, describe_vectors(self._arranged.vectors), facts)
 
     @property
     def rows(self) -> list[Dim]:
@@ -87,7 +87,7 @@ class RowsPlan:
 
     def choices(self) -> ChoiceValues:
         """Return the choices with which the loops are made again."""
-        return self.words.choices()
+        return self.plan.choices()
 
     @property
     def block_count(self) -> int:
@@ -96,11 +96,11 @@ class RowsPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
-        self.words.emit(memory)
+        self.plan.emit(memory)
 
     def schedule(self) -> ir.OpView:
         """Replace a prim function, of which these are all blocks, by the loops."""
-        return self.words.schedule()
+        return self.plan.schedule()
 
     def row_by_row(self, memory: TensorBuffers) -> RowEmitter:
         """Return what emits the rows one by one. The plan is used up."""

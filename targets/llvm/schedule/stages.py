@@ -16,7 +16,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
-from mirlo.passes.schedule.primitives.rule_parts import WORDS_RULE, LoopWords, find_blocks
+from mirlo.passes.schedule.primitives.rule_parts import PRIMITIVES_RULE, LoopPrimitives, find_blocks
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
@@ -40,7 +40,7 @@ class Scalar:
 
 
 RuleStage = BlocksPlan | Scalar
-Stage = RuleStage | LoopWords
+Stage = RuleStage | LoopPrimitives
 
 
 def plan_stages(
@@ -68,9 +68,9 @@ def plan_parts(
     rule_parts: list[RulePart] = []
     rules = part_rules()
     for position, part in enumerate(parts):
-        if part.rule == WORDS_RULE:
-            assert kernel.words is not None
-            stages.append(LoopWords(kernel.words, position))
+        if part.rule == PRIMITIVES_RULE:
+            assert kernel.parts is not None
+            stages.append(LoopPrimitives(kernel.parts, position))
             rule_parts.append(part)
             continue
         inside = group.part(*find_blocks(kernel.view, part.blocks))

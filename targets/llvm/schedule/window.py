@@ -12,7 +12,7 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -43,18 +43,18 @@ from mirlo.targets.llvm.schedule.vector_loops import (
 
 @part_rule(priority=30, space=loop_space)
 @deciding
-def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WordsPlan | Decline:
+def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> PrimitivesPlan | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
         return refusal
-    s = words_of(group)
+    s = schedule_of(group)
     block, *others = s.blocks()
     try:
         for other in others:
             s.reverse_compute_inline(other)
     except ScheduleError as error:
-        return decline("a block is not computed on the results of the reduction", words=str(error))
+        return decline("a block is not computed on the results of the reduction", found=str(error))
     reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
     outputs = [loop for loop in s.memory_order(block) if loop not in reduced]
     s.reorder(*reduced, *outputs)
@@ -72,7 +72,7 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
     for part in cut_lanes(s, lane, vectors.lanes):
         _vectorize(s, part, vectors, masked)
     _share_rows(s, outer)
-    return WordsPlan(group, s, "window", describe_vectors([vectors]))
+    return PrimitivesPlan(group, s, "window", describe_vectors([vectors]))
 
 
 def _fits(group: BlockGroup[Machine]) -> Decline | None:

@@ -14,7 +14,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.loops import either, when
-from mirlo.passes.schedule.primitives.group_plan import words_of
+from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import PartRange, ScheduleError
@@ -124,13 +124,13 @@ def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup[Ma
 
 def _arrange_pixels(group: BlockGroup[Machine], lanes: int) -> Schedule | Decline:
     """Compute the blocks that follow on the results of the transform, a vector of channels at a time."""
-    s = words_of(group)
+    s = schedule_of(group)
     block, *others = s.blocks()
     try:
         for other in others:
             s.reverse_compute_inline(other)
     except ScheduleError as error:
-        return decline("a block is not computed on the results of the transform", words=str(error))
+        return decline("a block is not computed on the results of the transform", found=str(error))
     *pixel, channels, rows, columns = s.loops(block)
     outer, lane = s.split(channels, (None, lanes))
     s.reorder(*pixel, outer, rows, columns, lane)

@@ -17,7 +17,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
@@ -53,7 +53,7 @@ NO_TRANSPOSED_CHOICES = TransposedChoices()
 
 def plan_transpose(
     group: BlockGroup[LaneModel], chosen: TransposedChoices = NO_TRANSPOSED_CHOICES
-) -> WordsPlan | Decline:
+) -> PrimitivesPlan | Decline:
     """Plan elementwise blocks with transposed reads."""
     if not any(map(_may_be_transposed, group.blocks)):
         return decline("no operand is contiguous along another loop")
@@ -82,7 +82,7 @@ def plan_transpose(
     if not edge:
         return decline("there are few tiles, or much is done with their elements")
     _arrange(s, block, [*(loop for loop in loops[:-1] if loop != along), along, loops[-1]], across, edge)
-    return WordsPlan(group, s, TRANSPOSED, choice_values(TransposedChoices(edge)))
+    return PrimitivesPlan(group, s, TRANSPOSED, choice_values(TransposedChoices(edge)))
 
 
 def _edge(others: int, lines: tuple[int, int], across: list[OperandView], work: int) -> int:
@@ -156,4 +156,4 @@ def _transposed_operands(
 
 def is_transposed(stage: object) -> bool:
     """Return whether a stage transposes tiles."""
-    return isinstance(stage, WordsPlan) and stage.rule == TRANSPOSED
+    return isinstance(stage, PrimitivesPlan) and stage.rule == TRANSPOSED

@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.rows import ROWS, plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule
@@ -33,7 +33,7 @@ MAX_READING_THREADS = 1024
 """Most threads per row that is read in each loop."""
 
 
-def plan_warp_rows(group: BlockGroup[LaneModel]) -> WordsPlan | Decline:
+def plan_warp_rows(group: BlockGroup[LaneModel]) -> PrimitivesPlan | Decline:
     """Plan rows as on all GPUs, with as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("products have schedules of their own")
@@ -94,7 +94,7 @@ def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePl
     if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
     plan = plan_stages(group, AROUND)
-    rows = [stage for stage in plan if isinstance(stage, WordsPlan) and stage.rule == ROWS]
+    rows = [stage for stage in plan if isinstance(stage, PrimitivesPlan) and stage.rule == ROWS]
     if not rows:
         return decline("no reductions along memory that threads of a warp share")
     return StagePlan(plan, {"width": rows[0].facts["width"]})

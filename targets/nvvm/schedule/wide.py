@@ -12,7 +12,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import (
@@ -52,7 +52,7 @@ MIN_ELEMENTS = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
 
 
-def plan_wide_points(group: BlockGroup[LaneModel], chosen: PointChoices = NO_POINT_CHOICES) -> WordsPlan | Decline:
+def plan_wide_points(group: BlockGroup[LaneModel], chosen: PointChoices = NO_POINT_CHOICES) -> PrimitivesPlan | Decline:
     """Return the plan of all GPUs, with as many elements per thread as fill an access."""
     return plan_points(group, chosen, _choose)
 

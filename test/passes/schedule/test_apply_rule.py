@@ -52,7 +52,7 @@ def test_words_of_a_model_make_the_same_kernels(
         pytest.skip("in `make nightly`")
     path = reduced(name)
     code, records = scheduled(str(path), {}, target)
-    assert all(record.trace.words and not record.is_given for record in records)
+    assert all(record.trace.calls and not record.is_given for record in records)
     given: dict[str, Any] = {}
     for i, record in enumerate(records):
         if i % 2:
@@ -87,12 +87,12 @@ def run(path: Path, given: Mapping[str, Any] | None = None) -> Any:
     return mirlo.compile(path, schedules=given, cache=False, tune=False).run({"x": X})
 
 
-def words_of(path: Path) -> dict[str, PrimitiveCallRecord]:
+def schedule_of(path: Path) -> dict[str, PrimitiveCallRecord]:
     """Return the word of each kernel of a model: `apply_rule`, also where the rule is a schedule of other words."""
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(str(path), tune=False).kernels}
     made = {name: schedule for name, schedule in kernels.items() if schedule is not None}
     return {
-        name: first if (first := schedule.trace.words[0]).word == "apply_rule"
+        name: first if (first := schedule.trace.calls[0]).primitive == "apply_rule"
         else PrimitiveCallRecord("apply_rule", (schedule.rule.name,))
         for name, schedule in made.items()
     }  # fmt: skip
@@ -108,7 +108,7 @@ def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
 def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole: bool, tmp_path: Path) -> None:
     """Choices at random: those that do not fit a function are rejected, with the others the result stays."""
     path = save_model(tmp_path / "model.onnx", rows)
-    words, wanted, followed = words_of(path), run(path), 0
+    words, wanted, followed = schedule_of(path), run(path), 0
     assert {word.arguments[0] for word in words.values()} == {"contraction", "rows", "window", "elementwise"}
     choices = {rule.name: rule.choices for rule in SCHEDULE if rule.target == "llvm"}
     rng = np.random.default_rng(2)
@@ -136,7 +136,7 @@ def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole:
 @pytest.mark.sample(0)
 def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
+    name, word = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
     given = edited(word, tile_rows=3, tile_vectors=1)
     explained = explain_model(str(path), schedules={name: given}, kernel=name)
     kernel = next(kernel for kernel in explained.kernels if kernel.name == name)
@@ -171,7 +171,7 @@ ERRORS = {
 @pytest.mark.parametrize("message", ERRORS)
 def test_choices_that_cannot_be_followed(message: str, tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")
+    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "contraction")
     rule, choices = ERRORS[message]
     with pytest.raises(mirlo.MirloError) as caught:
         run(path, {name: lambda s: s.apply_rule(rule, **choices)})
@@ -203,7 +203,7 @@ def test_a_rule_is_the_only_word(tmp_path: Path) -> None:
 @pytest.mark.sample(0)
 def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
+    name, word = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
     assert main(["explain", str(path), "--kernel", name]) == 0
     text = capsys.readouterr().out
     assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
@@ -216,7 +216,7 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.sample(0)
 def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "window")
+    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "window")
     assert main(["explain", str(path), "--kernel", name, "--save-trace", str(tmp_path / "words.json")]) == 0
     text = capsys.readouterr().out
     assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
@@ -230,7 +230,7 @@ def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.sample(0)
 def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, words = save_model(tmp_path / "model.onnx", 29), tmp_path / "words.json"
-    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")
+    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "contraction")
     assert main(["explain", str(path), "--kernel", name, "--save-trace", str(words)]) == 0
     found = json.loads(words.read_text())
     found["words"][0][2]["tile_rows"] = 2
@@ -305,7 +305,7 @@ def test_a_rule_of_words_has_choices_of_its_own() -> None:
                 Pipeline("builtin.module(schedule)").run(module, session)
                 assert f"s.tile('twice_i', [None, {size}])" in str(module).replace("s.split", "s.tile")
             (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
-            assert str(record.trace.words[0]) == f"s.apply_rule('tiles', size={size})"
+            assert str(record.trace.calls[0]) == f"s.apply_rule('tiles', size={size})"
     finally:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
 
@@ -349,7 +349,7 @@ def test_rules_may_be_given_to_a_compilation(given: dict[str, Any]) -> None:
     """They are tried before those of the target: for the function, then for every function."""
     _, record = scheduled_by(never, given)
     assert (record.rule.name, record.rule.target, record.is_given) == ("in_fours", "custom", False)
-    assert str(record.trace.words[0]) == "s.apply_rule('in_fours', size=4)"
+    assert str(record.trace.calls[0]) == "s.apply_rule('in_fours', size=4)"
     tried = [attempt.rule.name for attempt in record.attempts]
     assert tried == ["never"] * (len(given) if len(given) > 1 else 0)
 

@@ -70,7 +70,7 @@ def test_random_words_use_all_kinds_of_tails() -> None:
         for seed in range(20):
             s = schedule_of(name)
             apply_random_words(s, np.random.default_rng([seed, len(name)]), 16)
-            found.update(said.word for said in s.trace)
+            found.update(said.primitive for said in s.trace)
             found.update(said.named["tail"] for said in s.trace if "tail" in said.named)
     assert all(found[word] >= 8 for word in ("accumulate", "vectorize", "peel", "compute_at", "fuse", "unroll")), found
 

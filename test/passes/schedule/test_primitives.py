@@ -159,7 +159,7 @@ def test_random_words_never_change_the_result():
                 _random_word(s, rng)
             except ScheduleError:
                 continue
-        applied += len(s.trace.words)
+        applied += len(s.trace.calls)
         run(s)
     assert applied > 60
 

@@ -129,7 +129,7 @@ def test_random_words_with_partial_results_never_change_the_result() -> None:
                 _random_word(s, rng)
             except ScheduleError:
                 continue
-        applied += sum(said.word == "rfactor" for said in s.trace)
+        applied += sum(said.primitive == "rfactor" for said in s.trace)
         run(s)
     assert applied > 10
 

@@ -68,7 +68,7 @@ def test_words_arrange_the_blocks_that_rules_leave() -> None:
     s.apply_rule("contraction", ["product"])
     s.parallel("divide_i")
     s.apply_rule("elementwise", ["scale"])
-    assert [said.word for said in s.trace] == ["apply_rule", "parallel", "apply_rule"]
+    assert [said.primitive for said in s.trace] == ["apply_rule", "parallel", "apply_rule"]
 
 
 PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
@@ -154,7 +154,7 @@ def test_rules_and_primitives_in_random_order(whole: bool) -> None:
                 random_word(s, rng, rules)
             except ScheduleError:
                 continue
-        words = [said.word for said in s.trace]
+        words = [said.primitive for said in s.trace]
         mixed += "apply_rule" in words and any(word not in ("apply_rule", "compute_inline") for word in words)
         assert_staged(s)
         assert_staged(Trace.from_json(json.loads(json.dumps(s.trace.as_json()))))

@@ -220,7 +220,7 @@ def test_refused(message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         REFUSED[message](s)
     assert message in str(caught.value)
-    assert len(s.trace.words) or str(s) == before
+    assert len(s.trace.calls) or str(s) == before
 
 
 def test_nothing_to_transpose() -> None:

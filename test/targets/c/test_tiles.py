@@ -35,7 +35,7 @@ def test_words_of_the_rule_can_be_given_back() -> None:
     )
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(model, target="c").kernels}
     words = {name: made.trace for name, made in kernels.items() if made and made.rule.name == "accumulator_tiles"}
-    assert [said.word for trace in words.values() for said in trace].count("unswitch") == 1
+    assert [said.primitive for trace in words.values() for said in trace].count("unswitch") == 1
     ours, theirs = (mirlo.compile(model, "c", schedules=each, cache=False) for each in ({}, words))
     assert ours.artifact.code == theirs.artifact.code
     x = np.random.default_rng(1).standard_normal((1, 3, 9, 9), np.float32)

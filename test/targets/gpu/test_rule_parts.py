@@ -92,7 +92,7 @@ def test_parts_have_rules_of_their_own(target: str, words: Callable[[Schedule], 
     """The words that are recorded name the rules of all blocks without words, and make the same code again."""
     assert_staged(words, target)
     code, (record,) = scheduled(staged_model, {"staged": words}, target)
-    given = [said.arguments[1] for said in record.trace if said.word == "apply_rule"]
+    given = [said.arguments[1] for said in record.trace if said.primitive == "apply_rule"]
     assert all(isinstance(blocks, tuple) for blocks in given)
     again, (repeated,) = scheduled(staged_model, {"staged": record.trace}, target)
     assert again == code and str(repeated.trace) == str(record.trace)
@@ -134,7 +134,7 @@ def test_rules_of_a_target_take_choices_for_parts() -> None:
         bind(s, "clip", 256)
 
     _, (record,) = scheduled(clipped_model, {"clipped": words}, "nvvm")
-    chosen = record.trace.words[0].named
+    chosen = record.trace.calls[0].named
     assert chosen["way"] == 2 and chosen["tile"] != 1
     _, (record,) = scheduled(clipped_model, {"clipped": partial(words, way=2, tile=1)}, "nvvm")
     assert "s.apply_rule('products', ['product'], parts=1, tile=1, way=2)" in str(record.trace)

@@ -9,7 +9,7 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
@@ -101,12 +101,12 @@ def row_tiles(extent: int, most: int) -> RowTiles:
 
 
 @deciding
-def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> WordsPlan | Decline:
+def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> PrimitivesPlan | Decline:
     """Schedule a contraction on the matrix unit."""
     instruction = instruction_for(plan)
     if isinstance(instruction, Decline):
         return instruction
-    s = words_of(group)
+    s = schedule_of(group)
     try:
         tile = contraction_on_matrix_unit(s, plan, instruction)
     except ScheduleError as error:
@@ -114,7 +114,7 @@ def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> W
     if isinstance(tile, Decline):
         return tile
     facts: ScheduleFacts = {"instruction": instruction.name, "tile": [tile.tile, panel_columns(plan, instruction)]}
-    return WordsPlan(group, s, "contraction", {}, facts)
+    return PrimitivesPlan(group, s, "contraction", {}, facts)
 
 
 def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction: TileInstruction) -> RowTiles | Decline:

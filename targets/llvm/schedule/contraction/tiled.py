@@ -13,7 +13,7 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tile_instruction import FMA
@@ -43,17 +43,17 @@ from mirlo.targets.llvm.schedule.cost import (
 @deciding
 def plan_of_primitives(
     group: BlockGroup[Machine], plan: RegisterTilePlan, choices: ChoiceValues, facts: ScheduleFacts
-) -> WordsPlan | Decline:
+) -> PrimitivesPlan | Decline:
     """Schedule a contraction by primitives."""
     refusal = _refusal(plan)
     if refusal is not None:
         return refusal
-    s = words_of(group)
+    s = schedule_of(group)
     try:
         refusal = contraction_by_primitives(s, plan)
     except ScheduleError as error:
         return decline("its loops make no register tile", found=str(error))
-    return WordsPlan(group, s, "contraction", choices, facts) if refusal is None else refusal
+    return PrimitivesPlan(group, s, "contraction", choices, facts) if refusal is None else refusal
 
 
 def _refusal(plan: RegisterTilePlan) -> Decline | None:

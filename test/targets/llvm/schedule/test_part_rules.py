@@ -14,7 +14,7 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.driver.tune.tasks import tasks_of
 from mirlo.extend.rules import Choice, decline
-from mirlo.extend.schedules import BlockGroup, WordsPlan, part_rule, words_of
+from mirlo.extend.schedules import BlockGroup, PrimitivesPlan, part_rule, schedule_of
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.kernel import ScheduleContext
 from mirlo.testing import temporary_registrations
@@ -28,13 +28,13 @@ def _register() -> None:
     @part_rule(priority=60)
     def plan_pairs(
         group: BlockGroup[Any], rows: Annotated[int, Choice(range(1, 9), "rows at a time", tried=(2, 4))] = 2
-    ) -> WordsPlan | Decline:
+    ) -> PrimitivesPlan | Decline:
         """Schedule one block without reductions some rows at a time."""
         if len(group.blocks) != 1 or group.blocks[0].is_reduction:
             return decline("not one block without a reduction")
-        s = words_of(group)
+        s = schedule_of(group)
         s.split(s.loops(s.blocks()[0])[0], (None, rows))
-        return WordsPlan(group, s, "pairs", {"rows": rows})
+        return PrimitivesPlan(group, s, "pairs", {"rows": rows})
 
 
 def _exp() -> Any:

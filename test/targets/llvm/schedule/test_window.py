@@ -212,7 +212,7 @@ def test_declined() -> None:
     assert kernel.declined["stages"] == "there is one block only, and no plan takes it"
 
 
-def words_of(model: ModelProto) -> Mapping[str, Trace]:
+def schedule_of(model: ModelProto) -> Mapping[str, Trace]:
     return {kernel.name: kernel.schedule.trace for kernel in explain_model(model).kernels if kernel.schedule}
 
 
@@ -221,9 +221,9 @@ def words_of(model: ModelProto) -> Mapping[str, Trace]:
 def test_words_of_the_rule_can_be_edited_and_given_back(operator: str) -> None:
     pooled = node(operator, "x", "p", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     model = make_model([pooled, node("Relu", "p", "y")], {"x": (F32, [1, 3, 20, 37])}, ["y"])
-    words = words_of(model)
+    words = schedule_of(model)
     ((name, trace),) = words.items()
-    assert {"reverse_compute_inline", "partition", "vectorize", "accumulate"} <= {said.word for said in trace}
+    assert {"reverse_compute_inline", "partition", "vectorize", "accumulate"} <= {said.primitive for said in trace}
     text = str(trace)
     assert text.startswith("def schedule(s):") and "apply_rule" not in text
     ours, theirs = (mirlo.compile(model, schedules=each, cache=False) for each in ({}, words))
@@ -241,7 +241,7 @@ def test_dynamic_sizes_have_vectors_of_all_lengths() -> None:
     model = make_model(
         [node("ReduceMax", "x axes", "y", keepdims=0)], {"x": (F32, ["n", "m"])}, ["y"], {"axes": np.array([0])}
     )
-    ((_, trace),) = words_of(model).items()
+    ((_, trace),) = schedule_of(model).items()
     assert "multiples=" in str(trace) and "[None, 2]" in str(trace) and "[None, 4]" in str(trace)
     executable = mirlo.compile(model, cache=False)
     for rows, columns in itertools.product((1, 5), (1, 2, 7, 8, 31, 200)):

@@ -42,7 +42,7 @@ def scheduled(text: str, given: Trace | None = None) -> tuple[str, PrimitiveCall
         Pipeline(f"builtin.module({legalized})").run(module, session)
         (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
         code = re.sub(r"tir\.tuned = \{[^}]*\}", "", str(module))
-        return re.sub(r", (?=[,}])|(?<=\{), ", "", code), record.trace.words[0], record.function
+        return re.sub(r", (?=[,}])|(?<=\{), ", "", code), record.trace.calls[0], record.function
 
 
 @pytest.mark.sample(1)

@@ -53,7 +53,7 @@ MODELS: dict[str, Callable[[], ModelProto]] = {
 }  # fmt: skip
 
 
-def words_of(model: ModelProto, target: str) -> dict[str, Any]:
+def schedule_of(model: ModelProto, target: str) -> dict[str, Any]:
     """Return what rules print of the kernels of a model, as a caller pastes it: functions."""
     words: dict[str, Any] = {}
     for kernel in explain_model(model, target=target, tune=False).kernels:
@@ -81,6 +81,6 @@ def arrays_of(model: ModelProto) -> list[np.ndarray]:
 def compile_both(name: str, target: str) -> tuple[Any, Any, list[np.ndarray]]:
     """Return a model as rules schedule it, and as the words that they print do, with inputs."""
     model = MODELS[name]()
-    given = words_of(model, target)
+    given = schedule_of(model, target)
     ours, theirs = (mirlo.compile(model, target, schedules=each, cache=False, tune=False) for each in ({}, given))
     return ours, theirs, arrays_of(model)

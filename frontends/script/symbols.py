@@ -1,4 +1,4 @@
-"""Parts of the script languages: words, symbols of templates, MLIR text."""
+"""Names of the script languages: symbols of templates, names such as `T.grid`, MLIR text."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from emulator.driver import emulated
-from gpu_words import MODELS, arrays_of, compile_both
+from gpu_traces import MODELS, arrays_of, compile_both
 
 import mirlo
 from mirlo.tools.explain.model import explain_model
@@ -16,7 +16,7 @@ TARGET = "nvvm{chip=sm_80}"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_words_of_rules_make_the_same_code(name: str) -> None:
+def test_traces_of_rules_make_the_same_code(name: str) -> None:
     ours, theirs, arrays = compile_both(name, TARGET)
     assert ours.artifact.code == theirs.artifact.code
     with emulated("sm_80", races=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from gpu_words import MODELS, compile_both
+from gpu_traces import MODELS, compile_both
 
 import mirlo
 
@@ -13,7 +13,7 @@ import mirlo
 @pytest.mark.sample(0)
 @needs_vulkan()
 @pytest.mark.parametrize("name", MODELS)
-def test_words_of_rules_make_the_same_code(name: str) -> None:
+def test_traces_of_rules_make_the_same_code(name: str) -> None:
     ours, theirs, arrays = compile_both(name, "spirv")
     assert ours.artifact.code == theirs.artifact.code
     expected = mirlo.compile(MODELS[name](), tune=False)(*arrays)
