@@ -37,8 +37,8 @@ def test_results(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, x + y)
 
 
-@pytest.mark.parametrize(("operator", "runs"), [("relu", 4), ("gelu", 4)])
-def test_reads_are_under_way_together(operator: str, runs: int) -> None:
+@pytest.mark.parametrize(("operator", "runs"), [("relu", 4), ("gelu", 2)])
+def test_reads_are_in_flight_together(operator: str, runs: int) -> None:
     kind = "tensor<4096x4096xf32>"
     text = f"""func.func @main(%0: {kind}) -> {kind} {{
   %y = "relax.{operator}"(%0) : ({kind}) -> {kind}
