@@ -168,24 +168,35 @@ def _overlaps(a: Sequence[Any], b: Sequence[Any], most: Any) -> bool:
 
 
 def tree_ensemble(
-    x: Array, thresholds: Array, nodes: Array, roots: Array, weights: Array, *, mode: int, aggregate: str
+    x: Array,
+    thresholds: Array,
+    nodes: Array,
+    roots: Array,
+    weights: Array,
+    *,
+    mode: int,
+    aggregate: str,
+    depth: int = 0,
 ) -> Array:
     """Combine the leaves that each row reaches, tree by tree."""
+    limit = depth or len(nodes)
     start = {"sum": 0, "min": np.inf, "max": -np.inf}[aggregate]
     combine = COMBINED["add" if aggregate == "sum" else aggregate]
     result = np.full((len(x), weights.shape[1]), start, weights.dtype)
     for row, features in enumerate(x):
         for root in roots:
-            leaf = -1 - _leaf(features, thresholds, nodes, int(root))
+            leaf = -1 - _leaf(features, thresholds, nodes, int(root), limit)
             result[row] = combine(result[row], weights[leaf])
     return result
 
 
-def _leaf(features: Array, thresholds: Array, nodes: Array, node: int) -> int:
-    """Return the negative number of the leaf that is reached from a node."""
-    while node >= 0:
+def _leaf(features: Array, thresholds: Array, nodes: Array, node: int, limit: int) -> int:
+    """Return the negative number of the leaf that is reached from a node; of leaf 0 if it is not within a limit."""
+    for _ in range(limit):
+        if node < 0:
+            break
         feature, test, if_true, if_false = map(int, nodes[node])
         value = features[feature]
         holds = TESTS[test % NAN_IS_TRUE](value, thresholds[node]) or (test & NAN_IS_TRUE and value != value)  # noqa: PLR0124
         node = if_true if holds else if_false
-    return node
+    return min(node, -1)

@@ -45,7 +45,9 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
 
     Row i of nodes [nodes, 4] holds a feature, which is compared with thresholds[i], a comparison, the next node if
     it holds, and the next node otherwise. Comparisons are 0 to 5 for <=, <, >=, >, ==, !=; add 8 if NaN counts as
-    true. Leaf i is node -1 - i. `roots` are the root nodes of the trees. Nodes must not form a cycle.
+    true. Leaf i is node -1 - i. `roots` are the root nodes of the trees. Nodes must not form a cycle. `depth` is the
+    most nodes on a path from a root to a leaf, 0 if it is unknown: as many as there are nodes. A row that is at no leaf
+    after `depth` nodes takes any leaf.
     """
 
     meaning = staticmethod(array_meanings.tree_ensemble)
@@ -56,6 +58,7 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
     weights = operand()
     mode = Int(-1)
     aggregate = Str("sum", choices=("sum", "min", "max"))
+    depth = Int(0)
 
     @staticmethod
     def infer(
@@ -67,6 +70,7 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
         *,
         mode: int,
         aggregate: str,
+        depth: int,
     ) -> TensorType:
         require_kind(x, FLOAT, "operand")
         require_rank(x, 2, "operand")
@@ -83,6 +87,8 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
         same_dtype("nodes and roots", nodes, roots)
         if mode != -1 and (mode & ~8 & ~NAN_BY_NODE not in range(len(MODES))):
             raise OpError(f"mode must be -1, or how a node compares, got {mode}")
+        if depth < 0:
+            raise OpError(f"depth must be the nodes of the longest path, or 0, got {depth}")
         require_equal_dims(nodes.shape[1], 4, f"the last dim of nodes {nodes} and what is said of a node")
         require_equal_dims(nodes.shape[0], thresholds.shape[0], f"the nodes of {nodes} and thresholds {thresholds}")
         for tensor, what in ((nodes, "nodes"), (weights, "leaves")):

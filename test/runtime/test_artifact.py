@@ -329,3 +329,56 @@ def test_damaged_weights_give_results(tmp_path, target):
     command = [sys.executable, "-c", RUN_DAMAGED, str(path), str(begin), str(end)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+RUN_CYCLES = """
+import sys
+import numpy as np
+import mirlo
+from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.params import ParameterStore
+
+path = sys.argv[1]
+artifact, weights = artifacts.load(path)
+damaged = ParameterStore()
+for name in weights.names():
+    damaged.add(name, np.zeros_like(weights.get(name)))
+artifacts.save(path + "d", artifact, damaged)
+exe = mirlo.load(path + "d")
+(y,) = exe.run(exe.random_inputs()).values()
+print(y.shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "rows"),
+    [("llvm", 200), ("llvm{cpu=x86-64-v2}", 200), ("llvm", 3), ("llvm", 1), ("c", 9), ("spirv", 9)],
+)
+def test_damaged_trees_end(tmp_path, target, rows):
+    """Also where all nodes lead to the first one: the upper levels as masks, and from node to node."""
+    import onnx
+
+    depth, trees = 8, 9
+    inner, count = (1 << depth) - 1, (1 << depth + 1) - 1
+    node = onnx.helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1,
+        nodes_treeids=np.repeat(np.arange(trees), count), nodes_nodeids=np.tile(np.arange(count), trees),
+        nodes_featureids=[at % 5 for _ in range(trees) for at in range(count)],
+        nodes_modes=["BRANCH_LEQ" if at < inner else "LEAF" for _ in range(trees) for at in range(count)],
+        nodes_values=[float(at % 3) for _ in range(trees) for at in range(count)],
+        nodes_truenodeids=[2 * at + 1 if at < inner else 0 for _ in range(trees) for at in range(count)],
+        nodes_falsenodeids=[2 * at + 2 if at < inner else 0 for _ in range(trees) for at in range(count)],
+        target_treeids=np.repeat(np.arange(trees), inner + 1), target_ids=[0] * (trees * (inner + 1)),
+        target_nodeids=np.tile(np.arange(inner, count), trees), target_weights=[1.0] * (trees * (inner + 1)),
+    )  # fmt: skip
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [rows, k]) for n, k in (("x", 5), ("y", 1)))
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "trees", [x], [y]), opset_imports=opsets, ir_version=9
+    )
+    path = tmp_path / "m.mirlo"
+    compiled = mirlo.compile(model, target=target)
+    np.testing.assert_array_equal(compiled(np.ones((rows, 5), np.float32)), np.full((rows, 1), trees, np.float32))
+    compiled.save(path)
+    done = subprocess.run([sys.executable, "-c", RUN_CYCLES, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"({rows}, 1)\n"), done.stderr

@@ -134,8 +134,9 @@ def tree_ensemble(
     *,
     mode: int,
     aggregate: str,
+    depth: int = 0,
 ) -> np.ndarray:
-    """Return the leaves that each row reaches, combined; raise UndefinedResult where nodes form a cycle."""
+    """Return the leaves that each row reaches, combined; raise UndefinedResult where it reaches none in `depth`."""
     own = nodes[:, 1]
     how = own if mode < 0 else (mode & 7) | (own & 8) if mode & NAN_BY_NODE else np.full_like(own, mode)
     values = x[:, nodes[:, 0].clip(0, x.shape[1] - 1)]
@@ -144,9 +145,11 @@ def tree_ensemble(
     holds |= np.isnan(values) & ((how & 8) != 0)
     following = np.where(holds, nodes[:, 2], nodes[:, 3])  # of each row, at each node
     at = np.broadcast_to(roots, (len(x), len(roots))).astype(np.int64)
-    for _ in range(len(nodes)):
+    for _ in range(depth or len(nodes)):
         inner = np.take_along_axis(following, at.clip(0, len(nodes) - 1), 1)
         at = np.where(at >= 0, inner, at)
+    if (at >= 0).any() and depth:
+        raise UndefinedResult("a path of 'relax.tree_ensemble' has more nodes than its depth")
     if (at >= 0).any():
         raise UndefinedResult("the nodes of 'relax.tree_ensemble' form a cycle")
     leaves = weights[(-1 - at).clip(0, len(weights) - 1)]

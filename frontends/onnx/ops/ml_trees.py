@@ -41,6 +41,8 @@ class Forest:
     """[leaves, targets]: whether a leaf has a weight for a target."""
     always: np.ndarray
     """[targets]: whether each row reaches a weight for the target, whatever its features are."""
+    depth: int
+    """Nodes of the longest path."""
 
     @property
     def is_complete(self) -> bool:
@@ -147,7 +149,7 @@ def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray)
 def _checked(
     thresholds: np.ndarray, nodes: np.ndarray, roots: np.ndarray, weights: np.ndarray, votes: np.ndarray
 ) -> Forest:
-    """Refuse trees that lead out of the tables, or form cycles: the compiled code follows them blindly."""
+    """Refuse trees that lead out of the tables, or form cycles."""
     count, leaves = len(nodes), len(weights)
     targets = np.concatenate([nodes[:, 2:].reshape(-1), roots])
     if ((targets >= count) | (targets < -leaves)).any():
@@ -164,7 +166,7 @@ def _checked(
     below = np.concatenate([np.zeros((count, votes.shape[1]), bool), votes[::-1]])
     for level in reversed(levels):
         below[level] = below[nodes[level, 2]] & below[nodes[level, 3]]
-    return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0))
+    return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0), len(levels) - 1)
 
 
 def _levels(nodes: np.ndarray) -> list[np.ndarray]:
@@ -206,7 +208,7 @@ def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = 
     result = node.emit(
         "tree_ensemble", data, node.constant(thresholds, wanted), node.constant(nodes), node.constant(roots),
         node.constant(weights, kind), mode=mode,
-        aggregate={"MIN": "min", "MAX": "max"}.get(aggregate, "sum"),
+        aggregate={"MIN": "min", "MAX": "max"}.get(aggregate, "sum"), depth=forest.depth,
     )  # fmt: skip
     if not has_votes:
         return result, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -14,7 +14,6 @@ from mirlo.dialects.tir.compute import (
     Expr,
     LoopBuilder,
     TensorExpr,
-    Variable,
     constant,
     minimum,
     select,
@@ -74,7 +73,7 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 output[row, target] = first_score(op.aggregate, output.dtype)
             for tree in loops.range(shape_of(op.roots)[0]):
                 at = loops.variable(roots[tree], roots.dtype)
-                for _ in loops.while_(partial(_is_inner, at)):
+                for _ in descent_loop(loops, at.get, op.depth or nodes.shape[0]):
                     at.set(table.next_node(row, loops.let(at.get())))
                 leaf = loops.let(leaf_index(at.get(), weights.shape[0]))
                 for (target,) in loops.nest((targets,)):
@@ -83,8 +82,15 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots, op.weights)
 
 
-def _is_inner(at: Variable) -> Expr:
-    return at.get() >= 0
+def descent_loop(loops: LoopBuilder, node: Callable[[], Expr], limit: D.Dim) -> Iterator[None]:
+    """Emit a loop that runs while a node is none of the negative leaves, at most `limit` times, whatever nodes hold."""
+    kind = node().dtype
+    most = limit if isinstance(limit, int) and limit < 1 << 31 else minimum(constant(limit, INDEX), (1 << 31) - 1)
+    left = loops.variable(most - 1 if isinstance(most, int) else (most - 1).cast(kind.name), kind)
+    # One test: the conjunction of the signs is that of the disjunction.
+    for _ in loops.while_(lambda: (node() | left.get()) >= 0):
+        left.set(left.get() - 1)
+        yield
 
 
 def first_score(aggregate: str, kind: DType) -> Expr:

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, constant, select
 from mirlo.dialects.tir.compute.loops import Buffer
-from mirlo.passes.legalize.rules.tree import NodeTable, first_score, leaf_index, with_tree
+from mirlo.passes.legalize.rules.tree import NodeTable, descent_loop, first_score, leaf_index, with_tree
 from mirlo.passes.rules import legalize
 from mirlo.runtime.records import dataclass
 
@@ -29,7 +29,7 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         x, thresholds, nodes, roots, weights, output = buffers
-        descent = TreeDescent(loops, x, thresholds, nodes, roots, weights, output, op.mode, op.aggregate)
+        descent = TreeDescent(loops, x, thresholds, nodes, roots, weights, output, op.mode, op.aggregate, op.depth)
         (rows, _), (trees,) = descent.output.shape, descent.roots.shape
         if isinstance(trees, int):
             descent.add_groups_of_rows(rows, trees)
@@ -53,6 +53,8 @@ class TreeDescent:
     output: Buffer
     mode: int
     aggregate: str
+    depth: int
+    """Nodes of the longest path, 0 if it is unknown."""
 
     def add_groups_of_rows(self, rows: Dim, trees: int) -> None:
         """Compute all rows, each tree for several rows at a time."""
@@ -97,7 +99,7 @@ class TreeDescent:
         """Return the leaves that rows reach from their nodes."""
         table = NodeTable(self.loops, self.x, self.thresholds, self.nodes, self.mode)
         lanes = [self.loops.variable(start, start.dtype) for start in starts]
-        for _ in self.loops.while_(lambda: _any_inner(lanes)):
+        for _ in descent_loop(self.loops, lambda: _conjunction(lanes), self.depth or self.nodes.shape[0]):
             for row, lane in zip(rows, lanes, strict=True):
                 at = self.loops.let(lane.get())
                 following = table.next_node(row, at)
@@ -105,9 +107,9 @@ class TreeDescent:
         return [self.loops.let(leaf_index(lane.get(), self.weights.shape[0])) for lane in lanes]
 
 
-def _any_inner(lanes: Sequence[Variable]) -> Expr:
-    """Test for inner nodes: only leaves are negative, so the conjunction of all is negative if all are leaves."""
-    is_inner = lanes[0].get()
+def _conjunction(lanes: Sequence[Variable]) -> Expr:
+    """Return what is negative if all nodes are leaves, which alone are negative."""
+    nodes = lanes[0].get()
     for lane in lanes[1:]:
-        is_inner = is_inner & lane.get()
-    return is_inner >= 0
+        nodes = nodes & lane.get()
+    return nodes

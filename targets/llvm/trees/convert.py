@@ -95,7 +95,7 @@ def _match(op: ir.OpView, b: Rewriter, machine: Machine) -> tuple[MaskedTrees, U
     leaves, targets = values.shape
     trees = MaskedTrees(
         x, len(upper.columns), len(upper.records), len(roots), len(upper.exits), leaves, targets, op.mode, op.aggregate,
-        len(upper.lower), kind_of(op.nodes), kind_of(op.roots),
+        len(upper.lower), kind_of(op.nodes), kind_of(op.roots), op.depth,
     )  # fmt: skip
     if not trees.groups:
         return decline("features and scores of 16 rows do not fit the cache", features=trees.columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -12,11 +11,11 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import Value, emit_constant
 from mirlo.dialects.relax.tree import NAN_BY_NODE
-from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, LoopFunction, Variable, constant, minimum
+from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, LoopFunction, constant, minimum
 from mirlo.dialects.tir.compute import select as select_value
 from mirlo.dialects.tir.compute.storage import emit, held
 from mirlo.dialects.tir.scalars import compare, create, select
-from mirlo.passes.legalize.rules.tree import bounded, compared, first_score
+from mirlo.passes.legalize.rules.tree import bounded, compared, descent_loop, first_score
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import flat, lane_mask, splat
 from mirlo.runtime.records import dataclass
@@ -58,6 +57,8 @@ class MaskedTrees:
     nodes: TensorType
     """Type of the table of all nodes."""
     roots: TensorType
+    depth: int
+    """Nodes of the longest path, 0 if it is unknown."""
 
     @property
     def rows(self) -> Dim:
@@ -160,7 +161,7 @@ class Tables:
     def descent(self, loops: LoopBuilder, trees: MaskedTrees) -> TreeDescent:
         """Return the loops from node to node."""
         operands = (self.x, self.thresholds, self.nodes, self.roots, self.weights, self.output)
-        return TreeDescent(loops, *operands, trees.mode, trees.aggregate)
+        return TreeDescent(loops, *operands, trees.mode, trees.aggregate, trees.depth)
 
 
 class _Group:
@@ -243,7 +244,8 @@ class _Group:
             base = self.place_of(begin)
             lanes = [loops.variable(self.reached[begin + lane], "i32") for lane in range(LANES)]
             leaves = loops.variable(0, "i32")
-            for _ in loops.while_(partial(_is_positive, leaves)):
+            limit = self.trees.depth or self.trees.lower
+            for _ in descent_loop(loops, leaves.get, limit):
                 result = constant(-1, "i32")
                 for number, lane in enumerate(lanes):
                     at = loops.let(lane.get())
@@ -381,7 +383,3 @@ class _Group:
             low, high = (call_permute(half, place) for half in halves)
             result.append(select(compare("ult", place, emit_constant(16, place.type)), low, high))
         return result
-
-
-def _is_positive(variable: Variable) -> Expr:
-    return variable.get() >= 0
