@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.core.index_expr import loop_index
+from mirlo.dialects.core.index_expr import loop_index, number
 from mirlo.passes.schedule.primitives.loops import substitute, unique_loop_name
 from mirlo.passes.schedule.primitives.threads import (
     accesses_of,
@@ -22,6 +22,7 @@ from mirlo.passes.schedule.primitives.threads import (
     reduced_threads,
 )
 from mirlo.passes.schedule.primitives.tree import (
+    SERIAL,
     SHARED,
     BlockLeaf,
     BufferAccess,
@@ -49,7 +50,27 @@ def join_threads(root: Root) -> None:
         for leaf in leaves_of(nest):
             if leaf.accumulation is not None and reduced_threads(leaf):
                 _move_threads_outside(root, leaf)
+            _drop_unit_loops(nest, leaf)
         _join(root, nest)
+
+
+def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
+    """Take a block that does not reduce out of loops of one iteration with nothing else in them.
+
+    What each thread computes of a row is then next to the loops over its elements, which it joins.
+    """
+    while isinstance(loop := leaf.parent, Loop) and loop is not nest and _is_plain_unit(loop):
+        if leaf.is_reduction or loop.body != [leaf]:
+            return
+        substitute(loop, {loop.name: number(0)}, None)
+        replace(loop, [leaf])
+
+
+def _is_plain_unit(loop: Loop) -> bool:
+    """Return whether a loop of one iteration says nothing of how it is run."""
+    marks = (loop.tensorized, loop.start, loop.position, loop.part, loop.tile, loop.shift)
+    flags = (loop.is_peeled, loop.is_unswitched, loop.is_transposed, loop.is_joined, loop.waits, loop.accumulated)
+    return loop.kind == SERIAL and loop.extent == 1 and not any(flags) and all(mark is None for mark in marks)
 
 
 def _move_threads_outside(root: Root, leaf: BlockLeaf) -> None:

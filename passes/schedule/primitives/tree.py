@@ -590,11 +590,12 @@ def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) 
 def leaf_of(name: str, block: BlockView, buffers: Mapping[ir.Value, ScheduleBuffer], at: list[IndexExpr]) -> BlockLeaf:
     """Return a block whose axes are these expressions of the loops around it."""
     axes = [loop_index(axis_name(i)) for i in range(block.rank)]
+    extents = {axis_name(i): extent for i, extent in enumerate(block.domain)}
 
     def access(operand: OperandView) -> BufferAccess:
         if operand.is_opaque:
             return BufferAccess(buffers[operand.value], [], None, True)
-        indices = [read_affine(expr, axes) for expr in operand.map.results]
+        indices = [read_affine(expr, axes, extents) for expr in operand.map.results]
         return BufferAccess(buffers[operand.value], indices, operand.outside)
 
     reads, writes = [access(operand) for operand in block.inputs], [access(output) for output in block.outputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import onnx
 import pytest
 from devices import needs_vulkan
 from emulator.driver import emulated
@@ -152,3 +153,24 @@ def test_reductions_in_memory_are_not_clamped() -> None:
 
     with pytest.raises(mirlo.MirloError, match=r"clamp: 'total' is a reduction whose results are not in registers"):
         mirlo.compile(centered_model, NVVM, schedules={"centered": words}, cache=False)
+
+
+@pytest.mark.parametrize("shape", ["2, 7, 33", "1, 3, 64, 1", "1, 8, 32, 32"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_normalizations_of_one_group(target: str, shape: str) -> None:
+    """Loops over the one group do not separate what a thread computes of a row from the loops over its elements."""
+    sizes = [int(size) for size in shape.split(",")]
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21]> g (float[{shape}] x, float[{sizes[1]}] s, float[{sizes[1]}] b) => '
+        f"(float[{shape}] y) {{ y = GroupNormalization <num_groups = 1> (x, s, b) }}"
+    )
+    (kernel,) = explain_model(model, target=target, tune=False).kernels
+    assert kernel.schedule is not None and kernel.schedule.rule.name != "threads", kernel.schedule
+    compiled = mirlo.compile(model, target, cache=False, tune=False)
+    x = np.random.default_rng(0).integers(-4, 5, sizes).astype(np.float32)
+    s, b = np.full(sizes[1], 2, np.float32), np.ones(sizes[1], np.float32)
+    with emulated("sm_80", races=True):
+        found = compiled(x, s, b)
+    axes = tuple(range(1, len(sizes)))
+    wanted = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5) * 2 + 1
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
