@@ -91,7 +91,7 @@ def divide_rows(rows: RowGroup, width: int, max_threads: int, max_reading: int) 
         block *= 2
     each = 4 if width == 1 else 2 * width
     threads = max(SHORTEST, min(block, 1 << (max(longest // each, 1) - 1).bit_length()))
-    return RowThreads(width, threads, block // threads, is_held)
+    return RowThreads(width, threads, 1 if count == 1 else block // threads, is_held)
 
 
 def _code(rows: RowGroup) -> int:

@@ -174,3 +174,19 @@ def test_normalizations_of_one_group(target: str, shape: str) -> None:
     axes = tuple(range(1, len(sizes)))
     wanted = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5) * 2 + 1
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_row_of_a_dynamic_length(target: str) -> None:
+    """A block of threads has no more rows than there are, so that each thread has the result of its row."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[1, n] x) => (bool[1] y) '
+        "<int64[1] one = {1}, float zero = {0}> { s = ReduceSum <keepdims = 0> (x, one)  y = Greater (s, zero) }"
+    )
+    (kernel,) = explain_model(model, target=target, tune=False).kernels
+    assert kernel.schedule is not None and kernel.schedule.rule.name != "threads", kernel.schedule
+    compiled = mirlo.compile(model, target, cache=False, tune=False)
+    for count, wanted in ((5, True), (300, True), (301, False)):
+        x = np.full((1, count), 1 if wanted else -1, np.float32)
+        with emulated("sm_80", races=True):
+            assert compiled(x).tolist() == [wanted]
