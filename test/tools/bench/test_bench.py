@@ -362,3 +362,18 @@ def test_kernels_stand_beside_what_the_cost_model_expects(tmp_path: Path) -> Non
     table = kernel_rows(executable, executable.random_inputs(), 1, 1)
     expected = {row["kind"]: row["expected"] for row in table["kernels"]}
     assert 0 < expected["contraction"] < 1e4
+
+
+def test_openvino_reads_inputs_after_the_caller_dropped_them(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    from mirlo.tools.bench.engines.openvino import load
+
+    shape = [1 << 16]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "sums", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    model = load(str(tmp_path / "m.onnx"), 1, {}, None)
+    model.bind({"x": np.ones(shape, np.float32)})
+    others = [np.full(shape, 5, np.float32) for _ in range(8)]
+    model.run()
+    assert (model.outputs()["y"] == 2).all() and len(others) == 8

@@ -15,11 +15,15 @@ class OpenVinoModel:
         self.compiled = compiled
         self.request = compiled.create_infer_request()
         self.version = openvino.__version__
+        self._inputs: list[np.ndarray] = []
+        """The arrays whose memory the request reads; it does not keep them alive."""
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
+        self._inputs = []
         for port in self.compiled.inputs:
             name = next(name for name in port.get_names() if name in inputs)
-            self.request.set_tensor(port, openvino.Tensor(np.ascontiguousarray(inputs[name]), shared_memory=True))
+            self._inputs.append(np.ascontiguousarray(inputs[name]))
+            self.request.set_tensor(port, openvino.Tensor(self._inputs[-1], shared_memory=True))
 
     def run(self) -> None:
         self.request.infer(share_outputs=True)
