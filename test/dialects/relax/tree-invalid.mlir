@@ -40,6 +40,14 @@ func.func @tree_4(%x: tensor<8x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64
 
 // -----
 
+func.func @tree_5(%x: tensor<8x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64>, %roots: tensor<2xi64>, %w: tensor<6x1xf32>) {
+  // expected-error@+1 {{'relax.tree_ensemble' op depth must be the nodes of the longest path, or 0, got -1}}
+  %0 = "relax.tree_ensemble"(%x, %t, %nodes, %roots, %w) {depth = -1 : i64} : (tensor<8x3xf32>, tensor<4xf32>, tensor<4x4xi64>, tensor<2xi64>, tensor<6x1xf32>) -> tensor<8x1xf32>
+  return
+}
+
+// -----
+
 func.func @find_sorted_1(%x0: tensor<i1>, %x1: tensor<5xi32>) {
   // expected-error@+1 {{'relax.find_sorted' op operand must be floating point, integer or unsigned integer, got bool}}
   %0 = "relax.find_sorted"(%x0, %x1) : (tensor<i1>, tensor<5xi32>) -> tensor<6xi64>
