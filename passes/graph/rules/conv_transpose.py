@@ -48,7 +48,8 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if all(stride == 1 for stride in strides):
         return _with_steps_of_one(op, b, op.x, dilations, extra)
     if op.groups == x.shape[1] == weight.static_shape[0] and weight.static_shape[1] == 1 and max(dilations) == 1:
-        return _with_steps_of_one(op, b, *_spread(b, op.x, strides, dilations, extra))
+        less = [more - (stride - 1) for more, stride in zip(extra, strides, strict=True)]
+        return _with_steps_of_one(op, b, _spread(b, op.x, strides), dilations, less)
     if op.groups != 1 or any(d != 1 for d in dilations):
         return decline("it has groups or dilations", groups=op.groups, dilations=dilations)
     return _in_phases(op, b, strides)
@@ -87,10 +88,8 @@ def _with_steps_of_one(
     return result
 
 
-def _spread(
-    b: Rewriter, x: ir.Value, strides: Sequence[int], dilations: tuple[int, ...], extra: Sequence[int]
-) -> tuple[ir.Value, tuple[int, ...], list[int]]:
-    """Put zeros behind each element along the spatial dims; return how much less the result is extended then."""
+def _spread(b: Rewriter, x: ir.Value, strides: Sequence[int]) -> ir.Value:
+    """Put as many zeros behind each element along the spatial dims as fill a stride."""
     batch, channels, *sizes = kind_of(x).shape
     rank = len(sizes)
     pairs = [each for size in sizes for each in (size, 1)]
@@ -98,8 +97,7 @@ def _spread(
     result = b.emit(OPS["reshape"], x, shape=(batch, channels, *pairs))
     result = b.emit(OPS["pad"], result, pads=[0] * (2 + 2 * rank) + [0, 0, *ends])
     whole = [size * stride for size, stride in zip(sizes, strides, strict=True)]
-    result = b.emit(OPS["reshape"], result, shape=(batch, channels, *whole))
-    return result, dilations, [more - (stride - 1) for more, stride in zip(extra, strides, strict=True)]
+    return b.emit(OPS["reshape"], result, shape=(batch, channels, *whole))
 
 
 def _in_phases(op: ir.OpView, b: Rewriter, strides: tuple[int, ...]) -> Decline | ir.Value:

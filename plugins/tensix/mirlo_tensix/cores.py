@@ -192,7 +192,7 @@ def _pieces(size: int) -> list[tuple[int, int]]:
 
 
 def _tag(panel: int, number: int) -> int:
-    """Return the tag of a piece: two panels are under way at a time."""
+    """Return the tag of a piece: two panels are in flight at a time."""
     half = (TAGS - 1) // 2
     return 1 + panel % 2 * half + number % half
 

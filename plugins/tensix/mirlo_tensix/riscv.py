@@ -39,7 +39,7 @@ def wait_for(address: int, least: int) -> list[int]:
 
 
 def wait_for_reads(tag: int) -> list[int]:
-    """Return the instructions that wait until no read of a tag is under way: answers may come in any order."""
+    """Return the instructions that wait until no read of a tag is in flight: answers may come in any order."""
     return [*_load(READS_UNANSWERED + 4 * tag), _back(OPERAND, 0, 1)]
 
 

@@ -51,7 +51,7 @@ def _add_generate(parser: ArgumentParser) -> None:
 
 def _add_chat(parser: ArgumentParser) -> None:
     add_folder(parser)
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument("--system", metavar="TEXT", help="system message of the conversation")
     _add_generation(parser)
 
 

@@ -13,7 +13,7 @@ from mirlo_llm.generate.errors import ModelFolderError
 POINTER = b"version https://git-lfs"
 """What files begin with that stand for others in git-lfs."""
 START = 64
-"""Bytes at the beginning of a file that tell what it is."""
+"""Bytes at the beginning of a file that identify its format."""
 _HUB = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 """The name of a model on a hub."""
 CLIENT = "hf"

@@ -1,4 +1,4 @@
-"""The port of health: a process that answers whatever the server computes, and what it is told."""
+"""The port of health: a process that answers whatever the server computes, and its messages."""
 
 from __future__ import annotations
 
