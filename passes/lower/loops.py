@@ -12,7 +12,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.passes.schedule.nest import emit_buffer_block
+from mirlo.passes.schedule.primitives.emit import emit_buffer_block
 from mirlo.passes.schedule.primitives.loops import MAX_UNROLL
 from mirlo.passes.upstream import run_unverified
 from mirlo.runtime.records import dataclass

@@ -36,7 +36,7 @@ from mirlo.passes.rules import (
     run_rule,
     try_rules,
 )
-from mirlo.passes.schedule import nest  # noqa: F401  (importing registers the rule of the last target)
+from mirlo.passes.schedule import scalar_nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeGuard
 
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles, loop_over_all, static_tiles
@@ -36,7 +38,7 @@ from mirlo.passes.schedule.primitives.lanes import (
 )
 from mirlo.passes.schedule.primitives.loops import THREAD
 from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter
-from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers
+from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers, place_whole
 from mirlo.passes.schedule.primitives.points import PointEmitter
 from mirlo.passes.schedule.primitives.ranges import (
     Bound,
@@ -48,7 +50,7 @@ from mirlo.passes.schedule.primitives.ranges import (
     reached,
     steps_of,
 )
-from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults
+from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
@@ -72,12 +74,17 @@ from mirlo.passes.schedule.primitives.tree import (
     TileLeaf,
     TileStart,
     around,
+    buffer_of,
     extents_of,
+    leaf_of,
     leaves_of,
+    loop_names,
     loops_of,
+    nested,
     placed_at,
     reads_of,
     region_of,
+    set_children,
 )
 from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
@@ -91,6 +98,21 @@ def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = Non
     # Threads of a GPU do not see each other's stacks.
     function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
     return function.build(lambda: parts.emit(TensorBuffers(function)), schedule, choices)
+
+
+def emit_buffer_block(block: BlockView) -> None:
+    """Emit a block over buffers at the insertion point: loops over scalars, with results of reductions in registers."""
+    names = loop_names(block.name, block.rank)
+    buffers = {each.value: buffer_of(each.value, block.name) for each in (*block.inputs, *block.outputs)}
+    leaf = leaf_of(block.name, block, buffers, [loop_index(name) for name in names])
+    root = Root(PrimView(enclosing(block.op, "func.func"), [block]), list(buffers.values()))
+    order = (*block.spatial, *block.reduce)
+    set_children(root, [nested([Loop(names[axis], block.domain[axis]) for axis in order], leaf)])
+    if block.reduce:
+        accumulate(root, leaf, root.find_loop(names[block.reduce[0]]))
+    extents = extents_of(root.loops())
+    emitter = _Emitter(place_whole(buffers, extents), extents, frozenset(), None)
+    emitter.nodes(root.body, LoopValues(), [])
 
 
 class PartEmitter:
@@ -132,8 +154,7 @@ class PartEmitter:
             accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
             straight = frozenset(name for access in accesses for name in access.register_loops)
             placed = allocate_buffers(self._root, memory)
-            constants = FunctionConstants(memory.buffers)
-            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, constants)
+            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
         return self._emitter
 
 
@@ -175,7 +196,7 @@ class _Emitter(PointEmitter):
     """Emits loops around points, with the guards of the iterations."""
 
     def __init__(
-        self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str], constants: FunctionConstants
+        self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str], function: BufferFunction | None
     ) -> None:
         super().__init__(placed, extents)
         self.assumed: frozenset[Guard] = frozenset()
@@ -196,11 +217,17 @@ class _Emitter(PointEmitter):
         """Where loops end early."""
         self.straight = straight
         """The loops each of whose iterations has registers of its own."""
-        self.constants = constants
+        self._function = function
         self.sizes: dict[str, int] = {}
         """The iterations of loops over elements of a tile, where it is a smaller one."""
         self.tiles: dict[TileLeaf, TileEmitter] = {}
         """The register tiles that are emitted in this function."""
+
+    @cached_property
+    def constants(self) -> FunctionConstants:
+        """Return the constants at the start of the function."""
+        assert self._function is not None, "a block over buffers has no register tiles"
+        return FunctionConstants(self._function)
 
     def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
         """Emit nodes that follow one another; return the accumulators after them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -229,6 +229,11 @@ def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, ex
         value = memory.buffer(buffer.value) if id(buffer) in opaque else memory.slot(buffer.value).buffer
         placed[id(buffer)] = _whole(buffer, value)
     return PlacedBuffers(placed, True, extents)
+
+
+def place_whole(buffers: Mapping[ir.Value, ScheduleBuffer], extents: Extents) -> PlacedBuffers:
+    """Return where blocks access buffers, each of which is whole in this memory, in loops of these extents."""
+    return PlacedBuffers({id(buffer): _whole(buffer, value) for value, buffer in buffers.items()}, False, extents)
 
 
 def _constants(root: Root) -> frozenset[int]:

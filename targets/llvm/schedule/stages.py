@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rule_choices import ChoiceError, ChoiceValue, ChoiceValues, bind_choices
 from mirlo.passes.rules import NOTHING_CHOSEN, Decline, Rule, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
@@ -15,40 +14,32 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.nest import emit_block
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.rule_parts import PRIMITIVES_RULE, LoopPrimitives, find_blocks
+from mirlo.passes.schedule.scalar_nest import SCALAR_NEST, arrange_scalars
 from mirlo.runtime.names import unique_names
-from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import plan_contraction
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.part_rules import BlocksPlan, Planner, part_rules
 
-SCALAR = "scalar_nest"
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A block that no plan accepts."""
-
-    block: BlockView
-    name = "scalar"
-
-    def choices(self) -> ChoiceValues:
-        return {}
-
-
-RuleStage = BlocksPlan | Scalar
-Stage = RuleStage | LoopPrimitives
+Stage = BlocksPlan | LoopPrimitives
 
 
 def plan_stages(
     group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, panels: StoredPanels = NO_PANELS
-) -> list[RuleStage]:
+) -> list[BlocksPlan]:
     """Plan the blocks in order, as many at a time as one plan accepts, with what is chosen for all of them."""
     plan = partial(_plan, chosen=chosen, panels=panels)
-    return plan_in_stages(group, plan, lambda alone: Scalar(alone.blocks[0]))
+    return plan_in_stages(group, plan, _plan_scalars)
+
+
+def _plan_scalars(group: BlockGroup[Machine]) -> PrimitivesPlan:
+    """Plan loops over scalars for blocks that no rule takes."""
+    s = schedule_of(group)
+    arrange_scalars(s)
+    return PrimitivesPlan(group, s, SCALAR_NEST, {})
 
 
 def _plan_by(
@@ -74,12 +65,12 @@ def plan_parts(
             rule_parts.append(part)
             continue
         inside = group.part(*find_blocks(kernel.view, part.blocks))
-        if part.rule == SCALAR:
-            stages += [Scalar(block) for block in inside.blocks]
+        if part.rule == SCALAR_NEST:
+            stages.append(_plan_scalars(inside))
             rule_parts.append(part)
             continue
         if part.rule not in rules:
-            listed = ", ".join((*rules, SCALAR))
+            listed = ", ".join((*rules, SCALAR_NEST))
             raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {listed}")
         rule, planner = rules[part.rule]
         check_choices(rule.name, rule.choices, part.choices)
@@ -92,19 +83,17 @@ def plan_parts(
     return stages, rule_parts
 
 
-def _parts_of(stages: Sequence[RuleStage], names: Sequence[str]) -> list[RulePart]:
+def _parts_of(stages: Sequence[BlocksPlan], names: Sequence[str]) -> list[RulePart]:
     """Return the parts that stages are, with their choices."""
     parts: list[RulePart] = []
     at = 0
     for stage in stages:
-        count = 1 if isinstance(stage, Scalar) else stage.block_count
-        rule = SCALAR if isinstance(stage, Scalar) else stage.name
-        parts.append(RulePart(rule, tuple(names[at : at + count]), stage.choices()))
-        at += count
+        parts.append(RulePart(stage.name, tuple(names[at : at + stage.block_count]), stage.choices()))
+        at += stage.block_count
     return parts
 
 
-def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels) -> RuleStage | None:
+def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels) -> BlocksPlan | None:
     for rule, planner in part_rules().values():
         plan = _plan_by(rule, planner, part, chosen, panels)
         if not isinstance(plan, Decline):
@@ -117,10 +106,7 @@ def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels)
 def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
     memory = TensorBuffers(buffers)
     for stage in stages:
-        if isinstance(stage, Scalar):
-            emit_block(stage.block, buffers)
-        else:
-            stage.emit(memory)
+        stage.emit(memory)
 
 
 @schedule(target="llvm", priority=90)
@@ -151,7 +137,7 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
         planned_stages, parts = planned
     else:
         whole = plan_stages(group, chosen, panels=panels_of(kernel.view.op))
-        if all(isinstance(stage, Scalar) for stage in whole):
+        if all(stage.name == SCALAR_NEST for stage in whole):
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
     buffers = BufferFunction(kernel.view)

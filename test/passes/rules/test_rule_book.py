@@ -110,8 +110,8 @@ def test_rules_that_are_not_mirlos_own_are_known() -> None:
     import importlib
 
     book = RuleBook("test")
-    own = importlib.import_module("mirlo.passes.schedule.nest")
-    book.add("x", "default", own.emit_buffer_block)
+    own = importlib.import_module("mirlo.passes.schedule.scalar_nest")
+    book.add("x", "default", own.arrange_scalars)
     assert book.foreign() is None
     book.add("y", "default", lambda: None, name="theirs")
     found = book.foreign()

@@ -5,8 +5,8 @@
 // the IR stand in the source.
 // CHECK:       static void c_0_kernel_fused_conv_sigmoid_multiply(const float *x0, float *restrict y1) {
 // CHECK-NEXT:    float v0[256];
-// CHECK:             const float v14 = x0[(i3 * 8 + v4) * 8 + v5];
-// CHECK:             const float v15 = v13 * 0.100000001f;
+// CHECK:             const float v10 = x0[(i3 * 8 + v4) * 8 + v6];
+// CHECK:             const float v{{[0-9]+}} = v{{[0-9]+}} * 0.100000001f;
 // CHECK:       static void c_0_model_run(void **tensors, void **params, int8_t *arena) {
 // CHECK:         float *input0 = (float *)tensors[0];
 // CHECK:         c_0_kernel_fused_conv_sigmoid_multiply(input0, output0);
