@@ -38,6 +38,7 @@ class Resize(RelaxOp, name="resize"):
     "linear" and "cubic" is as wide as the range of the operand that an element of the result stands for.
     """
 
+    FLOPS_PER_ELEMENT = 8
     PRECISION = Precision.REGISTERS
     AXES = AxisAttributes(per_axis=("shape", "scales"), per_side=("roi",))
     x = operand()
@@ -89,6 +90,7 @@ class GridSample(RelaxOp, name="grid_sample"):
     those of `nearest`: NaN is the first element of a border, and what is not finite is the first one if reflected.
     """
 
+    FLOPS_PER_ELEMENT = 16
     x = operand()
     grid = operand()
     mode = Str("linear", choices=("nearest", "linear", "cubic"))

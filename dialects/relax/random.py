@@ -26,6 +26,7 @@ def _infer(seed: TensorType, shape: tuple[Dim, ...], dtype: DType) -> TensorType
 class RandomUniform(RelaxOp, name="random_uniform"):
     """Uniform values in [low, high). The same seed (its lower 32 bits) always produces the same values."""
 
+    FLOPS_PER_ELEMENT = 16
     seed = operand()
     shape = Dims()
     low = Float(0.0)
@@ -40,6 +41,7 @@ class RandomUniform(RelaxOp, name="random_uniform"):
 class RandomNormal(RelaxOp, name="random_normal"):
     """Values of the normal distribution. The same seed (its lower 32 bits) always produces the same values."""
 
+    FLOPS_PER_ELEMENT = 32
     seed = operand()
     shape = Dims()
     mean = Float(0.0)

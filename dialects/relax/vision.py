@@ -88,6 +88,7 @@ class RoiAlign(RelaxOp, name="roi_align"):
     are at halves, and regions may be smaller than a pixel.
     """
 
+    FLOPS_PER_ELEMENT = 32
     x = operand()
     rois = operand()
     batch = operand()
@@ -124,6 +125,7 @@ class MaxRoiPool(RelaxOp, name="max_roi_pool"):
     within one.
     """
 
+    FLOPS_PER_ELEMENT = 8
     x = operand()
     rois = operand()
     batch = operand()
@@ -166,6 +168,7 @@ class DeformConv(RelaxOp, name="deform_conv"):
     dims, *out]. The elements read are multiplied by mask [N, offset groups * elements of a window, *out].
     """
 
+    FLOPS_PER_ELEMENT = 64
     x = operand()
     weight = operand()
     offset = operand()

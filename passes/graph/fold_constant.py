@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
-from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
-from mirlo.dialects.relax.meanings import widened
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
+from mirlo.passes.graph.evaluate import evaluate, is_evaluated
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.runtime.records import dataclass
 
@@ -47,7 +47,9 @@ WORTH_GROWTH = 16
 @register_pass
 @dataclass(frozen=True)
 class FoldConstant(Pass):
-    """Evaluate operators whose operands are all constants, with numpy.
+    """Evaluate operators whose operands are all constants.
+
+    Numpy evaluates them; an operator that is not defined in numpy is compiled for this machine and run once.
 
     A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
     store. One that takes many operations for each element, with those that it is computed from, may by 16 times that.
@@ -137,10 +139,12 @@ class _Folder:
     known: dict[ConstantKey, list[_FoldedConstant]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
     large: dict[ir.Value, _LargeResult] = field(default_factory=dict)
+    refused: dict[ir.Value, str] = field(default_factory=dict)
+    """Why results of operations on constants cannot be computed here."""
 
     def fold(self, op: ir.Operation) -> None:
         """Replace an operation by constants if its operands are constants, or large results that are worth it."""
-        if not isinstance(op.opview, DialectOp) or op.opview.meaning is None or not op.opview.PURE:
+        if not is_evaluated(op):
             return
         if not any(v in self.large for v in op.operands):
             self._fold(op, self.grow)
@@ -160,21 +164,25 @@ class _Folder:
     def fold_large(self) -> None:
         """Fold the large results that would be computed in memory, as an operator reads them that needs them whole."""
         for value, result in list(self.large.items()):
-            if value in self.large and result.bytes <= self.left and self._is_read_whole(value):
+            if value in self.large and result.bytes <= self.left and self._is_needed_whole(value):
                 self._fold_with_operands(value.owner.operation, None)
 
     def computed(self) -> list[ComputedConstant]:
         """Return what is computed from constants in each call."""
-        owners = dict.fromkeys(value.owner.operation for value in self.large)
+        owners = dict.fromkeys(value.owner.operation for value in (*self.large, *self.refused) if value.uses)
         return [ComputedConstant(op, self._why(op)) for op in owners]
 
     def _why(self, op: ir.Operation) -> str:
-        result = self.large[op.results[0]]
-        if not any(map(self._is_read_whole, op.results)):
+        if op.results[0] in self.refused:
+            return self.refused[op.results[0]]
+        if not any(map(self._is_needed_whole, op.results)):
             return "its readers compute its elements"
-        if result.bytes > self.left:
-            return f"it takes {result.bytes} bytes, and {self.left} may be made"
-        return f"it takes {result.bytes} bytes, or its value in numpy is unknown"
+        return f"it takes {self.large[op.results[0]].bytes} bytes, and {self.left} may be made"
+
+    def _is_needed_whole(self, value: ir.Value) -> bool:
+        """Return whether a value must be in memory: it is read so, or takes too many operations to repeat them."""
+        takes_long = self.large[value].flops >= WORTH_FLOPS and Trait.ELEMENTWISE not in class_of(value.owner).TRAITS
+        return takes_long or self._is_read_whole(value)
 
     def _is_read_whole(self, value: ir.Value) -> bool:
         """Return whether an operator that depends on inputs reads a value from memory."""
@@ -194,7 +202,7 @@ class _Folder:
     def _large(self, op: ir.Operation, kinds: Sequence[TensorType]) -> _LargeResult:
         operands = list(dict.fromkeys(op.operands))  # one that is read twice is there once
         read = [self.large[v] for v in operands if v in self.large]
-        flops = class_of(op.opview).FLOPS_PER_ELEMENT + sum(each.flops for each in read)
+        flops = _flops_per_element(op, kinds) + sum(each.flops for each in read)
         roots = frozenset[ir.Value](v for v in operands if v not in self.large).union(*(each.roots for each in read))
         return _LargeResult(flops, roots, sum(kind.bytes for kind in kinds) + sum(each.bytes for each in read))
 
@@ -206,7 +214,7 @@ class _Folder:
 
     def _fold(self, op: ir.Operation, grow: int | None) -> None:
         """Fold an operation of constants whose results exceed them by at most so many bytes; None for any number."""
-        if not all(is_constant(v) for v in op.operands):
+        if not all(is_constant(v) for v in op.operands) or any(result in self.refused for result in op.results):
             return
         folds = grow is None or op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values())
         if not (folds or self.packed):
@@ -248,25 +256,11 @@ class _Folder:
         operands = [array for array in arrays if array is not None]
         if len(operands) < len(arrays):
             return []
-        view = op.opview
-        meaning = class_of(view).meaning
-        assert meaning is not None  # `fold` leaves operations without one alone
-        layout, widens = class_of(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
-        operands = [widened(array) for array in operands] if widens else operands
-        try:
-            with np.errstate(all="ignore"):
-                result = meaning(
-                    *(layout.pick(field, op, operands) for field in layout.fields), **view.attribute_values()
-                )
-        except (TypeError, UndecidedDim):  # numpy has no such operator for this element type, or for symbolic dims
+        results = evaluate(op, operands, kinds)
+        if isinstance(results, str):
+            self.refused.update(dict.fromkeys(op.results, results))
             return []
-        if result is None:
-            return []
-        results = result if isinstance(result, tuple) else (result,)
-        return [
-            emit_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
-            for array, kind in zip(results, kinds, strict=True)
-        ]
+        return [emit_constant(array, kind, self.session, _name(op)) for array, kind in zip(results, kinds, strict=True)]
 
 
 def _static_kinds(op: ir.Operation) -> list[TensorType] | None:
@@ -274,6 +268,13 @@ def _static_kinds(op: ir.Operation) -> list[TensorType] | None:
     kinds = [TensorType.from_mlir(result.type) for result in op.results]
     static = [kind for kind in kinds if kind is not None and kind.is_static]
     return static if len(static) == len(kinds) else None
+
+
+def _flops_per_element(op: ir.Operation, kinds: Sequence[TensorType]) -> int:
+    """Return the operations for each element that is read or made."""
+    operands = [kind for value in op.operands if (kind := TensorType.from_mlir(value.type)) is not None]
+    flops = class_of(op).flops(operands, kinds, **op.opview.attribute_values())
+    return flops // max(1, *(prod(kind.static_shape) for kind in (*operands, *kinds)))
 
 
 def _bytes(values: Iterable[ir.Value]) -> int:

@@ -66,6 +66,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.native",
         "runtime.files",
         "runtime.entry_points",
+        "runtime.executable",
         "runtime.host_cpu",
         "runtime.object_loader",
         "runtime.known_packages",

@@ -11,7 +11,7 @@ layout: * relax.conv relax.conv_transpose relax.conv_weight_gradient relax.permu
 layout_sink: * relax.dequantize relax.quantize relax.reshape
 matmul: relax.add relax.matmul relax.permute
 normalize: relax.add relax.divide relax.multiply
-quantized: relax.conv relax.matmul
+quantized: relax.conv relax.matmul relax.multiply
 reductions: relax.divide relax.maximum relax.minimum relax.multiply relax.reshape relax.subtract
 requantize: relax.quantize
 rotary: relax.add

@@ -24,6 +24,7 @@ from mirlo.runtime.records import dataclass
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")
+CODES = (*BYTES, "i4", "u4")
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,45 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(
         OPS["add"], scaled, b.emit(OPS["reshape"], op.bias, shape=_channel_shape(op, kind_of(op.bias).shape[0]))
     )
+
+
+@recognize("relax.multiply")
+def scaled_codes(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
+    """Dequantize constant matrices of integers that are cast to floats and scaled, perhaps less a zero point."""
+    for codes, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        centred = defining(codes, "relax.subtract")
+        cast = defining(codes if centred is None else centred.lhs, "relax.cast")
+        if cast is None or codes.type != op.output.type or not _is_matrix_of_codes(cast.x):
+            continue
+        factors = _constant_array(scale, b)
+        zeros = None if centred is None else _constant_array(centred.rhs, b)
+        if factors is None or (centred is not None and zeros is None):
+            return decline("the scale or the zero point is computed at run time")
+        # Zero points of a column, and one scale for all of them, are one of each for a column.
+        shape = np.broadcast_shapes(factors.shape, () if zeros is None else zeros.shape)
+        axes = [axis + 2 - len(shape) for axis, dim in enumerate(shape) if dim != 1]
+        if len(axes) > 1:
+            return decline("each element has a scale or zero point of its own", scale=str(kind_of(scale)))
+        count = kind_of(cast.x).shape[axes[0]] if axes else ()
+        scale = _parameter(np.broadcast_to(factors, shape).reshape(count), scale, b)
+        zero = None
+        if centred is not None and zeros is not None:
+            zero = _parameter(np.broadcast_to(zeros, shape).reshape(count), centred.rhs, b)
+        axis = axes[0] if axes else 1
+        return b.emit(OPS["dequantize"], cast.x, scale, zero, axis=axis, dtype=kind_of(codes).dtype)
+    return decline("no factor is a constant matrix of integers")
+
+
+def _is_matrix_of_codes(value: ir.Value) -> bool:
+    """Return whether a value is a constant matrix of integers of at most 8 bits, perhaps packed."""
+    unpack = defining(value, "relax.unpack")
+    kind = kind_of(value)
+    return is_constant(value if unpack is None else unpack.x) and kind.rank == 2 and kind.dtype.name in CODES
+
+
+def _parameter(array: np.ndarray, value: ir.Value, b: Rewriter) -> ir.Value:
+    """Return a scale or zero point of this type as a constant."""
+    return b.constant(np.ascontiguousarray(array), kind_of(value).with_shape(array.shape), b.name_of(value))
 
 
 def _operands(op: ir.OpView, b: Rewriter) -> tuple[QuantizedValue, QuantizedValue] | Decline:
