@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from commands import ROOT
 
 OF_THE_HOST = re.compile(r"\bhost_machine\(|import .*\bhost_machine\b|\.host_machine\"")
@@ -38,6 +39,46 @@ def test_explanations_whose_code_is_looked_at_are_for_a_named_processor() -> Non
         if any(_explains_for_the_host(function)) and CODE & _attributes(function)
     ]
     assert not found, "an explanation without `target` is that of this machine's processor: name one"
+
+
+def test_commands_of_lit_whose_code_is_looked_at_name_a_processor() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for suffix in ("mlir", "test")
+        for path in (ROOT / "test").rglob(f"*.{suffix}")
+        for line in re.findall(r"RUN: (.*)", path.read_text(encoding="utf-8", errors="replace"))
+        if _is_code_of_the_host(line)
+    ]
+    assert not found, "name a processor: `--target 'llvm{cpu=znver4}'`, or `schedule{machine=avx512}`"
+
+
+@pytest.mark.parametrize(
+    ("line", "of_the_host"),
+    [
+        ("mirlo explain %s --precision bf16 | FileCheck %s", True),
+        ("mirlo explain %s --kernel f --target 'llvm{threads=2}' | FileCheck %s", True),
+        ("mirlo explain %s --kernel f --target 'llvm{cpu=znver4}' | FileCheck %s", False),
+        ("mirlo-opt %s --pass-pipeline='builtin.module(legalize,schedule)' | FileCheck %s", True),
+        ("mirlo-opt %s --pass-pipeline='builtin.module(legalize,schedule{explain=true})' | FileCheck %s", True),
+        ("mirlo-opt %s --pass-pipeline='builtin.module(legalize,schedule{machine=avx512})' | FileCheck %s", False),
+        ("mirlo-opt %s --pass-pipeline='builtin.module(legalize,schedule{target=spirv})' | FileCheck %s", False),
+        ("not mirlo explain relax.matmul --precision bf16 2>&1 | FileCheck %s", False),
+    ],
+)
+def test_a_command_without_a_processor_is_found(line: str, of_the_host: bool) -> None:
+    assert _is_code_of_the_host(line) is of_the_host
+
+
+def _is_code_of_the_host(line: str) -> bool:
+    """Return whether a command of lit checks code that depends on the processor, and names none."""
+    if line.startswith("not "):
+        return False
+    if "mirlo explain %s" in line and re.search(r"--(kernel|precision)\b", line):
+        return not re.search(r"\bcpu=", line)
+    return any(
+        not re.search(r"\b(machine|target)=", options)
+        for options in re.findall(r"[(,]schedule\b((?:\{[^}]*\})?)", line)
+    )
 
 
 def _explains_for_the_host(function: ast.FunctionDef) -> Iterator[ast.Call]:

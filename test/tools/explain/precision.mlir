@@ -1,5 +1,5 @@
-// RUN: mirlo explain %s --precision bf16 | FileCheck %s
-// RUN: mirlo explain %s --precision bf16 --kernel cast_0 | FileCheck %s --check-prefix=TRACE
+// RUN: mirlo explain %s --precision bf16 --target 'llvm{cpu=znver4}' | FileCheck %s
+// RUN: mirlo explain %s --precision bf16 --target 'llvm{cpu=znver4}' --kernel cast_0 | FileCheck %s --check-prefix=TRACE
 // RUN: not mirlo explain relax.matmul --precision bf16 2>&1 | FileCheck %s --check-prefix=RULES
 
 // CHECK: kernel @cast_0
