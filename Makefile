@@ -11,7 +11,7 @@ MODELS := .cache/models
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
-PACKAGES := editor llm onednn onnxruntime stablehlo tflite torch
+PACKAGES := editor llm onednn onnxruntime ranks stablehlo tflite torch
 
 .PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
@@ -72,8 +72,8 @@ test-%: plugins/%/pyproject.toml $(VENV)/ready
 
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,mpi]'
-	$(BIN)/pytest -q -rs --whole test/targets/collectives test/passes/shard test/readme/test_ranks_page.py
+	$(BIN)/pip install --quiet --editable 'plugins/ranks[test,mpi]'
+	$(BIN)/pytest -q -rs --whole plugins/ranks/tests
 	$(BIN)/pytest -q -rs plugins/llm/tests/generate/test_ranks.py
 
 # Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.

@@ -20,18 +20,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from mirlo_ranks.collectives.program import RankExchange
+from mirlo_ranks.collectives.shared_memory import SharedMemoryGroup, join_group
+from mirlo_ranks.shard.plan import ShardingRecord
 
 from benchmarks.llm.reading import reader
 from benchmarks.serve import write_model
 from mirlo import generate
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import open_model
+from mirlo.extend.ranks import rank_place
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.shard.plan import ShardingRecord
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.ranks import rank_place
-from mirlo.targets.collectives.program import RankExchange
-from mirlo.targets.collectives.shared_memory import SharedMemoryGroup, join_group
 
 SIZES = {"layers": 6, "hidden": 1024, "inner": 2816, "heads": 16, "kv_heads": 4, "size": 64}
 SMALL, LARGE = 16, 1 << 20

@@ -73,6 +73,10 @@ API = """# Python API
 
 ::: mirlo.extend.process
 
+::: mirlo.extend.passes
+
+::: mirlo.extend.compilation
+
 ::: mirlo.extend.ranks
 """
 SETTINGS = """site_name: Mirlo

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.driver.build import build
+from mirlo.driver.compile_strategy import requested_strategies, with_strategies
 from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
 from mirlo.driver.request import CompileRequest
 from mirlo.frontends.foreign import (
@@ -44,13 +45,16 @@ def compile(arguments: CompileArguments) -> Any:
 
     request, wrap = _request(arguments)
     several = alternatives(request.single_target)
-    if request.ranks > 1:
+    strategies = requested_strategies(request)
+    if strategies:
         if several or request.specialize is not None:
-            raise CompileOptionError("ranks: a model on several ranks has one build for all sizes and processors")
-        from mirlo.driver.ranks import RankedModel, compile_ranks
-
-        divided = compile_ranks(request, _tune_and_build)
-        return divided if isinstance(divided, RankedModel) else wrap(divided)
+            raise CompileOptionError(
+                f"{strategies[0].option}: a model that is compiled so has one build for all sizes and processors"
+            )
+        for strategy in strategies:
+            request = replace(request, target=strategy.target(request.target))
+        compiled = with_strategies(strategies, _tune_and_build)(request)
+        return wrap(compiled) if callable(compiled) else compiled  # several models are in an object of the package
     if several or request.specialize is not None:
         request = replace(request, load=True)  # weights that builds share are compared in memory
     if several:

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import recycle_context
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.driver.clone import clone_module
+from mirlo.driver.compile_strategy import CompileStrategy, requested_strategies
 from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import ModelError, OpenedModel, open_model, require_sizes
 from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
 from mirlo.driver.programs.detect import needs_program
-from mirlo.driver.ranks import rank_passes
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
@@ -205,8 +206,8 @@ class Compiler:
             self.targets, session.notes[self.first_note :], self.operators, artifact.loader, externals,
             artifact.arena_bytes if target.has_device is not None else 0,
         )  # fmt: skip
-        if self.request.ranks > 1:
-            metadata |= {"ranks": self.request.ranks, "rank": self.request.rank or 0}
+        for strategy in requested_strategies(self.request):
+            metadata |= strategy.metadata()
         if self.request.precision == FASTEST:
             metadata["precision"] = chosen_precision(FASTEST, target, self.options) or "f32"
         metadata[REGIONS] = [region.to_json() for region in regions]
@@ -268,7 +269,7 @@ class Compiler:
                 None,
                 [
                     _row_passes(request.last_rows, recorded),
-                    _rank_passes(request, recorded),
+                    *(_strategy_passes(strategy, recorded) for strategy in requested_strategies(request)),
                     _cache_passes(request.kv_cache_dtype, recorded),
                     precision_passes(request.precision, recorded, self.target, self.options),
                 ],
@@ -408,11 +409,11 @@ def _row_passes(output: str | None, recorded: str | None) -> str:
     return f"keep-last-rows{{output={quote(output)}}}"
 
 
-def _rank_passes(request: CompileRequest, recorded: str | None) -> str:
-    """Return the pass that makes a model the part of one rank."""
-    passes = rank_passes(request.ranks, request.rank or 0, request.rank_plan)
+def _strategy_passes(strategy: CompileStrategy[Any], recorded: str | None) -> str:
+    """Return the passes of an option of a package."""
+    passes = strategy.first_passes()
     if passes:
-        _require_first("ranks", recorded)
+        _require_first(strategy.option, recorded)
     return passes
 
 

@@ -1,4 +1,4 @@
-"""The options of a compilation, each declared once: as a field of `CompileArguments`.
+"""The options of a compilation, each declared once: as a field of `CoreArguments`, or of a dataclass of a package.
 
 A field says what the option means, which values it takes, which flag of the command line sets it, and whether compiled
 models of other values are other models (the cache key). The signature and the documentation of `mirlo.compile`, the
@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, Union
 
+from mirlo.driver.compile_option import FRAMEWORKS, LANGUAGE_MODELS, CompileOption, CompileOptionError, unkeyed
+from mirlo.driver.compile_option import compile_option as option
 from mirlo.driver.option_values import (
     kernel_and_schedule,
     operator_and_rule,
@@ -24,8 +26,8 @@ from mirlo.driver.option_values import (
     strategies_of,
     tuning_database,
 )
+from mirlo.driver.package_options import PackageOptions, require_package_of
 from mirlo.passes.graph.activations import ACTIVATIONS
-from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import CACHE_DTYPES
 from mirlo.runtime.options import (
     ANYTHING,
@@ -33,11 +35,9 @@ from mirlo.runtime.options import (
     FUNCTION,
     PATH,
     TEXT,
-    OptionDeclaration,
     OptionFlag,
     ValueKind,
     check_options,
-    declare,
     declared_options,
     either,
     instance_of,
@@ -51,7 +51,6 @@ from mirlo.runtime.options import (
     refuse_unknown,
     values_that,
 )
-from mirlo.runtime.ranks import MOST_RANKS
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -89,41 +88,8 @@ DEFAULT_TARGET = "llvm"
 FASTEST = "fastest"
 PRECISIONS = ("bf16", "f16", FASTEST)
 """Element types that products may be computed from instead of f32."""
-LANGUAGE_MODELS, FRAMEWORKS = "language models", "models of other frameworks"
 PLACEMENTS = ("priority", "estimated", "measured")
 """How several targets share a model."""
-
-
-class CompileOptionError(MirloError, ValueError):
-    """An option with a value that it does not take."""
-
-    error_code = "MIR0615"
-    remedy = "Give the option a value that the message expects; docs/options.md has all of them."
-
-
-@dataclass(frozen=True)
-class CompileOption(OptionDeclaration):
-    """The declaration of an option of a compilation."""
-
-    key: Callable[[Any], object] | None = lambda value: value
-    """Return what stands for a value in cache keys, an `object` for what no key can hold; None where results are the
-    same for all values."""
-    own_pass: str = ""
-    """The pass that does what the option asks for: pipelines of the caller name it themselves."""
-    of_model: bool = False
-    """Whether values name parts of one model, and cannot stand for many models."""
-    only_for: str = ""
-    """The models that have the option, `LANGUAGE_MODELS` or `FRAMEWORKS`; empty for all."""
-
-
-def option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, **details: Any) -> Any:
-    """Declare a field of `CompileArguments`; `details` are those of `CompileOption`."""
-    return declare(default, CompileOption(help, flags, kind, **details), is_shown=details.get("key", True) is not None)
-
-
-def unkeyed(value: object) -> object:
-    """Return a cache key that makes a compilation with this value uncacheable."""
-    return value and object()
 
 
 def _refuse_schedules(value: object) -> str | None:
@@ -165,8 +131,8 @@ NODES = mapping("numbers of nodes by code generator", is_list)
 
 
 @dataclass(frozen=True)
-class CompileArguments:
-    """The arguments of `mirlo.compile`."""
+class CoreArguments:
+    """The arguments of `mirlo.compile` that Mirlo has without packages."""
 
     model: object = option(
         dataclasses.MISSING,
@@ -423,37 +389,6 @@ class CompileArguments:
             )
         ),
     )
-    ranks: int = option(
-        1,
-        "The number of ranks, processes that compute the model together: each has a part of the weights, and a model "
-        "of its own. In a process that is a rank the result is that of this rank, in others those of all of them.",
-        OptionFlag("--ranks", "N", help="divide the model among N processes, each with its part of the weights"),
-        own_pass="shard",
-        kind=integer(1, MOST_RANKS),
-    )
-    rank: int | None = option(
-        None,
-        "The rank to compile for; by default the one that this process is, as its environment says, or all.",
-        OptionFlag("--rank", "R", help="compile for this rank only (default: that of the environment, or all ranks)"),
-        own_pass="shard",
-        kind=optional(integer(0, MOST_RANKS)),
-    )
-    rank_plan: Sequence[str] = option(
-        (),
-        "How nodes are divided among ranks, by patterns of their names, the first that fits: "
-        '`["*/mlp/*=replicate", "*/experts.*=expert"]`. A strategy is "auto", "column", "row", "expert", "vocabulary" '
-        'or "replicate".',
-        OptionFlag(
-            "--rank-plan",
-            "PATTERN=STRATEGY",
-            form="append",
-            help="how to divide the nodes whose names match a pattern: column, row, expert, vocabulary or replicate; "
-            "may be repeated",
-        ),
-        key=tuple,
-        own_pass="shard",
-        kind=values_that("a list of texts such as '*/mlp/*=replicate'", lambda value: is_list(value, is_text)),
-    )
     verify: bool = option(
         False,
         "Whether to compare each kernel with its definition, exactly, at its sizes: one that computes something else "
@@ -507,6 +442,17 @@ class CompileArguments:
                 )
 
 
+if TYPE_CHECKING:
+    CompileArguments = CoreArguments
+else:
+
+    @dataclass(frozen=True)
+    class CompileArguments(PackageOptions, CoreArguments):
+        """The arguments of `mirlo.compile`, those of installed packages included."""
+
+        __post_init__ = CoreArguments.__post_init__
+
+
 OPTIONS: Mapping[str, CompileOption] = declared_options(CompileArguments)
 """All options by name."""
 DEFAULTS: dict[str, object] = {each.name: each.default for each in dataclasses.fields(CompileArguments)}
@@ -520,7 +466,9 @@ def takes_fields_of(declared: Callable[P, A]) -> Callable[[Callable[[A], R]], Ca
     def decorate(function: Callable[[A], R]) -> Callable[P, R]:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            refuse_unknown(f"mirlo.{function.__name__}", list(kwargs), [each.name for each in fields])
+            known = [each.name for each in fields]
+            require_package_of(name for name in kwargs if name not in known)
+            refuse_unknown(f"mirlo.{function.__name__}", list(kwargs), known)
             return function(declared(*args, **kwargs))
 
         parameters = signature(declared).parameters.values()

@@ -9,7 +9,8 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 
-from mirlo.driver.options import CompileArguments, CompileOption
+from mirlo.driver.compile_option import CompileOption
+from mirlo.driver.options import CoreArguments
 from mirlo.runtime.options import OptionFlag
 
 HEAD = """# Options of a compilation
@@ -19,7 +20,8 @@ Written by `python -m mirlo.driver.reference`; do not edit.
 These are the arguments of `mirlo.compile`; `mirlo.generate.load` takes all that are not for models of other frameworks.
 The flags set them for `mirlo compile`,
 `mirlo run` and other commands (`mirlo COMMAND --help`). `torch.compile(model, backend="mirlo", options={...})` takes
-those that name no parts of one model, and [some of its own](../plugins/torch/README.md#torchcompile).
+those that name no parts of one model, and [some of its own](../plugins/torch/README.md#torchcompile). Packages add
+options: [`mirlo-ranks`](../plugins/ranks/README.md#options) those of several processes.
 
 *key*: a compiled model in the [cache](cache.md) is used for the same value only. Without it, results are the same for
 all values.
@@ -30,7 +32,7 @@ all values.
 
 def reference() -> str:
     """Return the page as Markdown."""
-    entries = [(field, field.metadata["option"]) for field in dataclasses.fields(CompileArguments)]
+    entries = [(field, field.metadata["option"]) for field in dataclasses.fields(CoreArguments)]
     lines = [HEAD, *(_row(field, option) for field, option in entries)]
     for field, option in entries:
         lines += _section(field.name, option)

@@ -16,12 +16,14 @@
 | `gpu` | targets that launch kernels on a device |
 | `nvidia` | code generators for libraries of NVIDIA |
 | `inspect` | what tools show of programs: problems, names, rules, what becomes of each line |
+| `passes` | passes over graphs: operations, constants, how operators are divided |
+| `compilation` | the options of `mirlo.compile`, requests, what options of packages do |
 | `command` | commands of `mirlo`, folders with models |
 | `options` | options of functions and commands, each declared once |
 | `library` | parts of models that several front ends build |
 | `quantize` | weights of a few bits: options, codes, the report of errors |
 | `process` | bounded processes for input that is not trusted |
-| `ranks` | the place of a process among ranks, their heartbeat |
+| `ranks` | the place of a process among those of one model, their heartbeat, memory that they share |
 
 A package registers its targets, dialects, passes and rules with the entry points `mirlo.targets`, `mirlo.dialects`,
 `mirlo.passes` and `mirlo.rules`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded

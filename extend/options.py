@@ -1,6 +1,6 @@
-"""Options of functions and commands, each declared once as a field of a dataclass; and those of `mirlo.compile`."""
+"""Options of functions and commands, each declared once as a field of a dataclass."""
 
-from mirlo.driver.options import DEFAULTS, FRAMEWORKS, LANGUAGE_MODELS, OPTIONS
+from mirlo.driver.compile_option import FRAMEWORKS, LANGUAGE_MODELS, CompileOptionError, compile_option
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
@@ -27,15 +27,15 @@ from mirlo.runtime.options import (
 __all__ = [
     "ANYTHING",
     "BOOLEAN",
-    "DEFAULTS",
+    "CompileOptionError",
     "FRAMEWORKS",
     "LANGUAGE_MODELS",
-    "OPTIONS",
     "OptionFlag",
     "TEXT",
     "UnknownOption",
     "check_options",
     "check_value",
+    "compile_option",
     "declared_options",
     "integer",
     "is_list",

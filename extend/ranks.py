@@ -1,19 +1,63 @@
-"""Ranks of a model: the place of this process among them, and the heartbeat by which a server watches them."""
+"""Processes of one model: the place of this one among them, their heartbeat, and memory that they share."""
 
 from mirlo.runtime.extenders import record_extenders
-from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, begin_heartbeat, create_heartbeat_memory
-from mirlo.runtime.ranks import RankError, heartbeat_seconds, rank_place, require_place, stopped_error
+from mirlo.runtime.heartbeat import (
+    PERIOD,
+    HeartbeatMonitor,
+    begin_heartbeat,
+    create_heartbeat_memory,
+    own_heartbeat,
+)
+from mirlo.runtime.private_folders import make_private, unsafe_folder
+from mirlo.runtime.rank_place import (
+    MOST_RANKS,
+    TIMEOUT,
+    RankError,
+    RankPlace,
+    heartbeat_seconds,
+    rank_place,
+    require_place,
+    stopped_error,
+    timeout_seconds,
+)
+from mirlo.runtime.system import (
+    connect_locally,
+    create_shared_memory,
+    effective_user,
+    has_local_groups,
+    listen_locally,
+    map_shared_memory,
+    peer_of,
+    receive_some,
+    send_message,
+)
 
 __all__ = [
     "HeartbeatMonitor",
+    "MOST_RANKS",
     "PERIOD",
     "RankError",
+    "RankPlace",
+    "TIMEOUT",
     "begin_heartbeat",
+    "connect_locally",
     "create_heartbeat_memory",
+    "create_shared_memory",
+    "effective_user",
+    "has_local_groups",
     "heartbeat_seconds",
+    "listen_locally",
+    "make_private",
+    "map_shared_memory",
+    "own_heartbeat",
+    "peer_of",
     "rank_place",
+    "receive_some",
     "require_place",
+    "send_message",
     "stopped_error",
+    "timeout_seconds",
+    "unsafe_folder",
 ]
 
 record_extenders(__name__)

@@ -55,6 +55,7 @@ from mirlo.runtime.system import (
 from mirlo.runtime.threads import has_openmp_team, join_openmp
 from mirlo.runtime.threads import supported as has_thread_pool
 from mirlo.runtime.thunks import bind_state
+from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.runtime.update import UpdatingCall
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "Program",
     "STRING",
     "TensorSpec",
+    "UnloadedModel",
     "UnmetAssumption",
     "UpdatingCall",
     "after_fork",

@@ -12,7 +12,7 @@ from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sour
 
 _GROUPS = (
     "mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends",
-    "mirlo.file_forms",
+    "mirlo.file_forms", "mirlo.compile_options", "mirlo.strategies",
 )  # fmt: skip
 """The entry point groups whose modules take part in a compilation."""
 

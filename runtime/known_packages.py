@@ -12,8 +12,12 @@ PACKAGES = {
         "serve": "mirlo-llm",
         "transcribe": "mirlo-llm",
     },
+    "compile_options": {"rank": "mirlo-ranks", "rank_plan": "mirlo-ranks", "ranks": "mirlo-ranks"},
     "file_forms": {"stablehlo": "mirlo-stablehlo", "tflite": "mirlo-tflite", "tosa": "mirlo-tflite"},
     "folders": {"language-models": "mirlo-llm"},
+    "model_files": {"ranks": "mirlo-ranks"},
+    "passes": {"shard": "mirlo-ranks"},
+    "strategies": {"ranks": "mirlo-ranks"},
     "methods": {"pages": "mirlo-llm", "pool": "mirlo-llm", "state": "mirlo-llm", "windows": "mirlo-llm"},
     "modules": {"caches": "mirlo-llm", "generate": "mirlo-llm", "ray": "mirlo-llm", "serve": "mirlo-llm"},
     "names": {
@@ -29,6 +33,7 @@ PACKAGES = {
         "torch": "mirlo-torch",
     },
     "targets": {
+        "collectives": "mirlo-ranks",
         "cublas": "mirlo-cublas",
         "cudnn": "mirlo-cudnn",
         "onednn": "mirlo-onednn",
@@ -38,8 +43,10 @@ PACKAGES = {
     "loaders": {
         "cublaslt": "mirlo-cublas",
         "cudnn": "mirlo-cudnn",
+        "mpi": "mirlo-ranks",
         "onednn": "mirlo-onednn",
         "onnx": "mirlo-onnxruntime",
+        "shared-memory": "mirlo-ranks",
     },
 }
 """The package of each name, by group of entry points without `mirlo.`; a test compares it with the packages in

@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, PackedFunctionError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.locks import UNCUT
-from mirlo.runtime.ranks import own_file
 
 if TYPE_CHECKING:
     from mirlo.runtime.program import Program
@@ -24,8 +24,19 @@ def load(path: str | os.PathLike[str], device: int | None = None) -> Executable 
         return _load(path, device)
 
 
+GROUP = "mirlo.model_files"
+"""The entry point group of functions from a path to a file that is loaded in place of it, or None; they are called for
+a path at which there is no file."""
+
+
+def _file_of_package(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the file that a package has written for a path, or the path itself."""
+    files = (entry.load()(path) for entry in offered(GROUP))
+    return next((file for file in files if file is not None), path)
+
+
 def _load(path: str | os.PathLike[str], device: int | None) -> Executable | Program:
-    path = own_file(path)
+    path = path if os.path.exists(path) else _file_of_package(path)
     artifact, store = artifacts.load(path)
     try:
         if artifact.loader == "program":

@@ -9,9 +9,11 @@ from typing import TypeVar, cast
 
 _FORMS = {
     "commands": "module:NAME",
+    "compile_options": "module:CLASS",
     "file_forms": "module:NAME",
     "folders": "module:NAME",
     "methods": "module:NAME",
+    "model_files": "module:NAME",
     "modules": "module",
     "names": "module:NAME",
     "targets": "module:NAME",
@@ -21,6 +23,7 @@ _FORMS = {
     "loaders": "module:NAME",
     "frontends": "module:NAME",
     "library_forms": "module:NAME",
+    "strategies": "module:CLASS",
 }
 GROUPS = {f"mirlo.{name}": form for name, form in _FORMS.items()}
 """The entry point groups that Mirlo reads, and what an entry names: an object, or a module that registers."""

@@ -50,7 +50,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.records",
         "runtime.names",
         "runtime.nearest",
-        "runtime.ranks",
         "runtime.regex",
         "runtime.system",
     ),

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import mirlo
-from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, CompileOptionError
+from mirlo.driver.options import DEFAULTS, CompileArguments, CompileOptionError, CoreArguments
 from mirlo.driver.reference import reference
 from mirlo.driver.request import CompileRequest
-from mirlo.runtime.options import ANYTHING, UnknownOption
+from mirlo.runtime.options import ANYTHING, UnknownOption, declared_options
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.options import given_options
 
+OPTIONS = declared_options(CoreArguments)
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 FLAGS = [(name, flag) for name, option in OPTIONS.items() for flag in option.flags]
 TEXTS: dict[str, tuple[str, Any]] = {
@@ -32,9 +33,6 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--database": (__file__, __file__),
     "--trust-file": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
-    "--ranks": ("2", 2),
-    "--rank": ("1", 1),
-    "--rank-plan": ("*=row", ["*=row"]),
 }
 """By flag, the text behind it and the value of the option, where that is another than any word or a choice."""
 VALUES: dict[str, Any] = {
@@ -42,7 +40,7 @@ VALUES: dict[str, Any] = {
     "intrinsics": {"exp": print},
     "strategies": {"relax.conv": "im2col"}, "schedules": {"kernel": print}, "opt_level": 1, "save_ir": "folder",
     "target": "llvm{cpu=x86-64-v3}", "params": ParameterStore(), "last_rows": "logits", "ring_caches": True,
-    "trust_file": True, "verify": True, "ranks": 2, "rank": 1, "rank_plan": ("*=row",),
+    "trust_file": True, "verify": True,
 }  # fmt: skip
 """A value of each option that is in cache keys and has no choices, other than the default."""
 
@@ -59,8 +57,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "kv_cache_dtype": ("i4", ["i8"]), "last_rows": (3,), "ring_caches": (None, 1, "no"),
     "placement": (None, ["llvm"], {"onednn": 3}), "specialize": ({"n": 1}, [3], "n=1"), "trust_file": (1, "no", None),
     "verify": (1, "no", None),
-    "args": (3, "x"), "kwargs": ([1], {1: 2}), "ranks": (0, "2", None, 1 << 20), "rank": (-1, "0"),
-    "rank_plan": (None, "*=row", [3]),
+    "args": (3, "x"), "kwargs": ([1], {1: 2}),
 }  # fmt: skip
 """Values that options do not take, beside those of a class that none takes."""
 

@@ -17,15 +17,14 @@ COSTS = ROOT / "test" / "costs.txt"
 
 UNOPTIMIZED = (
     "plugins/llm/tests",
+    "plugins/ranks/tests",
     "plugins/stablehlo/tests",
     "test/driver",
     "test/end_to_end",
     "test/frontends/onnx",
     "test/passes/byoc",
     "test/passes/graph",
-    "test/passes/shard",
     "test/runtime",
-    "test/targets/collectives",
     "test/targets/llvm/schedule",
     "test/tools",
 )

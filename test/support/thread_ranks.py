@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mirlo_ranks.collectives.program import RankExchange, RankProgram, read_programs
+from mirlo_ranks.strategy import RankedModel
 
-from mirlo.driver.ranks import RankedModel
+from mirlo.extend.runtime import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.runtime import external
-from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
-from mirlo.targets.collectives.program import RankExchange, RankProgram, read_programs
 
 TARGET = "collectives{transport=threads},llvm"
 

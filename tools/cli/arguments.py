@@ -7,9 +7,10 @@ from argparse import _SubParsersAction
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.measuring import add_bench, add_cache
-from mirlo.tools.cli.options import OptionsParser, add_options, given_options
+from mirlo.tools.cli.options import OptionsParser, add_options, add_package_options, given_options
 from mirlo.tools.cli.packages import add_all_package_commands, add_package_commands
 from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.remote_arguments import add_board, add_remote
@@ -131,6 +132,9 @@ class CommandParser(OptionsParser):
         parsed, rest = super().parse_known_args(args, namespace)
         if rest:
             flag = rest[0].partition("=")[0]
+            command = install_command("mirlo.compile_options", flag.removeprefix("--").replace("-", "_"))
+            if command is not None:
+                self.error(f"'{flag}' is a flag of a package that is not installed: {command}")
             hint = nearest(flag, self._option_string_actions) if flag.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return parsed, rest
@@ -309,7 +313,7 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--save-words", dest="save_trace", metavar="FILE", help=argparse.SUPPRESS)
     add_results(parser)
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
-    add_options(parser, "ranks", "rank_plan")
+    add_package_options(parser)
 
 
 def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

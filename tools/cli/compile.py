@@ -14,7 +14,6 @@ from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.results import compiled_result
 
 if TYPE_CHECKING:
-    from mirlo.driver.ranks import RankedModel
     from mirlo.runtime.executable import Executable
 
 
@@ -38,39 +37,22 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"cannot write '{output}': there is no folder '{output.parent}'")
     if resolved(output) == resolved(arguments.model):
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
+    from mirlo.driver.compile_strategy import save_compiled
+
     executable, progress = compile_model(arguments, load=False)
-    if arguments.options.get("ranks", 1) > 1:
-        _save_ranks(arguments, executable, output, progress)
-        return
     with progress:
         progress("save")
-        executable.save(output)
-    size = f"{output.stat().st_size / 2**20:.1f} MiB"
-    arguments.result = compiled_result(arguments, progress, [output])
-    arguments.show(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
+        saved = save_compiled(arguments.options, executable, output)
+    arguments.result = compiled_result(arguments, progress, [path for path, _ in saved])
+    for path, model in saved:
+        size = f"{path.stat().st_size / 2**20:.1f} MiB"
+        arguments.show(f"{path}: {size}, {model.memory}; {progress.how} in {progress.summary()}")
     if arguments.report:
         from mirlo.tools.cli.compile_report import report_lines
 
         arguments.show(*report_lines(executable, progress))
     elif arguments.timing:
         arguments.show(progress.table())
-
-
-def _save_ranks(arguments: Arguments, compiled: Executable | RankedModel, output: Path, progress: Progress) -> None:
-    """Write a file for each rank, or that of the rank that was compiled."""
-    from mirlo.driver.ranks import RankedModel
-    from mirlo.runtime.ranks import rank_file
-
-    if isinstance(compiled, RankedModel):
-        saved = list(zip(compiled.save(output), compiled.executables, strict=True))
-    else:
-        path = rank_file(output, compiled.artifact.metadata["rank"])
-        compiled.save(path)
-        saved = [(path, compiled)]
-    for path, executable in saved:
-        arguments.show(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {executable.memory}")
-    arguments.result = compiled_result(arguments, progress, [path for path, _ in saved])
-    arguments.show(f"{progress.how} in {progress.summary()}")
 
 
 def _emit_source(arguments: Arguments) -> None:

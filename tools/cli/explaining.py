@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.options import declared_options
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
+from mirlo.tools.cli.options import package_options
 
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation
@@ -48,10 +50,11 @@ def _require_no_model_options(arguments: Arguments) -> None:
     of_models = (
         arguments.node, arguments.kernel, arguments.after, arguments.shape, arguments.dim, arguments.save_trace
     )  # fmt: skip
-    if any(of_models) or {"precision", "ranks", "rank_plan", "tune"} & set(arguments.options):
+    of_compilations = {"precision", "tune", *declared_options(package_options())}
+    if any(of_models) or of_compilations & set(arguments.options):
         raise CommandError(
-            "--node, --kernel, --after, --save-trace, --ranks, --precision, --database, --no-tuning, --shape and --dim "
-            "are for models"
+            "--node, --kernel, --after, --save-trace, --precision, --database, --no-tuning, --shape, --dim and options "
+            "of packages are for models"
         )
 
 
@@ -107,8 +110,7 @@ def _explain_model(arguments: Arguments) -> None:
         kernel=arguments.kernel,
         after=arguments.after,
         precision=options.get("precision"),
-        ranks=options.get("ranks", 1),
-        rank_plan=options.get("rank_plan", ()),
+        **{name: options[name] for name in declared_options(package_options()) if name in options},
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown

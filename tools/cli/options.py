@@ -22,6 +22,13 @@ def compile_options() -> type:
     return CompileArguments
 
 
+def package_options() -> type:
+    """Return the options of `mirlo.compile` that installed packages add."""
+    from mirlo.driver.package_options import PackageOptions
+
+    return PackageOptions
+
+
 class AppendNamed(argparse.Action):
     """Append a value with its name; it is an error to give a name twice, of which one would not count."""
 
@@ -103,6 +110,11 @@ def add_options(
 
     assert isinstance(parser, OptionsParser)
     parser.pending.append(add)
+
+
+def add_package_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the options that installed packages add to `mirlo.compile`."""
+    add_options(parser, of=package_options)
 
 
 def _help_text(declared: OptionDeclaration, default: object) -> str:

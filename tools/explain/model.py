@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -14,13 +14,13 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
+from mirlo.driver.compile_strategy import CompileStrategy, strategies_for
 from mirlo.driver.compiler import precision_passes
 from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.programs.partition import modules_on_tensors
-from mirlo.driver.ranks import rank_passes, with_transport
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import Database, open_database
 from mirlo.frontends.foreign import ImportedModule
@@ -44,12 +44,12 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.registry import PassError
+from mirlo.passes.report_section import ReportSection
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.primitives.tree_passes import require_tree_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
-from mirlo.passes.shard.plan import ShardingRecord
 from mirlo.passes.targets import CompileOptions, Target, thread_limits
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import RegionDescription
@@ -130,8 +130,8 @@ class Explanation:
     measured: list[StrategyRecord]
     failure: str | None = None
     regions: tuple[RegionDescription, ...] = ()
-    ranks: list[ShardingRecord] = field(default_factory=list)
-    """How the model was divided among ranks."""
+    sections: list[ReportSection] = field(default_factory=list)
+    """What passes of packages report."""
     approximations: list[Approximation] = field(default_factory=list)
     """By what results differ from those that the model describes, as options permit."""
     stages: dict[str, list[KernelStage]] = field(default_factory=dict)
@@ -160,21 +160,20 @@ def explain_model(
     after: str | None = None,
     follow: bool = False,
     precision: str | None = None,
-    ranks: int = 1,
-    rank_plan: Sequence[str] = (),
+    **package_options: object,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
-    Rules, strategies, schedules, `precision`, `rank_plan` and `tune`, the database of measured choices, are given as to
-    `mirlo.compile`; of `ranks` it is the first one's part. With `kernel` the IR and the code of this kernel are kept at
-    each stage, with `follow` of all. With `after`, a pass over loops, the loops of this kernel after it take the place
-    of these stages.
+    Rules, strategies, schedules, `precision`, `tune`, the database of measured choices, and options of packages are
+    given as to `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage, with `follow`
+    of all. With `after`, a pass over loops, the loops of this kernel after it take the place of these stages.
     """
     if after is not None:
         require_tree_pass(after)
         if kernel is None:
             raise ScheduleError("`after` selects the loops of one kernel: name it by `kernel`")
-    targets = Targets.parse(with_transport(target) if ranks > 1 else target).or_host()
+    package_strategies = strategies_for(package_options)
+    targets = Targets.parse(_target_of(target, package_strategies)).or_host()
     require_one_build(targets)
     host = targets.host_target
     assert targets.host is not None
@@ -188,7 +187,8 @@ def explain_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
-    pipeline.prepend(rank_passes(ranks, 0, rank_plan))
+    for strategy in package_strategies:
+        pipeline.prepend(strategy.first_passes())
     _verify_all(pipeline, host.name)
     if kernel is not None and after is None and "schedule" in pipeline and "lower-loops" in pipeline:
         with_verification(pipeline, kernel=kernel, fail="never")
@@ -215,7 +215,7 @@ def explain_model(
         with module.context, ir.Location.unknown():
             _expect(unscheduled, explanation.kernels, kernel, host, options)
     explanation.approximations = [note for note in session.notes if isinstance(note, Approximation)]
-    explanation.ranks = [note for note in session.notes if isinstance(note, ShardingRecord)]
+    explanation.sections = [note for note in session.notes if isinstance(note, ReportSection)]
     if failure is None:
         explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)
     if followed is not None:
@@ -229,6 +229,13 @@ def explain_model(
         with module.context, ir.Location.unknown():
             explanation.stages = _loops_after(after, scheduled, explanation)
     return explanation
+
+
+def _target_of(target: str, strategies: Sequence[CompileStrategy[Any]]) -> str:
+    targets: str | Sequence[str] = target
+    for strategy in strategies:
+        targets = strategy.target(targets)
+    return targets if isinstance(targets, str) else ",".join(targets)
 
 
 def _loops_after(name: str, scheduled: ScheduledFunction, explanation: Explanation) -> dict[str, list[KernelStage]]:

@@ -8,6 +8,7 @@ from mirlo.passes.decisions import PassDecision
 from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.parallel import MIN_TRIPS
+from mirlo.passes.report_section import ReportSection
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Attempt, Decline, Rule
 from mirlo.passes.schedule.schedule import ScheduleRecord
@@ -17,7 +18,6 @@ from mirlo.runtime.regions import region_rows
 from mirlo.tools.cli.compile_report import approximation_lines
 from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
-from mirlo.tools.explain.ranks import rank_json, rank_lines
 from mirlo.tools.explain.rules import rule_json, short_position
 
 NEXT_BEST = 5
@@ -64,8 +64,8 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     yield from approximation_lines(explanation.approximations)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
-    for division in explanation.ranks:
-        yield from rank_lines(division)
+    for section in explanation.sections:
+        yield from section.lines()
 
 
 def _size_text(size: object) -> str:
@@ -217,11 +217,19 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         "approximations": [str(each) for each in explanation.approximations],
         "regions": [region.to_json() for region in explanation.regions],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
-        "ranks": [rank_json(division) for division in explanation.ranks],
+        **_sections_json(explanation.sections),
         "failure": explanation.failure,
         "stages": stages,
         "way": stages,  # deprecated: another name of "stages", written until 0.2
     }
+
+
+def _sections_json(sections: Sequence[ReportSection]) -> dict[str, object]:
+    """Return the sections of packages by their keys."""
+    by_key: dict[str, list[object]] = {}
+    for section in sections:
+        by_key.setdefault(section.key, []).append(section.to_json())
+    return dict(by_key)
 
 
 def _operator_json(record: LegalizationRecord) -> dict[str, object]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from mirlo_torch.backend.options import BackendOptionError, BackendOptions
 
-from mirlo.extend.options import ANYTHING, DEFAULTS, OPTIONS, declared_options
+from mirlo.extend.compilation import DEFAULTS, OPTIONS
+from mirlo.extend.options import ANYTHING, declared_options
 
 PAGE = Path(__file__).parents[1] / "README.md"
 

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirlo.extend.command import PackageCommand, Progress, add_options, given_options, positive
+from mirlo.extend.command import PackageCommand, Progress, add_options, add_package_options, given_options, positive
 from mirlo.extend.ranks import require_place
 from mirlo_llm.commands.perplexity import add_folder, code_options, read_text
 
@@ -46,7 +46,7 @@ def _add_generate(parser: ArgumentParser) -> None:
     parser.add_argument("--stream", action="store_true", help="with --prompts: also write text as it comes")
     parser.add_argument("--chat", action="store_true", help="the prompt is a message: format it as the model expects")
     _add_generation(parser)
-    add_options(parser, "ranks", "rank_plan")
+    add_package_options(parser)
 
 
 def _add_chat(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from mirlo.extend.command import PackageCommand, add_options, given_options
+from mirlo.extend.command import PackageCommand, add_options, add_package_options, given_options
 
 LIMITS = (
     "port", "slots", "queue", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
@@ -33,7 +33,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
     add_options(parser, "model_impl", "trust_remote_code", of=serve_options)
-    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs", "ranks", "rank_plan")
+    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
+    add_package_options(parser)
 
 
 def execute(arguments: Namespace) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo import compile as compile_model
+from mirlo.extend.compilation import OPTIONS
 from mirlo.extend.frontend import default_inputs, page_dims
-from mirlo.extend.options import FRAMEWORKS, OPTIONS, refuse_unknown
+from mirlo.extend.options import FRAMEWORKS, refuse_unknown
 from mirlo.extend.ranks import require_place
 from mirlo.extend.runtime import Executable
 from mirlo_llm.generate.adapters import AdapterFiles

@@ -8,7 +8,8 @@ from typing import Any
 
 from mirlo import compile as compile_model
 from mirlo import load as load_compiled
-from mirlo.extend.options import LANGUAGE_MODELS, OPTIONS, declared_options
+from mirlo.extend.compilation import OPTIONS
+from mirlo.extend.options import LANGUAGE_MODELS, declared_options
 from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
 from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech

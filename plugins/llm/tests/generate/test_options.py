@@ -13,7 +13,8 @@ from mirlo_llm.generate.model import OWN_OPTIONS
 from mirlo_llm.serve.ray.deployment import _divide_options
 
 from mirlo import MirloError
-from mirlo.extend.options import OPTIONS, UnknownOption
+from mirlo.extend.compilation import OPTIONS
+from mirlo.extend.options import UnknownOption
 
 CALLS: dict[str, Callable[[], object]] = {
     "mirlo.generate.load": lambda: generate.load("none", thread=1),

@@ -13,7 +13,7 @@ pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 
 
 def test_a_sharded_program(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "ranks.md").read_text(encoding="utf-8")
+    text = (ROOT / "plugins" / "ranks" / "README.md").read_text(encoding="utf-8")
     section = text.partition("## Compile a sharded program of JAX")[2].partition("\n## ")[0]
     (tmp_path / "sharded.py").write_text(code_blocks(section, "python")[0])
     commands = f"{code_blocks(section, 'sh')[0].strip()}\nstatus=$?\nwait $! && exit $status\n"

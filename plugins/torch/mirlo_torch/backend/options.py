@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mirlo.extend.options import BOOLEAN, OPTIONS, check_options, check_value, declared_options, option, refuse_unknown
+from mirlo.extend.compilation import OPTIONS
+from mirlo.extend.options import BOOLEAN, check_options, check_value, declared_options, option, refuse_unknown
 from mirlo.extend.runtime import MirloError
 
 

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mirlo.extend.options import OPTIONS, refuse_unknown
+from mirlo.extend.compilation import OPTIONS
+from mirlo.extend.options import refuse_unknown
 from mirlo_llm.serve.options import ModelSource, ServeOptions, parse_models
 from mirlo_llm.serve.ray.errors import require_ray
 from mirlo_llm.serve.ray.front import Front
