@@ -46,6 +46,8 @@ class KernelEntry(TypedDict, total=False):
     binary: list[int]
     shared: int
     """Bytes of shared memory that launches must request, or that a block of threads must have."""
+    reports: bool
+    """Whether launches append the numbers of a report to the scalars."""
 
 
 def constants_of(artifact: Artifact) -> list[bytes]:

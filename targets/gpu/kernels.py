@@ -30,6 +30,8 @@ class KernelCode:
     """Bytes of shared memory that launches must request, or that a block of threads must have."""
     binary: bytes = b""
     """The code assembled for one chip, if it was."""
+    reports: bool = False
+    """Whether launches append the numbers of a report to the scalars."""
 
 
 def kernel_launchers(module: ir.Module) -> dict[str, str]:
@@ -73,6 +75,8 @@ def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[s
             table[kernel.name]["binary"] = place(kernel.binary)
         if kernel.shared:
             table[kernel.name]["shared"] = kernel.shared
+        if kernel.reports:
+            table[kernel.name]["reports"] = True
     features = sorted({feature for kernel in kernels for feature in kernel.features})
     places = [place(data) for data in program.constants]
     host = compile_host(program)

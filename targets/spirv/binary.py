@@ -15,6 +15,7 @@ from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
+from mirlo.targets.spirv.ended_loops import REPORTS, report_ended_loops
 from mirlo.targets.spirv.environment import VULKAN, SpirvEnvironment
 from mirlo.targets.spirv.fma import expand_fma
 from mirlo.targets.spirv.narrow_types import check_floats, widen_arithmetic
@@ -38,6 +39,7 @@ def to_binaries(module: ir.Module | ir.OpView, environment: SpirvEnvironment = V
     features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module, environment).items()}
     if not features:
         return []
+    reporting = {symbol_name(op) for op in _modules(module, "gpu.module") if REPORTS in op.attributes}
     _nest(module)
     _run(module, "gpu-module-to-binary")
     binaries = []
@@ -45,7 +47,9 @@ def to_binaries(module: ir.Module | ir.OpView, environment: SpirvEnvironment = V
         name = symbol_name(binary)
         entry, capabilities_used = features[name]
         data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
-        binaries.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used, shared.get(name, 0)))
+        binaries.append(KernelCode(
+            f"{name}::{entry}", entry, data, capabilities_used, shared.get(name, 0), reports=name in reporting
+        ))  # fmt: skip
     return binaries
 
 
@@ -54,6 +58,8 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
     _remove_unused_functions(module)
     expand_copies(find(module, "memref.copy"))
     convert_arguments(module)
+    if environment.reads_reports:
+        report_ended_loops(module)
     expand_fma(module)
     expand_rounding(module)
     saturate_indices(module)

@@ -73,9 +73,11 @@ class _Worker(StepWorker):
     def _submit(self) -> None:
         """Submit everything recorded so far and wait."""
         self._open.end()
-        self._device.run(self._open.commands)
-        self._open.restart()
-        self._hazards = Hazards()
+        try:
+            self._open.run()
+        finally:
+            self._open.restart()
+            self._hazards = Hazards()
 
     def fetch(self, where: StepRange, target: int, size: int) -> None:
         buffer, offset, _ = self._model.place(where)

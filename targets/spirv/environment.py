@@ -16,6 +16,8 @@ class SpirvEnvironment:
     capabilities: tuple[str, ...]
     """Capabilities that kernels may use. Each kernel lists those it does use."""
     extensions: tuple[str, ...] = ()
+    reads_reports: bool = False
+    """Whether the loader reads what kernels report of loops that the device ended (`ended_loops.py`)."""
 
     def lacks(self, capability: str) -> bool:
         """Return whether kernels may not use a capability."""
@@ -47,6 +49,7 @@ VULKAN = SpirvEnvironment(
         *("GroupNonUniform", "GroupNonUniformArithmetic", "GroupNonUniformShuffle"),
     ),
     (_STORAGE, "SPV_KHR_8bit_storage", "SPV_KHR_16bit_storage"),
+    reads_reports=True,
 )
 """Any device with Vulkan: the loader requests of it what a model's kernels use."""
 WEBGPU = SpirvEnvironment("WebGPU", ("Shader",), (_STORAGE,))

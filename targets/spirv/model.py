@@ -96,7 +96,7 @@ class VulkanModel:
             for i, region in enumerate(self.frame.regions[:inputs]):
                 ctypes.memmove(base + region.offset, addresses[i], region.size)
             if self.frame.steps is not None:
-                self.device.run(self._recording(self.frame.steps, stamps is not None).commands)
+                self._recording(self.frame.steps, stamps is not None).run()
             else:
                 self._interpret(self, record, params, stamps is not None)
             for i, region in enumerate(self.frame.regions[inputs:], inputs):

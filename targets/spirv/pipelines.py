@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from mirlo.targets.gpu.commands import Site, Step
 
 
-def bindings_of(launch: Site) -> int:
-    """Return the number of buffers of a launch: its tensors, and one for all scalars."""
-    ranges = sum(not isinstance(argument, (int, str)) for argument in launch["arguments"])
-    return ranges + (ranges < len(launch["arguments"]))
-
-
 @dataclass(frozen=True)
 class ComputePipeline:
     """A pipeline for a number of buffers."""
@@ -55,12 +49,21 @@ class Pipelines:
 
     def prepare(self, launches: Iterable[Site]) -> None:
         """Make all pipelines that launches need, several in parallel: drivers compile slowly."""
-        wanted = {s["kernel"]: (s["kernel"], bindings_of(s), s["block"]) for s in launches}
+        wanted = {s["kernel"]: (s["kernel"], self._bindings(s), s["block"]) for s in launches}
         for _, bindings, _ in wanted.values():
             self._layout(bindings)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # Reading the results raises the errors of the workers.
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
+
+    def _bindings(self, launch: Site) -> int:
+        """Return the number of buffers of a launch: its tensors, and one for all scalars."""
+        ranges = sum(not isinstance(argument, (int, str)) for argument in launch["arguments"])
+        return ranges + (ranges < len(launch["arguments"]) or self.reports(launch["kernel"]))
+
+    def reports(self, kernel: str) -> bool:
+        """Return whether a kernel reports loops that the device ended."""
+        return bool(self.artifact.metadata["kernels"][kernel].get("reports", False))
 
     def dispatch(
         self, commands: object, step: Step, places: Sequence[BufferRange], descriptors: DescriptorSets
@@ -70,13 +73,13 @@ class Pipelines:
         for *_, size in places:
             if size > self._largest:
                 raise DeviceError(
-                    f"'{_shown(step['kernel'])}' works on {size} bytes at once, "
+                    f"'{shown(step['kernel'])}' works on {size} bytes at once, "
                     f"'{self.device.name}' can bind {self._largest}"
                 )
         most = list(self.device.limits.maxComputeWorkGroupCount)
         if any(size > limit for size, limit in zip(step["grid"], most, strict=True)):
             raise DeviceError(
-                f"'{_shown(step['kernel'])}' has {' x '.join(map(str, step['grid']))} blocks of threads; "
+                f"'{shown(step['kernel'])}' has {' x '.join(map(str, step['grid']))} blocks of threads; "
                 f"'{self.device.name}' has at most {' x '.join(map(str, most))}"
             )
         kernel = self._kernel(step["kernel"], len(places), step["block"])
@@ -96,13 +99,13 @@ class Pipelines:
             size > most for size, most in zip(block, limits.maxComputeWorkGroupSize, strict=True)
         ):
             raise DeviceError(
-                f"'{_shown(name)}' has blocks of {threads} threads; '{self.device.name}' has at most "
+                f"'{shown(name)}' has blocks of {threads} threads; '{self.device.name}' has at most "
                 f"{limits.maxComputeWorkGroupInvocations}"
             )
         entry = self.artifact.metadata["kernels"][name]
         if entry.get("shared", 0) > limits.maxComputeSharedMemorySize:
             raise DeviceError(
-                f"blocks of threads of '{_shown(name)}' share {entry['shared']} bytes; "
+                f"blocks of threads of '{shown(name)}' share {entry['shared']} bytes; "
                 f"'{self.device.name}' has at most {limits.maxComputeSharedMemorySize}"
             )
         at, size = entry["code"]
@@ -168,6 +171,6 @@ class Pipelines:
         ctypes.memmove(address, bytes(vk.ffi.buffer(data)), 8 * count)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Return a kernel's name in its module without that of the module."""
     return name.rpartition("::")[2]
