@@ -9,7 +9,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.options import OptionDeclaration, OptionFlag, ValueKind, declare
 from mirlo.runtime.records import dataclass
 
-LANGUAGE_MODELS, FRAMEWORKS = "language models", "models of other frameworks"
+WITH_CACHES, FRAMEWORKS = "models with caches of keys and values", "models of other frameworks"
 
 
 class CompileOptionError(MirloError, ValueError):
@@ -31,7 +31,7 @@ class CompileOption(OptionDeclaration):
     of_model: bool = False
     """Whether values name parts of one model, and cannot stand for many models."""
     only_for: str = ""
-    """The models that have the option, `LANGUAGE_MODELS` or `FRAMEWORKS`; empty for all."""
+    """The models that have the option, `WITH_CACHES` or `FRAMEWORKS`; empty for all."""
 
 
 def compile_option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, **details: Any) -> Any:

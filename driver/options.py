@@ -15,7 +15,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, Union
 
-from mirlo.driver.compile_option import FRAMEWORKS, LANGUAGE_MODELS, CompileOption, CompileOptionError, unkeyed
+from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOption, CompileOptionError, unkeyed
 from mirlo.driver.compile_option import compile_option as option
 from mirlo.driver.option_values import (
     kernel_and_schedule,
@@ -320,23 +320,22 @@ class CoreArguments:
     )
     kv_cache_dtype: str | None = option(
         None,
-        '"bf16" or "f16" to store the f32 caches of a language model in half of the memory, "i8" in about a quarter: '
+        '"bf16" or "f16" to store f32 caches of keys and values in half of the memory, "i8" in about a quarter: '
         "new rows are rounded, and attention computes in f32. Each row of i8 has a scale, in further inputs and "
         'outputs, "NAME.scale".',
         OptionFlag(
             "--kv-cache-dtype",
-            help="store the f32 caches of a language model in this type: half of the memory, i8 a quarter (default: "
-            "f32)",
+            help="store f32 caches of keys and values in this type: half of the memory, i8 a quarter (default: f32)",
         ),
         own_pass="narrow-caches",
         kind=optional(one_of(*CACHE_DTYPES)),
-        only_for=LANGUAGE_MODELS,
+        only_for=WITH_CACHES,
     )
     last_rows: str | None = option(
         None,
-        "The name of an output [batch, rows, columns] of which calls need the last rows only, such as the logits of a "
-        "language model: as many as a new input, `last_rows`, has elements. Products before it compute no others. A "
-        "model without this output, or with a fixed number of rows in it, gets no such input.",
+        "The name of an output [batch, rows, columns] of which calls need the last rows only, such as logits: as many "
+        "as a new input, `last_rows`, has elements. Products before it compute no others. A model without this output, "
+        "or with a fixed number of rows in it, gets no such input.",
         OptionFlag(
             "--last-rows",
             "OUTPUT",
@@ -346,7 +345,7 @@ class CoreArguments:
         own_pass="keep-last-rows",
         of_model=True,
         kind=optional(TEXT),
-        only_for=LANGUAGE_MODELS,
+        only_for=WITH_CACHES,
     )
     ring_caches: bool = option(
         False,
@@ -355,7 +354,7 @@ class CoreArguments:
         "position modulo the rows. `mirlo.caches.state` and `pool` make them. Targets that update caches in place.",
         of_model=True,
         kind=BOOLEAN,
-        only_for=LANGUAGE_MODELS,
+        only_for=WITH_CACHES,
     )
     placement: str | Mapping[str, Sequence[int]] = option(
         "priority",

@@ -1,6 +1,6 @@
 """Options of functions and commands, each declared once as a field of a dataclass."""
 
-from mirlo.driver.compile_option import FRAMEWORKS, LANGUAGE_MODELS, CompileOptionError, compile_option
+from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOptionError, compile_option
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
@@ -29,10 +29,10 @@ __all__ = [
     "BOOLEAN",
     "CompileOptionError",
     "FRAMEWORKS",
-    "LANGUAGE_MODELS",
     "OptionFlag",
     "TEXT",
     "UnknownOption",
+    "WITH_CACHES",
     "check_options",
     "check_value",
     "compile_option",

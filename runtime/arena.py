@@ -14,7 +14,7 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.huge_pages import empty_mapped
 
 SPARE = 8
-"""Part of a larger arena that is allocated in addition, as calls may grow step by step: those of language models."""
+"""Part of a larger arena that is allocated in addition, as calls may grow step by step."""
 
 
 class Arena(NamedTuple):

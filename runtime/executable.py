@@ -118,7 +118,8 @@ class Executable(KernelCodeOwner):
         """Return the model with its weights in memory of this process, in huge pages where the system has them.
 
         Weights of a loaded file are mapped otherwise: they take no time to load and processes share them, but cores
-        read them more slowly, which language models feel. Tables of which calls read some rows stay mapped.
+        read them more slowly, which counts where each call reads all of them. Tables of which calls read some rows stay
+        mapped.
         """
         if self.artifact.externals or self._code.device_arena:
             return self

@@ -1,7 +1,7 @@
 """Repeated calls that update the same arrays in place: what stays the same from call to call is prepared once.
 
-The general path of a call checks every array and compares all of them with each other, which takes longer than a step
-of the loop around a language model may take.
+The general path of a call checks every array and compares all of them with each other, which takes longer than one
+step of a small model that is called in a loop.
 """
 
 from __future__ import annotations

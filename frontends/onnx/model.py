@@ -48,10 +48,10 @@ TFLITE = (
     "tf2onnx"
 )
 IR = "IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it"
-GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
+GGUF = "a GGUF file, whose model 'mirlo generate' runs: mirlo generate FILE PROMPT"
 SAFETENSORS = (
-    "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "
-    "FOLDER'; load other weights into a module of PyTorch, and compile that: mirlo.compile(module, args=(example,))"
+    "a safetensors file, which has weights and no graph: 'mirlo generate FOLDER' runs the model of a folder that it "
+    "knows; load other weights into a module of PyTorch, and compile that: mirlo.compile(module, args=(example,))"
 )
 SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"version https://git-lfs", "a Git LFS pointer: run 'git lfs pull' to get the model itself"),

@@ -28,9 +28,8 @@ class KeepLastRows(Pass):
     """Compute the last rows of an output [batch, rows, columns] only: as many as a new input has elements.
 
     The input `last_rows` is a vector of i8 whose elements are not read. The rows are cut off before the product that
-    makes the output, as the head of a language model is a large part of the work for a prompt, and its result a large
-    part of the memory. A model without this output, or with a fixed number of rows in it, stays as it is, without that
-    input.
+    makes the output, as logits are a large part of the work for many rows, and of the memory. A model without this
+    output, or with a fixed number of rows in it, stays as it is, without that input.
 
     Of a model that attends to caches in pages, whose sequences are packed, the output is [rows, columns]: the elements
     of the input, i64, are the numbers of the rows. A model whose rows are not those of its tokens, but one for each

@@ -54,6 +54,17 @@ def test_mirlo_names_no_package() -> None:
     assert not naming
 
 
+def test_mirlo_names_no_language_model() -> None:
+    """Only the table of packages says what they are for."""
+    naming = [
+        str(path.relative_to(ROOT))
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if re.search(r"language.model", path.read_text(encoding="utf-8"), re.IGNORECASE)
+    ]
+    assert naming == ["runtime/known_packages.py"]
+
+
 def _declared(name: str) -> dict[str, set[str]]:
     """Return the names by group of entry points in the metadata of a package."""
     text = (PLUGINS / name / "pyproject.toml").read_text(encoding="utf-8")

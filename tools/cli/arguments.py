@@ -267,7 +267,11 @@ def _add_link(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "quantize", "quantize the weights of products to 2, 4 or 8 bits, or a whole model to int8")
-    add_model(parser, "MODEL", "an ONNX model whose weights are f32 or f16, or a folder with a language model")
+    add_model(
+        parser,
+        "MODEL",
+        "an ONNX model whose weights are f32 or f16, or a folder with a model of a form that a package opens",
+    )
     parser.add_argument(
         "-o",
         "--output",

@@ -41,8 +41,8 @@ def add_quantization(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--calibrate",
         metavar="DATA",
-        help="calibration data: an .npz file, a folder of images or of .npy files, or FILE.py:function; for a folder "
-        "with a language model, a text, whose perplexities are printed as well",
+        help="calibration data: an .npz file, a folder of images or of .npy files, or FILE.py:function; for a model "
+        "in a folder, a text, on which the error is printed as well",
     )
     add_options(parser, of=static_options, group=group)
     add_options(parser, of=image_options, group=group)

@@ -30,7 +30,7 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"{flag} is for '--int8 --calibrate DATA'")
     how = Quantization(**given_options(arguments, Quantization))
     if how.method in CALIBRATED:
-        raise CommandError(f"--method {how.method} is for folders of language models with weights in safetensors")
+        raise CommandError(f"--method {how.method} is for models in folders, with weights in safetensors")
     source = Path(arguments.model)
     target = Path(arguments.output or f"{source.stem}.u{how.bits}.onnx")
     with Progress(f"quantizing {os.path.basename(source)}", arguments.verbose):

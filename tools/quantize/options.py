@@ -27,7 +27,7 @@ from mirlo.tools.quantize.errors import QuantizationError
 RANGES = ("minmax", "percentile", "entropy", "mse")
 """How ranges of data are chosen: `entropy` is of least divergence, `mse` of least squared error."""
 CALIBRATED = ("awq", "gptq")
-"""Methods that read a text, and quantize language models in folders."""
+"""Methods that read a text, and quantize models in folders."""
 LEVELS = {"exact": 1, "bf16": 3, "i8": 4}
 """The `accuracy_level` that permits a representation of activations."""
 MIN_BLOCK = 16
@@ -77,7 +77,7 @@ class Quantization:
     method: str = option(
         "rtn",
         "Round to the nearest of the range of a block (`rtn`), or search for the scale of least weighted error "
-        "(`k_quant`). For folders of language models, with a text: scale channels (`awq`), or compensate the errors "
+        "(`k_quant`). For models in folders, with a text: scale channels (`awq`), or compensate the errors "
         "of earlier weights in later ones (`gptq`).",
         OptionFlag(
             "--method",

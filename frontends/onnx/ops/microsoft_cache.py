@@ -1,4 +1,4 @@
-"""Attention of `com.microsoft` with a key/value cache, as in decoders of language models."""
+"""Attention of `com.microsoft` with a key/value cache, as decoders have it."""
 
 from __future__ import annotations
 

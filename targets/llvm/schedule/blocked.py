@@ -323,7 +323,7 @@ def blocked(kernel: Kernel, context: ScheduleContext, choices: BlockChoices = NO
 
 @dataclass(frozen=True)
 class _OneRowPlan:
-    """The plan for a run-time number of rows that is 1, as in a step of a language model.
+    """The plan for a run-time number of rows that is 1, as in a step of a decoder.
 
     Then the heads that share keys are rows next to each other, and keys and values are read once for all of them.
     """

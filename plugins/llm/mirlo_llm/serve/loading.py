@@ -9,7 +9,7 @@ from typing import Any
 from mirlo import compile as compile_model
 from mirlo import load as load_compiled
 from mirlo.extend.compilation import OPTIONS
-from mirlo.extend.options import LANGUAGE_MODELS, declared_options
+from mirlo.extend.options import WITH_CACHES, declared_options
 from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
 from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech
@@ -58,7 +58,7 @@ class Loading:
             compiled: object = load_compiled(path)
         else:
             arguments = {
-                key: value for key, value in self._compile_options.items() if OPTIONS[key].only_for != LANGUAGE_MODELS
+                key: value for key, value in self._compile_options.items() if OPTIONS[key].only_for != WITH_CACHES
             }
             compiled = compile_model(str(path), **arguments)
         if not isinstance(compiled, (Executable, Program)):

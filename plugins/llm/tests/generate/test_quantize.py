@@ -292,4 +292,4 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (target / "file").touch()
     assert f"{target} is there already" in problem()
     assert main(["quantize", str(tmp_path / "onnx" / "model.onnx"), "--method", "awq"]) == 1
-    assert "--method awq is for folders of language models" in capsys.readouterr().err
+    assert "--method awq is for models in folders" in capsys.readouterr().err
