@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks, clone_with
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.tir.view import RULES, is_prim_func
+from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.tir.view import RULES, PrimView, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
+from mirlo.passes.fuse.inline import is_cheap
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
+from mirlo.passes.fuse.recompute import Recomputation, select_recomputed
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.runtime.records import dataclass
@@ -32,7 +34,8 @@ LONGEST_NAME = 80
 class FuseOps(Pass):
     """Group calls of prim functions by kind: a contraction with its epilogue, elementwise chains, row operations.
 
-    Each group moves to a private function with the attribute `relax.primitive`, called with `func.call`.
+    Each group moves to a private function with the attribute `relax.primitive`, called with `func.call`. A cheap map
+    that several groups read, such as `x - mean`, is computed again in each, where that moves fewer bytes.
     """
 
     name = "fuse-ops"
@@ -49,6 +52,7 @@ class FuseOps(Pass):
             {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f)},
             {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f, self.widen)},
             {symbol_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
+            {symbol_name(f) for f in functions if is_prim_func(f) and _is_cheap_map(f)},
             {symbol_name(f): ir.StringAttr(f.attributes[RULES]).value for f in functions if RULES in f.attributes},
         )
         symbols = ir.SymbolTable(op.operation)
@@ -71,8 +75,17 @@ class _Prims:
     reads: set[str]
     """Those that move rows, and may convert their elements to a wider type."""
     takes_moves: set[str]
+    cheap: set[str]
+    """Those that compute elements with few operations."""
     rules: dict[str, str]
     """The target whose rules lower their intrinsics, of those that came from an external module."""
+
+
+def _is_cheap_map(function: ir.OpView) -> bool:
+    """Return whether a function computes each element with few operations of elements."""
+    if not is_tensor_form(function) or kind_of(function) > FusionKind.BROADCAST:
+        return False
+    return all(map(is_cheap, PrimView(function).blocks))
 
 
 def _divide_conversions(block: ir.Block, prims: _Prims) -> None:
@@ -101,24 +114,66 @@ def _widens_constant(call: ir.Operation, moves: Collection[str], reads: Collecti
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
     for block in blocks(function):
-        steps = [op.operation for op in block.operations]
-        nodes = graph_of(steps, prims.kinds, prims.moves, prims.reads, prims.takes_moves, prims.rules)
-        for members in Groups(nodes, max_inputs).members():
+        steps, groups = _group(block, prims, max_inputs)
+        for members in groups.members():
             _outline([steps[i] for i in members], symbols, module_body)
 
 
-def graph_of(
-    steps: Sequence[ir.Operation],
-    kinds: dict[str, FusionKind],
-    moves: Collection[str] = (),
-    reads: Collection[str] = (),
-    takes_moves: Collection[str] = (),
-    rules: Mapping[str, str] = MappingProxyType({}),
-) -> list[FusionNode]:
-    """Return a node per operation of a block; operations other than calls of prim functions are opaque.
+def _group(block: ir.Block, prims: _Prims, max_inputs: int) -> tuple[list[ir.Operation], Groups]:
+    """Return the operations of a block and their groups, with copies of the maps that several groups compute."""
+    stored: set[ir.Value] = set()
+    copies: list[_Copies] = []
+    while True:
+        steps = [op.operation for op in block.operations]
+        nodes, nbytes = graph_of(steps, prims)
+        groups = Groups(nodes, max_inputs)
+        numbers: dict[ir.Value, int] = {value: i for i, op in enumerate(steps) for value in op.results}
+        ends = {max(members) for members in groups.inside if members}
+        refused = [each for each in copies if any(numbers[value] in ends for value in each.results)]
+        for each in refused:
+            stored.add(each.results[0])
+            each.join()
+        if refused:
+            copies = []
+            continue
+        selected = select_recomputed(groups, nbytes, {numbers[value] for value in stored})
+        if not selected:
+            return steps, groups
+        copies = [_Copies(steps, each) for each in selected]
 
-    `moves` are the functions that only permute outer dims, `reads` those that may also widen elements, `takes_moves`
-    those that may absorb such permutes, `rules` the targets whose rules lower a function's intrinsics.
+
+class _Copies:
+    """A map with a copy for each kernel that reads it but the first."""
+
+    def __init__(self, steps: Sequence[ir.Operation], recomputation: Recomputation) -> None:
+        members = [steps[i] for i in recomputation.members]
+        self.results, self._copied = [members[-1].results[0]], []
+        for users in recomputation.readers[1:]:
+            env: dict[ir.Value, ir.Value] = {}
+            with ir.InsertionPoint(members[-1]):
+                for op in members:
+                    copy = clone_with(op, [env.get(value, value) for value in op.operands], op.location)
+                    env[op.results[0]] = copy.results[0]
+                    self._copied.append(copy)
+            self.results.append(copy.results[0])
+            for number in users:
+                user = steps[number]
+                for i, value in enumerate(user.operands):
+                    if value == self.results[0]:
+                        user.operands[i] = self.results[-1]
+
+    def join(self) -> None:
+        """Compute the map once for all readers, as it was."""
+        for result in self.results[1:]:
+            result.replace_all_uses_with(self.results[0])
+        for op in reversed(self._copied):
+            op.erase()
+
+
+def graph_of(steps: Sequence[ir.Operation], prims: _Prims) -> tuple[list[FusionNode], list[int]]:
+    """Return a node per operation of a block, and estimated bytes of each value by its number.
+
+    Operations other than calls of prim functions are opaque.
     """
     nodes: list[FusionNode] = []
     made_by: dict[ir.Value, int] = {}
@@ -127,7 +182,7 @@ def graph_of(
         kind = FusionKind.OPAQUE
         shape: tuple[Dim, ...] = ()
         if op.name == "relax.call_tir" and len(op.results) == 1:
-            kind = kinds.get(op.opview.callee, FusionKind.OPAQUE)
+            kind = prims.kinds.get(op.opview.callee, FusionKind.OPAQUE)
             shape = dims_of(op.results[0].type)
         operands = _read_by(op)
         values = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
@@ -135,9 +190,10 @@ def graph_of(
         node = FusionNode(i, kind, shape, reads=values, makes=makes)
         if kind is not FusionKind.OPAQUE:
             callee = op.opview.callee
-            node.is_move, node.is_read, node.takes_moves = callee in moves, callee in reads, callee in takes_moves
-            node.widens_constant = _widens_constant(op, moves, reads)
-            node.rules = rules.get(callee, "")
+            node.is_move, node.is_read = callee in prims.moves, callee in prims.reads
+            node.takes_moves, node.is_cheap = callee in prims.takes_moves, callee in prims.cheap
+            node.widens_constant = _widens_constant(op, prims.moves, prims.reads)
+            node.rules = prims.rules.get(callee, "")
         for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:
@@ -147,7 +203,12 @@ def graph_of(
         for value in op.results:
             made_by[value] = i
         nodes.append(node)
-    return nodes
+    return nodes, [_estimated_bytes(value) for value in numbers]
+
+
+def _estimated_bytes(value: ir.Value) -> int:
+    kind = TensorType.from_mlir(value.type)
+    return 0 if kind is None else D.estimate_dim(kind.elements) * kind.dtype.bytes
 
 
 def _read_by(op: ir.Operation) -> dict[ir.Value, None]:

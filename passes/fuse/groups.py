@@ -10,6 +10,8 @@ from mirlo.passes.fuse.kinds import FusionKind
 from mirlo.runtime.records import dataclass
 
 MAX_NODES = 64
+TAKES_ELEMENTS = (FusionKind.REDUCE, FusionKind.ROW, FusionKind.COLUMNS)
+"""Kinds of reductions that compute elements of their operands where they read them."""
 MAX_INPUTS = 14
 """Most operands of a call of a fused function: IRDL's variadic operands allow this many runs of types."""
 
@@ -37,6 +39,8 @@ class FusionNode:
     """Whether its operands and its result may have their outer dims in any order in memory: attention."""
     escapes: bool = False
     """Returned from the function, or used by an operation that is not a node."""
+    is_cheap: bool = False
+    """Whether it computes elements with few operations, so that they may be computed again for each reader."""
     rules: str = ""
     """The target whose rules lower its intrinsics, empty for the host: a kernel has those of one target."""
 
@@ -91,7 +95,7 @@ class Groups:
             return sweep == 0 and node.users == [end.index]
         if node.widens_constant and end.kind is FusionKind.CONTRACTION:
             return sweep == 0 and node.users == [end.index]
-        if node.kind in (FusionKind.CONTRACTION, FusionKind.ROW, FusionKind.REDUCE):
+        if node.kind in (FusionKind.CONTRACTION, *TAKES_ELEMENTS):
             # An epilogue runs on the tile or the row while it is in registers.
             return (
                 sweep == 0
@@ -100,11 +104,11 @@ class Groups:
                 and self._path_is(node.index, end.index, FusionKind.BROADCAST, shape=node.shape)
             )
         if node.kind <= FusionKind.BROADCAST:
-            if dominator.kind > FusionKind.INJECTIVE and end.kind not in (FusionKind.REDUCE, FusionKind.ROW):
+            if dominator.kind > FusionKind.INJECTIVE and end.kind not in TAKES_ELEMENTS:
                 return False
             if group > FusionKind.INJECTIVE and not self._continues(group, node, end):
                 return False
-            allowed = end.kind <= FusionKind.INJECTIVE or end.kind in (FusionKind.REDUCE, FusionKind.ROW)
+            allowed = end.kind <= FusionKind.INJECTIVE or end.kind in TAKES_ELEMENTS
             return allowed and self._path_is(node.index, end.index, FusionKind.INJECTIVE)
         if node.kind is FusionKind.INJECTIVE and sweep == 1:
             return end.kind <= FusionKind.INJECTIVE and self._path_is(node.index, end.index, FusionKind.INJECTIVE)
@@ -143,13 +147,23 @@ class Groups:
             return
         if self._inputs(members) > self.max_inputs or self._escapes(set(members)):
             return
-        if len({self.nodes[i].rules for i in members}) > 1:
+        if len({self.nodes[i].rules for i in members}) > 1 or not self._columns_are_cheap(set(members)):
             return
         root = self.find(end)
         self.kind[root] = max(self.kind[r] for r in joined)
         for other in joined:
             self.parent[other], self.inside[other] = root, []
         self.inside[root] = members
+
+    def _columns_are_cheap(self, members: set[int]) -> bool:
+        """Return whether a reduction of columns in a group computes its operands' elements with few operations."""
+        waiting = [i for i in members if self.nodes[i].kind is FusionKind.COLUMNS]
+        sources: set[int] = set()
+        while waiting:
+            new = {i for i in self.nodes[waiting.pop()].inputs if i in members} - sources
+            sources |= new
+            waiting += new
+        return all(self.nodes[i].is_cheap for i in sources)
 
     def _inputs(self, members: list[int]) -> int:
         """Return how many values a group reads."""

@@ -1,7 +1,8 @@
 """Kinds of prim functions for fusion, and the pass `annotate-kinds` that records them.
 
-The kinds are TVM's op patterns, with one more: `row`, a reduction along trailing axes that is mapped back over them
-(softmax, layer norm). Elementwise work is cheap before and after it, as a row at a time is at hand.
+The kinds are TVM's op patterns, with two more: `row`, a reduction along trailing axes that is mapped back over them
+(softmax, layer norm), and `columns`, a reduction of which an inner axis is left. Elementwise work is cheap before and
+after both: a row at a time is at hand, and a reduction of columns reads each element of its operands once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class FusionKind(IntEnum):
     INJECTIVE = 2
     REDUCE = 3
     ROW = 4
-    CONTRACTION = 5
+    COLUMNS = 5
+    """A reduction over outer dims, such as sums over N, H and W: elements of its operands are computed where it reads
+    them."""
+    CONTRACTION = 6
     """A reduction whose result should stay in registers for its epilogue: matmul, convolution, pooling."""
     OPAQUE = 8
 
@@ -59,8 +63,12 @@ def analyze(function: ir.OpView) -> FusionKind:
     if view.others or not view.blocks or len(view.returned) != 1:
         return FusionKind.OPAQUE
     kind = FusionKind.ELEMENTWISE
+    shape = view.blocks[0].outputs[0].shape
     for block in view.blocks:
         own_kind = block_kind(block)
+        if kind is FusionKind.COLUMNS and (own_kind > FusionKind.BROADCAST or block.outputs[0].shape != shape):
+            own_kind = FusionKind.CONTRACTION  # it reads the operands again, or has no accumulators at hand
+        shape = block.outputs[0].shape
         ends_reduction = kind is FusionKind.REDUCE and own_kind <= FusionKind.BROADCAST
         if (
             ends_reduction
@@ -160,16 +168,31 @@ def _reduction_kind(block: BlockView) -> FusionKind:
             if not isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
                 return FusionKind.CONTRACTION
     # A reduction over the innermost dims is computed a row at a time; others touch no row as a whole.
-    for operand in block.inputs:
-        positions = [e.position for e in operand.map.results if isinstance(e, ir.AffineDimExpr)]
-        if positions and not _is_trailing(positions, reduced):
-            return FusionKind.CONTRACTION
-    return FusionKind.REDUCE
+    if all(_is_trailing(_positions(operand), reduced) for operand in block.inputs):
+        return FusionKind.REDUCE
+    return FusionKind.COLUMNS if _reads_columns(block) else FusionKind.CONTRACTION
 
 
 def _is_trailing(positions: list[int], reduced: set[int]) -> bool:
     flags = [p in reduced for p in positions]
     return flags == sorted(flags)
+
+
+def _positions(operand: OperandView) -> list[int]:
+    """Return the axes that index an operand."""
+    return [expr.position for expr in operand.map.results if isinstance(expr, ir.AffineDimExpr)]
+
+
+def _whole(block: BlockView) -> list[list[int]]:
+    """Return the axes longer than one of each operand of which each point of a block reads an element of its own."""
+    axes = {axis for axis in range(block.rank) if block.domain[axis] != 1}
+    read = [_positions(each) for each in block.inputs if not each.is_opaque and each.outside is None]
+    return [[axis for axis in positions if axis in axes] for positions in read if axes <= set(positions)]
+
+
+def _reads_columns(block: BlockView) -> bool:
+    """Return whether a reduction reads elements once, of operands whose innermost dim it does not reduce."""
+    return all(axes and axes[-1] not in block.reduce for axes in _whole(block)) and bool(_whole(block))
 
 
 def is_multiply_add(block: BlockView) -> bool:
@@ -183,6 +206,8 @@ def is_multiply_add(block: BlockView) -> bool:
     product = next((ops.get(v) for v in last.operands if v != block.accumulators[0]), None)
     if product is None or product.name not in ("arith.mulf", "arith.muli"):
         return False
+    if len(_whole(block)) > 1 and _reads_columns(block):
+        return False  # no element is read twice: a tile of either operand saves nothing
     # A sum of squares multiplies a value by itself and is not a contraction.
     return product.operands[0] != product.operands[1]
 

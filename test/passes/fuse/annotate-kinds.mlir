@@ -10,7 +10,7 @@
 // CHECK-DAG: @matmul({{.*}}tir.kind = "contraction"
 // CHECK-DAG: @conv({{.*}}tir.kind = "contraction"
 // CHECK-DAG: @max_pool({{.*}}tir.kind = "contraction"
-// CHECK-DAG: @reduce_max({{.*}}tir.kind = "contraction"
+// CHECK-DAG: @reduce_max({{.*}}tir.kind = "columns"
 func.func @main(%x: tensor<4x8xf32>, %b: tensor<8xf32>, %i: tensor<3xi64>, %image: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) {
   %0 = "relax.add"(%x, %b) : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
   %1 = "relax.expand"(%b) {shape = [4, 8]} : (tensor<8xf32>) -> tensor<4x8xf32>

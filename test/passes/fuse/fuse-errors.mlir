@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --fuse-ops --fuse-tir --split-input-file --verify-diagnostics
 
-// expected-error @below {{'tir.kind' must be one of elementwise, broadcast, injective, reduce, row, contraction, opaque; got "elementwize"}}
+// expected-error @below {{'tir.kind' must be one of elementwise, broadcast, injective, reduce, row, columns, contraction, opaque; got "elementwize"}}
 func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> attributes {tir.prim_func, tir.kind = "elementwize"} {
   return %x : tensor<4xf32>
 }
