@@ -5,7 +5,8 @@ No code of schedules takes part. One spatial axis is computed in lanes, of which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -19,7 +20,7 @@ from mirlo.passes.exact.translate_arith import affine
 from mirlo.passes.exact.translator import Argument, KernelTranslator
 from mirlo.passes.exact.values import BufferRef, IntValue, Number, bits_of, element_of, is_float
 
-LANES = 16
+LANES, LEAST_LANES = 16, 4
 
 
 def translate_definition(view: PrimView, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
@@ -91,9 +92,12 @@ class _Nest:
         if 0 in self.block.domain and 0 in [self.block.domain[i] for i in self.block.spatial]:
             return
         outer = [i for i in self.block.spatial if i != self.lane_axis]
-        self._loops(outer, self._lanes)
+        if self.block.is_reduction:  # columns of weights stay in the cache for all rows
+            self._lanes(lambda: self._loops(outer, self._point))
+        else:
+            self._loops(outer, lambda: self._lanes(self._point))
 
-    def _loops(self, axes: Sequence[int], body: Any) -> None:
+    def _loops(self, axes: Sequence[int], body: Callable[[], None]) -> None:
         if not axes:
             body()
             return
@@ -106,17 +110,26 @@ class _Nest:
         t = self.t
         t.loop(t.index(0), self.definition.index(self.block.domain[axes[0]]), t.index(1), [], inner)
 
-    def _lanes(self) -> None:
+    def _lanes(self, body: Callable[[], None]) -> None:
         if self.lane_axis is None:
-            self._point()
+            body()
         elif isinstance(self.extent, int):
-            self._chunks(min(LANES, self.extent))
+            self._chunks(self._fitting(min(LANES, self.extent)), body)
         else:  # whole vectors where there is one, else one point after the other
             t, size = self.t, self.definition.index(self.extent)
             enough = t.compare("sge", size, t.index(LANES))
-            t.branch(enough, lambda: self._chunks(LANES), lambda: self._chunks(1))
+            t.branch(enough, lambda: self._chunks(LANES, body), lambda: self._chunks(1, body))
 
-    def _chunks(self, lanes: int) -> list[Number]:
+    def _fitting(self, lanes: int) -> int:
+        """Return so many lanes that a vector of them is contiguous in each packed panel, fewer if need be."""
+        axis = self.lane_axis
+        assert axis is not None
+        maps = [operand.map for operand in (*self.block.inputs, *self.block.outputs) if not operand.is_opaque]
+        widths = [width for map_ in maps for each in map_.results for width in _divisors(each, axis)]
+        fitting = math.gcd(lanes, *widths)
+        return fitting if fitting >= LEAST_LANES and self.extent % fitting == 0 else lanes
+
+    def _chunks(self, lanes: int, body: Callable[[], None]) -> list[Number]:
         """Emit a loop over vectors of points; the last one begins earlier, so that it ends at the end."""
         t, axis = self.t, self.lane_axis
         assert axis is not None
@@ -127,7 +140,7 @@ class _Nest:
         def chunk(index: IntValue, carried: list[Number]) -> Sequence[Number]:
             self.first = IntValue(t.f.extreme("smin", index.name, last.name), 64)
             self.at[axis] = t.arith("add", t.splat_ints(self.first, lanes), t.steps(lanes))
-            self._point()
+            body()
             return []
 
         t.loop(t.index(0), size, t.index(lanes), [], chunk)
@@ -197,11 +210,33 @@ class _Nest:
         return [affine(self.t, expression, dims) for expression in map_.results]
 
     def _is_contiguous(self, map_: Any) -> bool:
-        """Return whether only the last dim depends on the axis of lanes, as a sum with coefficient 1."""
-        axis, expressions = self.lane_axis, list(map_.results)
-        if axis is None or not expressions or any(_depends(e, axis) for e in expressions[:-1]):
+        """Return whether a vector of points is at consecutive elements."""
+        expressions = list(map_.results)
+        if self.lane_axis is None or not expressions or any(self._step(each) != 0 for each in expressions[:-1]):
             return False
-        return _depends(expressions[-1], axis) and _is_plain(expressions[-1], axis)
+        return self._step(expressions[-1]) == 1
+
+    def _step(self, expression: ir.AffineExpr) -> int | None:
+        """Return by how much an index grows from lane to lane: 0, 1, or None for anything else.
+
+        Where all vectors begin at multiples of their length, a quotient by a multiple of it is equal in all lanes.
+        """
+        axis = self.lane_axis
+        assert axis is not None
+        if not _depends(expression, axis):
+            return 0
+        if isinstance(expression, ir.AffineDimExpr):
+            return 1
+        if isinstance(expression, ir.AffineAddExpr):
+            steps = self._step(expression.lhs), self._step(expression.rhs)
+            return None if None in steps else {1: 1, 0: 0}.get(sum(step for step in steps if step is not None))
+        if isinstance(expression, ir.AffineMulExpr):
+            return 0 if self._step(expression.lhs) == 0 and self._step(expression.rhs) == 0 else None
+        (width,) = _divisors(expression, axis) or (0,)
+        is_whole = isinstance(self.extent, int) and self.extent % (self.lanes or 1) == 0
+        if not is_whole or not width or width % (self.lanes or 1):
+            return None
+        return 0 if isinstance(expression, ir.AffineFloorDivExpr) else 1
 
     def _scalar_lanes(self) -> dict[int, IntValue]:
         return self.at if self.lane_axis is None else {**self.at, self.lane_axis: self.first}
@@ -253,13 +288,12 @@ def _depends(expression: ir.AffineExpr, axis: int) -> bool:
     return _depends(expression.lhs, axis) or _depends(expression.rhs, axis)
 
 
-def _is_plain(expression: ir.AffineExpr, axis: int) -> bool:
-    """Return whether an expression that depends on an axis is that axis, or a sum of it and what does not."""
-    if isinstance(expression, ir.AffineDimExpr):
-        return True
-    if not isinstance(expression, ir.AffineAddExpr):
-        return False
-    for mine, other in ((expression.lhs, expression.rhs), (expression.rhs, expression.lhs)):
-        if _depends(mine, axis):
-            return not _depends(other, axis) and _is_plain(mine, axis)
-    return False
+def _divisors(expression: ir.AffineExpr, axis: int) -> list[int]:
+    """Return the numbers that an axis is divided by, where the axis itself is: those of panels."""
+    if isinstance(expression, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return []
+    if isinstance(expression, (ir.AffineFloorDivExpr, ir.AffineModExpr)):
+        left, right = expression.lhs, expression.rhs
+        is_axis = isinstance(left, ir.AffineDimExpr) and left.position == axis
+        return [right.value] if is_axis and isinstance(right, ir.AffineConstantExpr) else []
+    return [*_divisors(expression.lhs, axis), *_divisors(expression.rhs, axis)]

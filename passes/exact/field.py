@@ -111,7 +111,7 @@ class FieldArithmetic(Arithmetic):
 
     def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         def product(plane: Plane, g: FunctionText, x: str, y: str) -> str:
-            return _reduced(g, g.op(f"mul {llvm_type('i64', a.lanes)} {x}, {y}"), a.lanes, plane)
+            return _reduced(g, _times(g, x, y, a.lanes), a.lanes, plane)
 
         def shared(plane: Plane, x: list[str]) -> str:
             return _shared(f, f"product_{plane.index}", partial(product, plane), x, a.lanes)
@@ -125,8 +125,7 @@ class FieldArithmetic(Arithmetic):
         kind = llvm_type("i64", a.lanes)
 
         def total(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
-            product = g.op(f"mul {kind} {x}, {y}")
-            return _folded(g, g.op(f"add {kind} {product}, {z}"), a.lanes, plane)
+            return _folded(g, g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}"), a.lanes, plane)
 
         names = [
             _shared(f, f"sum_{plane.index}", partial(total, plane), operands, a.lanes)
@@ -158,7 +157,7 @@ class FieldArithmetic(Arithmetic):
         kind = llvm_type("i64", x.lanes)
 
         def key(g: FunctionText, number: str) -> str:
-            scaled = g.op(f"mul {kind} {number}, {g.round_constant(ORDER_FACTOR, x.lanes)}")
+            scaled = _times(g, number, g.round_constant(ORDER_FACTOR, x.lanes), x.lanes)
             shifted = g.op(f"add {kind} {scaled}, {g.round_constant(ORDER_SHIFT, x.lanes)}")
             place = _reduced(g, shifted, x.lanes, VALUES)
             if not self.has_infinities:
@@ -258,12 +257,20 @@ class FieldArithmetic(Arithmetic):
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
+def _times(f: FunctionText, x: str, y: str, lanes: int | None) -> str:
+    """Return the product of numbers below 2^32: one instruction of processors that have none for 64 bits."""
+    kind = llvm_type("i64", lanes)
+    low = f.constant((1 << 32) - 1, 64, lanes)
+    x, y = (f.op(f"and {kind} {each}, {low}") if each.startswith("%") else each for each in (x, y))
+    return f.op(f"mul {kind} {x}, {y}")
+
+
 def _folded(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
     """Return a number that is equal modulo the prime, and smaller: 2^bits = c."""
     kind = llvm_type("i64", lanes)
     low = f.op(f"and {kind} {x}, {f.constant((1 << plane.bits) - 1, 64, lanes)}")
     high = f.op(f"lshr {kind} {x}, {f.constant(plane.bits, 64, lanes)}")
-    scaled = f.op(f"mul {kind} {high}, {f.constant(plane.c, 64, lanes)}")
+    scaled = _times(f, high, f.constant(plane.c, 64, lanes), lanes)
     return f.op(f"add {kind} {low}, {scaled}")
 
 
@@ -305,18 +312,18 @@ def _shared(
     """
     if f.module.is_inline:
         return compute(f, *operands)
-    name = f"{name}_{lanes or 0}"
+    name = f"exact.{name}_{lanes or 0}"
     if name not in f.module.helpers:
         kind, g = llvm_type("i64", lanes), FunctionText(f.module, name)
-        parameters = [f"%x{i}" for i in range(len(operands))]
-        g.effect(f"ret {kind} {compute(g, *parameters)}")
-        g.finish_helper(kind, ", ".join(f"{kind} {each}" for each in parameters))
+        parameters = [f"x{i}" for i in range(len(operands))]
+        g.effect(f"ret {kind} {compute(g, *(f'%{each}' for each in parameters))}")
+        g.finish_helper(kind, **dict.fromkeys(parameters, kind))
     return _call(f, name, operands, lanes)
 
 
 def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
     """Return the name of a function that computes x^(modulus - 2); 0 has the inverse 0."""
-    name = f"inverse_{plane.index}_{lanes or 0}"
+    name = f"exact.inverse_{plane.index}_{lanes or 0}"
     if name in f.module.helpers:
         return name
     kind = llvm_type("i64", lanes)
@@ -328,15 +335,15 @@ def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
     ]  # fmt: skip
     shifted = g.op(f"lshr i64 {plane.modulus - 2}, %i")
     is_odd = g.op(f"trunc i64 {shifted} to i1")
-    product = _reduced(g, g.op(f"mul {kind} %r, %b"), lanes, plane)
+    product = _reduced(g, _times(g, "%r", "%b", lanes), lanes, plane)
     g.effect(f"%next = select i1 {is_odd}, {kind} {product}, {kind} %r")
-    square = _reduced(g, g.op(f"mul {kind} %b, %b"), lanes, plane)
+    square = _reduced(g, _times(g, "%b", "%b", lanes), lanes, plane)
     g.effect(f"%square = add {kind} {square}, {g.constant(0, 64, lanes)}")
     g.effect("%j = add i64 %i, 1")
     g.effect(f"%more = icmp ult i64 %j, {plane.modulus.bit_length()}")
     g.effect("br i1 %more, label %head, label %end")
     g.lines += ["end:", f"  ret {kind} %next"]
-    g.finish_helper(kind, f"{kind} %x")
+    g.finish_helper(kind, x=kind)
     return name
 
 
@@ -367,7 +374,7 @@ def _decode_helper(f: FunctionText, form: FloatFormat, plane: Plane, lanes: int 
 
     It is (2^fraction + f) * 2^(e - bias - fraction), also where the exponent is that of an infinity or NaN.
     """
-    name = f"decode_{form.int_kind}_{form.fraction}_{plane.index}_{lanes or 0}"
+    name = f"exact.decode_{form.int_kind}_{form.fraction}_{plane.index}_{lanes or 0}"
     if name in f.module.helpers:
         return name
     kind, bits = llvm_type("i64", lanes), llvm_type("i1", lanes)
@@ -381,25 +388,25 @@ def _decode_helper(f: FunctionText, form: FloatFormat, plane: Plane, lanes: int 
         number = _reduced(g, number, lanes, plane)
     at = g.op(f"select {bits} {is_normal}, {kind} {exponent}, {kind} {one}")
     scale = plane.residue(Fraction(1, 1 << (form.bias + form.fraction)))
-    result = _reduced(g, g.op(f"mul {kind} {number}, {g.constant(scale, 64, lanes)}"), lanes, plane)
+    result = _reduced(g, _times(g, number, g.constant(scale, 64, lanes), lanes), lanes, plane)
     for bit in range(form.exponent):
         factor = g.constant(pow(2, 1 << bit, plane.modulus), 64, lanes)
         moved = g.op(f"lshr {kind} {at}, {g.constant(bit, 64, lanes)}")
         is_set = g.op(f"trunc {kind} {moved} to {bits}")
         chosen = g.op(f"select {bits} {is_set}, {kind} {factor}, {kind} {one}")
-        result = _reduced(g, g.op(f"mul {kind} {result}, {chosen}"), lanes, plane)
+        result = _reduced(g, _times(g, result, chosen, lanes), lanes, plane)
     is_negative = g.op(f"trunc {kind} {sign} to {bits}")
     negative = g.op(f"sub {kind} {g.constant(plane.modulus, 64, lanes)}, {result}")
     result = g.op(f"select {bits} {is_negative}, {kind} {negative}, {kind} {result}")
     result = _below_twice(g, result, lanes, plane)
     g.effect(f"ret {kind} {result}")
-    g.finish_helper(kind, f"{kind} %x")
+    g.finish_helper(kind, x=kind)
     return name
 
 
 def _power_helper(f: FunctionText, lanes: int | None) -> str:
     """Return the name of a function that computes the power of the round's base, by its tables."""
-    name = f"power_{lanes or 0}"
+    name = f"exact.power_{lanes or 0}"
     if name in f.module.helpers:
         return name
     kind = llvm_type("i64", lanes)
@@ -410,9 +417,9 @@ def _power_helper(f: FunctionText, lanes: int | None) -> str:
         digit = g.op(f"and {kind} {digit}, {g.constant((1 << WINDOW) - 1, 64, lanes)}")
         digit = g.op(f"add {kind} {digit}, {g.constant(ROUND_TABLES + (window << WINDOW), 64, lanes)}")
         factor = _table_entry(g, digit, lanes)
-        result = _reduced(g, g.op(f"mul {kind} {result}, {factor}"), lanes, VALUES) if result else factor
+        result = _reduced(g, _times(g, result, factor, lanes), lanes, VALUES) if result else factor
     g.effect(f"ret {kind} {result}")
-    g.finish_helper(kind, f"{kind} %x")
+    g.finish_helper(kind, x=kind)
     return name
 
 

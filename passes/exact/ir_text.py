@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.passes.exact.values import llvm_type
+from mirlo.runtime.records import dataclass
 
 ROUND_TABLES = 12
 """Position of the first table in the constants of a round (`rounds.py`)."""
@@ -12,6 +13,14 @@ TABLE_WORDS = ROUND_TABLES + (WINDOWS << WINDOW)
 """The constants of a round; cases of loops and branches follow."""
 
 
+@dataclass(frozen=True)
+class HelperText:
+    """A function that kernels call; it is compiled once in a process, and has the same name for all."""
+
+    declaration: str
+    definition: str
+
+
 class ModuleText:
     """A module: declarations, helper functions and kernels."""
 
@@ -19,11 +28,12 @@ class ModuleText:
         self.is_inline = is_inline
         """Whether products and accesses are no calls: faster code, which takes longer to compile."""
         self.declarations: dict[str, None] = {}
-        self.helpers: dict[str, str] = {}
+        self.helpers: dict[str, HelperText] = {}
         self.functions: list[str] = []
 
     def __str__(self) -> str:
-        return "\n".join([*sorted(self.declarations), *self.helpers.values(), *self.functions])
+        helpers = (helper.declaration for helper in self.helpers.values())
+        return "\n".join([*sorted(self.declarations), *helpers, *self.functions])
 
 
 class FunctionText:
@@ -31,6 +41,7 @@ class FunctionText:
 
     def __init__(self, module: ModuleText, name: str):
         self.module, self.name = module, name
+        self.declarations: dict[str, None] = {}
         self.entry: list[str] = []
         """What is computed once, before the body."""
         self.lines: list[str] = []
@@ -81,6 +92,8 @@ class FunctionText:
         """Return a vector with a scalar in all lanes."""
         if lanes is None:
             return name
+        if not name.startswith(("%", "<")):
+            return f"splat ({element} {name})"
         emit = self.at_entry if is_at_entry else self.op
         one = emit(f"insertelement <{lanes} x {element}> poison, {element} {name}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
@@ -96,7 +109,7 @@ class FunctionText:
         self.effect(f"call void @{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
 
     def declare(self, result: str, name: str, kinds: list[str]) -> None:
-        self.module.declarations[f"declare {result} @{name}({', '.join(kinds)})"] = None
+        self.declarations[f"declare {result} @{name}({', '.join(kinds)})"] = None
 
     def extreme(self, what: str, left: str, right: str, bits: int = 64, lanes: int | None = None) -> str:
         """Return the result of `llvm.umin` and the like."""
@@ -117,11 +130,15 @@ class FunctionText:
         """Append the function to its module."""
         head = f"define void @{self.name}(ptr %args, ptr %round, i64 %reverse) {{\nentry:\n"
         entry, body = "\n".join(self.entry), "\n".join(self.lines)
+        self.module.declarations |= self.declarations
         self.module.functions.append(f"{head}{entry}\n  br label %body\nbody:\n{body}\n  ret void\n}}\n")
 
-    def finish_helper(self, result: str, parameters: str) -> None:
-        """Make this a helper function of its module; its body returns."""
+    def finish_helper(self, result: str, **parameters: str) -> None:
+        """Make this a helper of its module, with parameters of these types; its body returns."""
+        kinds = {**parameters, "round": "ptr"}
+        named = ", ".join(f"{kind} %{name}" for name, kind in kinds.items())
         body = "\n".join([*self.entry, "  br label %body", "body:", *self.lines])
-        self.module.helpers[self.name] = (
-            f"define internal {result} @{self.name}({parameters}, ptr %round) noinline {{\nentry:\n{body}\n}}\n"
+        self.module.helpers[self.name] = HelperText(
+            f"declare {result} @{self.name}({', '.join(kinds.values())})",
+            "\n".join([*self.declarations, f"define {result} @{self.name}({named}) {{\nentry:\n{body}\n}}\n"]),
         )

@@ -21,7 +21,7 @@ from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_argum
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.maxima import points_of, rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
-from mirlo.passes.exact.native import NativeFunction, compile_functions
+from mirlo.passes.exact.native import NativeFunction, compile_function
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.rounds import round_constants
@@ -31,8 +31,9 @@ from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
-LONG = 1 << 24
-"""The points of the blocks of a kernel from which it runs for longer than its code takes to compile."""
+LONG, LONG_DEFINITION = 1 << 26, 1 << 22
+"""The points of the blocks of a kernel from which it runs for longer than fast code takes to compile; a definition's
+code is short."""
 DEFINITION = "definition"
 """The name of the function of a definition."""
 KEPT_BYTES = 64 << 20
@@ -122,18 +123,9 @@ class KernelDefinition(ABC):
         """Change inputs that are drawn so that the kernel may be called with them."""
 
     @property
-    def is_long(self) -> bool:
-        """Return whether a kernel runs for so long that its code should be fast, not small."""
-        return False
-
-    def compile_with(
-        self, arithmetic: Arithmetic, module: ModuleText, others: Mapping[str, Sequence[Argument]]
-    ) -> list[NativeFunction]:
-        """Compile a module and return its functions of these names; a definition that is compiled joins them.
-
-        Most of the time is LLVM's, which begins and compiles what both need once then.
-        """
-        return compile_functions(module, others)
+    def points(self) -> int:
+        """Return how many points are computed in a run of constant size."""
+        return 0
 
     def results(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         """Return the inputs and outputs of a round."""
@@ -146,6 +138,11 @@ class KernelDefinition(ABC):
             self._kept += size
             self._results[key] = results
         return self._results[key]
+
+    def forget_results(self) -> None:
+        """Compute the results of each round again: its inputs were changed."""
+        self._results.clear()
+        self._kept = 0
 
     def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         memory = RandomMemory(arithmetic, settings.number, settings.scale)
@@ -192,9 +189,9 @@ class BlockDefinition(KernelDefinition):
         return dims + [parse(op.opview.dim) for op in operations_in(self.operation) if op.name == "tir.size"]
 
     @property
-    def is_long(self) -> bool:
+    def points(self) -> int:
         symbols = {name for dim in self.dims() for name in symbols_of(dim)}
-        return not symbols and points_of(self.view, {}) >= LONG
+        return 0 if symbols else points_of(self.view, {})
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
         return rounds_for_maxima(self.view, sizes, least)
@@ -211,21 +208,10 @@ class BlockDefinition(KernelDefinition):
 
     def _function(self, arithmetic: Arithmetic) -> NativeFunction:
         if arithmetic.key not in self._functions:
-            module = ModuleText(self.is_long)
-            self.compile_with(arithmetic, module, {})
+            module = ModuleText(self.points >= LONG_DEFINITION)
+            arguments = translate_definition(self.view, arithmetic, module, DEFINITION)
+            self._functions[arithmetic.key] = compile_function(module, DEFINITION, arguments)
         return self._functions[arithmetic.key]
-
-    def compile_with(
-        self, arithmetic: Arithmetic, module: ModuleText, others: Mapping[str, Sequence[Argument]]
-    ) -> list[NativeFunction]:
-        functions = dict(others)
-        is_known = arithmetic.key in self._functions
-        if not is_known:
-            functions[DEFINITION] = translate_definition(self.view, arithmetic, module, DEFINITION)
-        compiled = compile_functions(module, functions)
-        if not is_known:
-            self._functions[arithmetic.key] = compiled.pop()
-        return compiled
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bool_arguments(self.view))

@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import Dim, substitute
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.primes import Plane
 from mirlo.passes.exact.translator import GUARD_BYTES, Argument
 from mirlo.runtime.records import dataclass
 
@@ -20,6 +21,8 @@ Array = npt.NDArray[Any]
 _INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 MOST_BYTES = 512 << 20
 """The most memory of one plane of a buffer, of which there are a few copies."""
+CHUNK = 1 << 15
+"""How many residues are drawn at once, which stay in the processor's cache."""
 POOL = 9973
 """How many elements the contents of memory that is not written yet repeat after: a prime, as no stride of a kernel."""
 
@@ -58,6 +61,15 @@ class GuardedBuffer:
         """Return what a function takes: the address of each plane, and the bytes of one."""
         planes = self.planes
         return [*(int(plane.ctypes.data) for plane in planes), self.count * self.wholes[0].itemsize]
+
+    def checksum(self) -> list[tuple[int, int]]:
+        """Return numbers that differ after a write, but for a probability of some 2^-64."""
+        sums = []
+        for whole in self.wholes:
+            words = whole.view(np.uint8)[: whole.nbytes // 8 * 8].view(np.uint64)
+            rest = whole.view(np.uint8)[whole.nbytes // 8 * 8 :]
+            sums.append((int(words.sum(dtype=np.uint64)) + int(rest.sum()), int(np.bitwise_xor.reduce(words))))
+        return sums
 
     def guards(self) -> list[Array]:
         """Return copies of the guards."""
@@ -118,8 +130,18 @@ class RandomMemory:
     def _floats(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
         if isinstance(self.arithmetic, FieldArithmetic):
-            return self.rng.integers(0, self.arithmetic.moduli[plane].modulus, size, dtype=np.int64)
+            return _residues(self.rng, self.arithmetic.moduli[plane], size)
         return self.rng.standard_normal(size) * self.scale
+
+
+def _residues(rng: np.random.Generator, plane: Plane, size: int) -> Array:
+    """Return random residues: of all numbers of as many bits, the few from the modulus on are the first ones again."""
+    residues = np.empty(size, np.int64)
+    for start in range(0, size, CHUNK):
+        part = residues[start : start + CHUNK]
+        np.right_shift(rng.integers(0, 1 << 32, len(part), dtype=np.uint32), 32 - plane.bits, out=part)
+        part[part >= plane.modulus] -= plane.modulus
+    return residues
 
 
 class ZeroMemory(RandomMemory):

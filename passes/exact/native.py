@@ -12,11 +12,13 @@ from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.memory import Array, GuardedBuffer, number_of
 from mirlo.passes.exact.translator import Argument
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.object_loader import compile_llvm
+from mirlo.runtime.object_loader import compile_llvm, define_symbol
 from mirlo.runtime.records import dataclass
 
-LEVEL = 1
-"""LLVM's level of code generation: most of the time is its, not the code's."""
+LEVEL, INLINE_LEVEL, HELPER_LEVEL = 0, 1, 2
+"""LLVM's levels of code generation: for calls of helpers, for code that runs for long, for helpers."""
+_helpers: dict[str, object] = {}
+"""The code of helpers that were compiled."""
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -43,15 +45,17 @@ class NativeFunction:
 
 def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument]) -> NativeFunction:
     """Compile a module, and return its function of this name."""
-    (function,) = compile_functions(module, {name: arguments})
-    return function
+    for helper_name, helper in module.helpers.items():
+        if helper_name not in _helpers:
+            code = compile_llvm(_for_this_machine(helper.definition), HELPER_LEVEL, is_kept=True)
+            define_symbol(helper_name, code.address(helper_name))
+            _helpers[helper_name] = code
+    code = compile_llvm(_for_this_machine(str(module)), INLINE_LEVEL if module.is_inline else LEVEL)
+    return NativeFunction(name, arguments, code, code.address(name))
 
 
-def compile_functions(module: ModuleText, functions: Mapping[str, Sequence[Argument]]) -> list[NativeFunction]:
-    """Compile a module, and return its functions of these names."""
-    text = str(module).replace(") {\nentry:", ") #0 {\nentry:").replace(") noinline {", ") noinline #0 {")
-    code = compile_llvm(f"{text}\n{_attributes()}\n", LEVEL)
-    return [NativeFunction(name, arguments, code, code.address(name)) for name, arguments in functions.items()]
+def _for_this_machine(text: str) -> str:
+    return f"{text.replace(') {', ') #0 {')}\n{_attributes()}\n"
 
 
 @cache

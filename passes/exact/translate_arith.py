@@ -53,6 +53,9 @@ def quotient(t: KernelTranslator, a: IntValue, b: IntValue, is_floor: bool) -> I
     """Return a quotient that is rounded down, or up."""
     lanes = a.lanes if a.lanes is not None else b.lanes
     a, b = t.splat_ints(a, lanes), t.splat_ints(b, lanes)
+    shift = _power_of_two(b)
+    if is_floor and shift is not None:
+        return t.arith("ashr", a, IntValue(t.f.constant(shift, a.bits, lanes), a.bits, lanes))
     cut, rest = t.arith("sdiv", a, b), t.arith("srem", a, b)
     zero, one = (IntValue(t.f.constant(n, a.bits, lanes), a.bits, lanes) for n in (0, 1))
     is_inexact = t.compare("ne", rest, zero)
@@ -61,6 +64,12 @@ def quotient(t: KernelTranslator, a: IntValue, b: IntValue, is_floor: bool) -> I
     result = t.select(t.arith("and", is_inexact, is_beyond), moved, cut)
     assert isinstance(result, IntValue)
     return result
+
+
+def _power_of_two(x: IntValue) -> int | None:
+    """Return n where a number is the constant 2^n."""
+    number = x.constant
+    return number.bit_length() - 1 if number is not None and number > 0 and number & (number - 1) == 0 else None
 
 
 @translates(*(f"arith.{name}" for name in _FLOAT))

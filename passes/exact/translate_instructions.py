@@ -78,7 +78,7 @@ def _looked_up(t: KernelTranslator, tables: Sequence[FloatValue], positions: Int
 
 def _lookup_helper(t: KernelTranslator, lanes: int, count: int) -> str:
     """Return the name of a function that looks up elements of so many tables: kernels have hundreds of calls."""
-    name = f"lookup_{lanes}_{count}"
+    name = f"exact.lookup_{t.arithmetic.element}_{lanes}_{count}"
     if name in t.f.module.helpers:
         return name
     g = FunctionText(t.f.module, name)
@@ -92,7 +92,7 @@ def _lookup_helper(t: KernelTranslator, lanes: int, count: int) -> str:
         is_here = g.op(f"icmp eq {places} {at}, {g.constant(i, 64, lanes)}")
         result = g.op(f"select <{lanes} x i1> {is_here}, {kind} {entry}, {kind} {result}") if i else entry
     g.effect(f"ret {kind} {result}")
-    g.finish_helper(kind, ", ".join([f"{places} %at", *(f"{kind} %t{k}" for k in range(count))]))
+    g.finish_helper(kind, at=places, **{f"t{k}": kind for k in range(count)})
     return name
 
 

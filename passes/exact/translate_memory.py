@@ -115,9 +115,9 @@ def address(t: KernelTranslator, op: ir.Operation) -> None:
 @translates("memref.dim")
 def dim(t: KernelTranslator, op: ir.Operation) -> None:
     buffer, axis = t.buffer(op.operands[0]), t.ints(op.operands[1])
-    if not axis.name.isdigit():
+    if axis.constant is None:
         raise OutsideError("a size of an axis of run time")
-    known = buffer.shape[int(axis.name)]
+    known = buffer.shape[axis.constant]
     t.set(op, known if isinstance(known, IntValue) else t.index(known))
 
 

@@ -6,6 +6,7 @@ guards, where that is found, and no other memory.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,15 @@ from mirlo.passes.exact.values import (
 from mirlo.runtime.records import dataclass
 
 DIVISIONS = ("sdiv", "udiv", "srem", "urem")
+FOLDED: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+"""Instructions on constants that are not emitted."""
+NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "sdiv": 1, "udiv": 1}
+"""Second operands of instructions whose result is the first one."""
+COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt,
+    "sge": operator.ge,
+}  # fmt: skip
+"""Comparisons of constants that are not emitted."""
 GUARD_BYTES = 32768
 """Bytes of garbage before and behind each buffer."""
 MOST_ITERATIONS = 1 << 26
@@ -224,13 +234,27 @@ class KernelTranslator:
         """Emit an instruction of LLVM on two integers. A quotient by zero, or one that overflows, is one by 1."""
         lanes = a.lanes if a.lanes is not None else b.lanes
         a, b = self.splat_ints(a, lanes), self.splat_ints(b, lanes)
+        known = self._folded(op, a, b)
+        if known is not None:
+            return known
         if op in DIVISIONS:
             b = self._divisor(a, b, is_signed=op in ("sdiv", "srem"))
         return IntValue(self.f.op(f"{op} {llvm_type(f'i{a.bits}', lanes)} {a.name}, {b.name}"), a.bits, lanes)
 
+    def _folded(self, op: str, a: IntValue, b: IntValue) -> IntValue | None:
+        """Return the result where it is a constant or an operand: fewer instructions are less time of LLVM's."""
+        x, y = a.constant, b.constant
+        if x is not None and y is not None and op in FOLDED:
+            return IntValue(self.f.constant(FOLDED[op](x, y), a.bits, a.lanes), a.bits, a.lanes)
+        if op not in NEUTRAL:
+            return None
+        if y == NEUTRAL[op]:
+            return a
+        return b if op in ("add", "mul") and x == NEUTRAL[op] else None
+
     def _divisor(self, a: IntValue, b: IntValue, is_signed: bool) -> IntValue:
         """Return a divisor with which the processor does not trap: sizes may be tried that no caller passes."""
-        if b.name.lstrip("-").isdigit() and int(b.name) not in (0, -1):
+        if b.constant not in (None, 0, -1):
             return b
         zero, one = (IntValue(self.f.constant(n, b.bits, b.lanes), b.bits, b.lanes) for n in (0, 1))
         traps = self.compare("eq", b, zero)
@@ -247,12 +271,17 @@ class KernelTranslator:
     def compare(self, predicate: str, a: IntValue, b: IntValue) -> IntValue:
         lanes = a.lanes if a.lanes is not None else b.lanes
         a, b = self.splat_ints(a, lanes), self.splat_ints(b, lanes)
+        x, y = a.constant, b.constant
+        if x is not None and y is not None and a.bits > 1 and predicate in COMPARED:
+            return IntValue(self.f.constant(int(COMPARED[predicate](x, y)), 1, lanes), 1, lanes)
         kind = llvm_type(f"i{a.bits}", lanes)
         return IntValue(self.f.op(f"icmp {predicate} {kind} {a.name}, {b.name}"), 1, lanes)
 
     def select(self, condition: IntValue, a: Number, b: Number) -> Number:
         lanes = next((v.lanes for v in (condition, a, b) if v.lanes is not None), None)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
+        if condition.constant is not None:
+            return a if condition.constant else b
         if isinstance(a, FloatValue) and isinstance(b, FloatValue):
             return self.arithmetic.select(self.f, condition, a, b)
         assert isinstance(a, IntValue) and isinstance(b, IntValue)
@@ -371,7 +400,7 @@ class KernelTranslator:
         """
         element, size = self.element_text(buffer)
         kind = llvm_type(element, lanes)
-        name = f"{'store' if is_store else 'load'}_{element}_{size}_{lanes or 0}"
+        name = f"exact.{'store' if is_store else 'load'}_{element}_{size}_{lanes or 0}"
         if name in self.f.module.helpers:
             return name
         g = FunctionText(self.f.module, name)
@@ -383,8 +412,8 @@ class KernelTranslator:
             g.effect(f"store {kind} %value, ptr {address}, align 1")
         value = "" if is_store else f"{kind} {g.op(f'load {kind}, ptr {address}, align 1')}"
         g.effect(f"ret {value or 'void'}")
-        parameters = "ptr %base, i64 %offset, i64 %shift, i64 %limit"
-        g.finish_helper("void" if is_store else kind, f"{kind} %value, {parameters}" if is_store else parameters)
+        value_kind = {"value": kind} if is_store else {}
+        g.finish_helper("void" if is_store else kind, **value_kind, base="ptr", offset="i64", shift="i64", limit="i64")
         return name
 
     def _roots(self, buffer: BufferRef) -> Sequence[str]:
@@ -482,7 +511,9 @@ class KernelTranslator:
         """Emit a loop; return the carried values. Parallel loops run backwards where `%reverse` is set."""
         f = self.f
         count = self._iterations(lower, upper, step)
-        if self.places is not None and not all(each.name.isdigit() for each in (lower, upper, step)):
+        if count.constant == 1:
+            return [self._carriable(v) for v in body(lower, [self._carriable(v) for v in start])]
+        if self.places is not None and count.constant is None:
             self._note("loop", IntValue(f.extreme("umin", count.name, "2"), INDEX_BITS))
         head, inside, after = f.new_label("head"), f.new_label("loop"), f.new_label("after")
         start = [self._carriable(v) for v in start]
@@ -544,6 +575,9 @@ class KernelTranslator:
         self.f.effect(f"store i64 1, ptr {pointer}, align 8")
 
     def _iterations(self, lower: IntValue, upper: IntValue, step: IntValue) -> IntValue:
+        known = [each.constant for each in (lower, upper, step) if each.constant is not None]
+        if len(known) == 3:
+            return self.index(len(range(*known)))
         rounded = self.arith("add", self.arith("sub", upper, lower), self.arith("sub", step, self.index(1)))
         count = self.select(self.compare("sle", upper, lower), self.index(0), self.arith("udiv", rounded, step))
         assert isinstance(count, IntValue)

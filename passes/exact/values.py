@@ -20,6 +20,14 @@ class IntValue:
     bits: int
     lanes: int | None = None
 
+    @property
+    def constant(self) -> int | None:
+        """Return the number that this is, in all lanes; None if it is computed."""
+        text = self.name if self.lanes is None else self.name.removeprefix(f"splat (i{self.bits} ").removesuffix(")")
+        if self.bits == 1:
+            return {"true": 1, "false": 0}.get(text)
+        return int(text) if text.removeprefix("-").isdigit() else None
+
 
 @dataclass(frozen=True)
 class FloatValue:
