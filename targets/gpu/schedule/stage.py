@@ -47,8 +47,22 @@ class StagePlan:
     stages: Sequence[PlannedBlocks]
     facts: ScheduleFacts = field(default_factory=dict)
     """What `mirlo explain` prints beside the names of the stages."""
-    choices: ChoiceValues = field(default_factory=dict)
+    chosen: ChoiceValues = field(default_factory=dict)
     """The values with which the rule plans the same again."""
+
+    @property
+    def name(self) -> str:
+        """Return the names of the stages."""
+        return ", ".join(stage.name for stage in self.stages)
+
+    def choices(self) -> ChoiceValues:
+        """Return the values with which the rule plans the same again."""
+        return self.chosen
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the launches at the insertion point, stage by stage."""
+        for stage in self.stages:
+            stage.emit(memory)
 
 
 def decline_dynamic_dims(blocks: Sequence[BlockView]) -> Decline | None:

@@ -77,7 +77,7 @@ def stages(
     if refusal is not None:
         return refusal
     plan = plan_stages(group, points=points)
-    return StagePlan(plan, choices=stage_choices(plan))
+    return StagePlan(plan, chosen=stage_choices(plan))
 
 
 @stage_rule("gpu")

@@ -1,4 +1,4 @@
-"""Rules that schedule a whole prim function, or consecutive blocks of one: planners of a group of blocks.
+"""Rules of the target that schedule a whole prim function, or consecutive blocks of one.
 
     @part_rule(priority=30)
     def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> PrimitivesPlan | Decline: ...
@@ -14,61 +14,29 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, TuningSpace, schedule
-from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.passes.rules import Decline, TuningSpace, schedule
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.parts import BlocksPlan, planned_by
 from mirlo.targets.llvm.schedule.group import function_group
 
 
-class BlocksPlan(Protocol):
-    """How consecutive blocks are computed."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the rule."""
+class RunPlan(BlocksPlan, Protocol):
+    """A plan of as many blocks of a group as it accepts."""
 
     @property
     def block_count(self) -> int:
         """Return how many blocks it computes."""
 
-    def choices(self) -> ChoiceValues:
-        """Return the choices with which the plan is made again."""
 
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit the loops at the insertion point."""
-
-
-class FunctionPlan(BlocksPlan, Protocol):
+class FunctionPlan(RunPlan, Protocol):
     """A plan that may be of a whole function."""
 
     def schedule(self) -> ir.OpView:
         """Replace a prim function, of which these are all blocks, by the loops."""
 
 
-Planner = Callable[..., BlocksPlan | Decline]
-"""Plans a group of blocks; further arguments are what a caller may choose."""
 FunctionPlanner = TypeVar("FunctionPlanner", bound=Callable[..., FunctionPlan | Decline])
-Registered = TypeVar("Registered", bound=RuleFunction)
-_PLANNERS: dict[RuleFunction, Planner] = {}
-"""The planners of the rules that schedule parts of a function."""
 _PREFIX = "plan_"
-
-
-def planned_by(planner: Planner) -> Callable[[Registered], Registered]:
-    """Register a rule's planner for parts of functions, with the same choices."""
-
-    def register(function: Registered) -> Registered:
-        _PLANNERS[function] = planner
-        return function
-
-    return register
-
-
-def part_rules() -> dict[str, tuple[Rule, Planner]]:
-    """Return the rules that schedule parts of functions by name, in the order in which they are tried."""
-    rules = [rule for rule in SCHEDULE.candidates(ANY, ("llvm",)) if rule.function in _PLANNERS]
-    return {rule.name: (rule, _PLANNERS[rule.function]) for rule in rules}
 
 
 def part_rule(priority: int, space: TuningSpace | None = None) -> Callable[[FunctionPlanner], FunctionPlanner]:

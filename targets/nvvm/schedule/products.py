@@ -173,7 +173,7 @@ def products(
     stages = plan_stages(group, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in stages):
         return StagePlan(
-            stages, choices={} if decline_dynamic_dims(group.blocks) else choice_values(resolved_choices(stages))
+            stages, chosen={} if decline_dynamic_dims(group.blocks) else choice_values(resolved_choices(stages))
         )
     first = next(block for block in group.blocks if is_product(block))
     if decline_dynamic_dims([first]) is not None:

@@ -106,4 +106,4 @@ def wide_points(
     is_chosen = points != NO_POINT_CHOICES
     if not is_chosen and not any(is_transposed(stage) or is_wide(stage) for stage in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return StagePlan(plan, choices={**stage_choices(plan, POINTS), **stage_choices(plan, TRANSPOSED)})
+    return StagePlan(plan, chosen={**stage_choices(plan, POINTS), **stage_choices(plan, TRANSPOSED)})

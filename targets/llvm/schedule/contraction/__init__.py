@@ -11,6 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.parts import planned_by
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
@@ -23,7 +24,6 @@ from mirlo.targets.llvm.schedule.contraction.space import product_space
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.part_rules import planned_by
 
 
 @dataclass

@@ -1,0 +1,110 @@
+"""Rules that schedule a whole prim function or consecutive blocks of one: each has a planner of a group of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValues
+from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, decline
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.passes.schedule.choices import RulePart, check_choices, check_used
+from mirlo.passes.schedule.kernel import Kernel
+from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, LoopPrimitives, find_blocks
+from mirlo.runtime.records import dataclass
+
+
+class BlocksPlan(Protocol):
+    """How consecutive blocks are computed."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the rule, or those of its stages."""
+
+    def choices(self) -> ChoiceValues:
+        """Return the choices with which the plan is made again."""
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the loops at the insertion point."""
+
+
+Planner = Callable[..., Any]
+"""Plans a group of blocks, or declines; arguments after those of the target are what a caller may choose."""
+PartPlan = BlocksPlan | LoopPrimitives
+"""What computes a part: the plan of a rule, or the loops that primitives arrange."""
+Registered = TypeVar("Registered", bound=RuleFunction)
+_PLANNERS: dict[RuleFunction, Planner] = {}
+"""The planners of the rules that schedule parts of a function."""
+
+
+@dataclass(frozen=True)
+class PartRule:
+    """A rule that schedules parts of a function, and its planner."""
+
+    rule: Rule
+    planner: Planner
+
+
+def planned_by(planner: Planner) -> Callable[[Registered], Registered]:
+    """Register a rule's planner for parts of functions, with the same choices."""
+
+    def register(function: Registered) -> Registered:
+        _PLANNERS[function] = planner
+        return function
+
+    return register
+
+
+def part_rules(targets: Sequence[str]) -> list[PartRule]:
+    """Return the rules of these targets that schedule parts of functions, in the order in which they are tried."""
+    rules = SCHEDULE.candidates(ANY, targets)
+    return [PartRule(rule, _PLANNERS[rule.function]) for rule in rules if rule.function in _PLANNERS]
+
+
+PlanByRule = Callable[[PartRule, BlockGroup[Any], ChoiceValues], BlocksPlan | Decline]
+"""Plans blocks by a rule, with choices that it declares."""
+
+
+def plan_parts(
+    kernel: Kernel, group: BlockGroup[Any], wanted: Sequence[RulePart], rules: Sequence[PartRule], plan: PlanByRule
+) -> tuple[list[PartPlan], list[RulePart]] | Decline:
+    """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
+    plans: list[PartPlan] = []
+    parts: list[RulePart] = []
+    for position, part in enumerate(wanted):
+        if part.rule == PRIMITIVES_RULE:
+            assert kernel.parts is not None
+            plans.append(LoopPrimitives(kernel.parts, position))
+            parts.append(part)
+            continue
+        planned = _plan_part(group.part(*find_blocks(kernel.view, part.blocks)), part, rules, plan)
+        if isinstance(planned, Decline):
+            return planned
+        rule, blocks_plan = planned
+        choices = blocks_plan.choices()
+        check_used(rule.name, rule.choices, part.choices, choices)
+        plans.append(blocks_plan)
+        parts.append(replace(part, rule=rule.name, choices=choices))
+    return plans, parts
+
+
+def _plan_part(
+    group: BlockGroup[Any], part: RulePart, rules: Sequence[PartRule], plan: PlanByRule
+) -> tuple[Rule, BlocksPlan] | Decline:
+    """Return the plan of a part, and the rule that made it."""
+    names = list(dict.fromkeys(each.rule.name for each in rules))
+    if part.rule != ANY_RULE and part.rule not in names:
+        raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {', '.join(names)}")
+    reasons: list[str] = []
+    for each in rules:
+        rule = each.rule
+        if part.rule not in (ANY_RULE, rule.name):
+            continue
+        check_choices(rule.name, rule.choices, part.choices)
+        planned = plan(each, group, part.choices)
+        if not isinstance(planned, Decline):
+            return rule, planned
+        reasons.append(f"'{rule.name}' declines blocks {', '.join(part.blocks)}: {planned}")
+    return decline("; ".join(reasons))
