@@ -39,7 +39,7 @@ from mirlo.frontends.foreign import (
     require_package,
 )
 from mirlo.frontends.mlir.body import ProgramImport
-from mirlo.frontends.mlir.converters import ConverterTable, convert_by
+from mirlo.frontends.mlir.converters import ConverterTable, call_converter, convert_by, unexpected_result
 from mirlo.frontends.mlir.importer import Interface, import_program
 from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation, Parts, Scope, enumeration
 from mirlo.frontends.mlir.parse import parsing
@@ -101,6 +101,7 @@ __all__ = [
     "UnsupportedOperation",
     "blocks",
     "broadcast_shape",
+    "call_converter",
     "concat",
     "convert_by",
     "default_inputs",
@@ -138,6 +139,7 @@ __all__ = [
     "symbols_of",
     "tile_attributes",
     "tile_layout",
+    "unexpected_result",
     "where",
 ]
 

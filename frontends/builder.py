@@ -23,7 +23,8 @@ from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of, divisor_of
-from mirlo.frontends.tensor import Like, Tensor, iota, number, steps, where
+from mirlo.frontends.tensor import ONE_TENSOR, Like, Tensor, expected_tensors, iota, number, steps, where
+from mirlo.runtime.callbacks import Expected, checked, each_is, optional
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 
@@ -36,6 +37,9 @@ Result = TypeVar("Result")
 """What a branch makes: a tensor, or a value of a front end."""
 Value = TypeVar("Value")
 """An input of an operation: a tensor, or a value of a front end."""
+_VALUE = Expected("a value of MLIR", lambda value: isinstance(value, ir.Value))
+_VALUES = Expected("a list of values of MLIR", each_is(_VALUE.holds))
+_FUNCTION = Expected("a function from the results of a branch to the values that it yields", callable)
 WRONG = -1
 """A size that signals an error: the one check of `relax.bind_dims` reports it."""
 MAX_SIZE = float(1 << 62)
@@ -410,7 +414,10 @@ class GraphBuilder:
                     raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
             return values
 
-        branch_results = self.branches(self.full(flag), branches, lambda one, other: yielded)
+        checked_branches = [
+            checked(branch, expected_tensors(len(types)), "a branch", UnsupportedOperation) for branch in branches
+        ]
+        branch_results = self.branches(self.full(flag), checked_branches, lambda one, other: yielded)
         return [
             self._with_dims(value, declared, erased)
             for value, declared, erased in zip(branch_results, types, axes, strict=True)
@@ -436,10 +443,10 @@ class GraphBuilder:
             for block, fill in zip(blocks, fills, strict=True):
                 with self.inside(block):
                     results.append(fill())
-            yielded = join(results[0], results[1])
+            yielded = checked(join, _FUNCTION, "branches", UnsupportedOperation)(results[0], results[1])
             for block, each in zip(blocks, results, strict=True):
                 with self.inside(block):
-                    scf.YieldOp(yielded(each))
+                    scf.YieldOp(checked(yielded, _VALUES, "branches", UnsupportedOperation)(each))
         except BaseException:
             draft.operation.erase()  # an import that goes on in another way leaves no half of an operation
             raise
@@ -471,6 +478,8 @@ class GraphBuilder:
     ) -> list[Tensor]:
         """Make an scf.while: what it carries keeps its shape."""
         inits = [self.full(value) for value in carried]
+        condition = checked(condition, ONE_TENSOR, "the condition of a loop", UnsupportedOperation)
+        body = checked(body, expected_tensors(len(inits)), "the body of a loop", UnsupportedOperation)
 
         def goes_on(arguments: list[ir.Value]) -> ir.Value:
             return self.full(condition([self.tensor(value) for value in arguments]))
@@ -494,6 +503,10 @@ class GraphBuilder:
 
         If the body returns None, what it built is discarded, and the result is None.
         """
+        condition = checked(condition, _VALUE, "the condition of a loop", UnsupportedOperation)
+        is_result = optional(lambda values: _VALUES.holds(values) and len(values) == len(inits))
+        expected = Expected(f"a list of {len(inits)} values of MLIR, or None", is_result)
+        body = checked(body, expected, "the body of a loop", UnsupportedOperation)
         types = [value.type for value in inits]
         op = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in op.regions)

@@ -14,6 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.known_packages import install_command
@@ -75,7 +76,8 @@ class DeferredModule(ImportedModule):
 
     @cached_property
     def _made(self) -> ImportedModule:
-        result: ImportedModule = self.__dict__["_make"]()
+        make = checked(self.__dict__["_make"], _MODULE, "DeferredModule", FrontendError)
+        result: ImportedModule = make()
         return result
 
     @property
@@ -91,8 +93,12 @@ class DeferredModule(ImportedModule):
     @cached_property
     def digest(self) -> str:
         """Return a digest of the files, and of what makes a module of them."""
-        result: str = self.__dict__["_digest_of_files"]()
+        result: str = checked(self.__dict__["_digest_of_files"], _DIGEST, "DeferredModule", FrontendError)()
         return result
+
+
+_MODULE = Expected("an ImportedModule", lambda value: isinstance(value, ImportedModule))
+_DIGEST = Expected("a digest as text, not empty", lambda value: isinstance(value, str) and value != "")
 
 
 class InputSpec(Protocol):

@@ -26,6 +26,7 @@ from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import normalize_axes, normalize_axis
+from mirlo.runtime.callbacks import Expected, each_is
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.records import dataclass
 
@@ -460,6 +461,16 @@ class Tensor:
     def gather_elements(self, indices: Tensor, axis: int) -> Tensor:
         """Return elements at positions along an axis, which has one for each element of the result."""
         return self.builder.emit("gather_elements", self, indices, axis=axis)
+
+
+ONE_TENSOR = Expected("a Tensor", lambda value: isinstance(value, Tensor))
+"""What a function of a front end returns that computes one tensor."""
+
+
+def expected_tensors(count: int) -> Expected:
+    """Return what a function of a front end returns that computes several tensors."""
+    holds = each_is(ONE_TENSOR.holds)
+    return Expected(f"a list of {count} Tensors", lambda value: holds(value) and len(value) == count)
 
 
 def _bounds(entry: slice, dim: Dim) -> tuple[Dim, Dim, int]:

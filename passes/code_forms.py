@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.callbacks import check_callbacks, each_is, required_callback
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import c_comment
 from mirlo.runtime.records import dataclass
 
@@ -40,7 +42,10 @@ class LibraryForm:
 
     name: str
     help: str
-    write: Callable[[Artifact, ParameterStore, Path, str, str], Sequence[Path]]
+    write: Callable[[Artifact, ParameterStore, Path, str, str], Sequence[Path]] = required_callback(
+        "a list of the Paths of files that exist",
+        each_is(lambda each: isinstance(each, Path) and each.exists()),
+    )
     """Writes a compiled model, its parameters, to a folder, under a name, with its weights `auto`, `embed` or
     `beside`; returns the files."""
     source: bool = False
@@ -49,6 +54,9 @@ class LibraryForm:
     """Whether the model is compiled to what the target's loader takes, instead."""
     target: str = ""
     """The target if the command line names none."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, f"form of libraries '{self.name}'", MirloError)
 
 
 @dataclass(frozen=True)

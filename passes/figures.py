@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from mirlo.runtime.callbacks import callback, check_callbacks, is_a, optional
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 
 
@@ -44,8 +46,13 @@ class Figures:
     """Rates of single operators, in billions of operations per second: `{"relax.conv": 80.0}`."""
     scales: bool = True
     """Whether speed is proportional to the number of threads."""
-    expected: Callable[[RegionWork], Cost | None] | None = None
+    expected: Callable[[RegionWork], Cost | None] | None = callback(
+        "a Cost, or None", optional(is_a("mirlo.passes.figures:Cost"))
+    )
     """A cost model for some work; it returns None for work that these rates estimate."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, "Figures", MirloError)
 
     def cost(self, work: RegionWork, threads: int = 1) -> Cost:
         """Return the cost of work: by the model if it has one, else the longer of computing and memory traffic."""

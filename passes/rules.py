@@ -165,8 +165,10 @@ class RulePattern(Protocol):
 class RuleBook:
     """All registered rules of one kind."""
 
-    def __init__(self, kind: str, positional: int | None = None):
+    def __init__(self, kind: str, positional: int | None = None, takes_patterns: bool = False):
         self.kind = kind
+        self.takes_patterns = takes_patterns
+        """Whether a rule may be for a pattern: its builder can match one."""
         self._positional = positional
         """How many arguments rules are called with before those that are choices; None where there are no choices."""
         self._rules: dict[tuple[str, str], list[Rule]] = {}
@@ -284,6 +286,11 @@ class RuleBook:
         if not subjects or not all(isinstance(subject, (str, RulePattern)) for subject in subjects):
             # @legalize without parentheses would otherwise silently register nothing.
             raise TypeError(f'a {self.kind} rule needs the names that it is for: @{self.kind}("name", target=...)')
+        if not self.takes_patterns and not all(isinstance(subject, str) for subject in subjects):
+            raise TypeError(
+                f"a {self.kind} rule is for operators by name, found a pattern: a pattern is for a graph's rule, "
+                "@rewriter"
+            )
         if len(subjects) > 1 and not all(isinstance(subject, str) for subject in subjects):
             raise TypeError(f"a {self.kind} rule has one pattern: join several by |")
 
@@ -507,10 +514,10 @@ def schedule(
     return SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space)
 
 
-RECOGNIZE = RuleBook("recognize")
-SIMPLIFY = RuleBook("simplify")
-COMBINE = RuleBook("combine")
-LAYOUT = RuleBook("layout")
+RECOGNIZE = RuleBook("recognize", takes_patterns=True)
+SIMPLIFY = RuleBook("simplify", takes_patterns=True)
+COMBINE = RuleBook("combine", takes_patterns=True)
+LAYOUT = RuleBook("layout", takes_patterns=True)
 RULE_BOOKS = (LEGALIZE, INTRINSIC, SCHEDULE, RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT)
 
 

@@ -81,10 +81,14 @@ class Expected(NamedTuple):
     holds: Test
 
 
+ANYTHING = Expected("anything", lambda value: True)
+"""What a function returns of which only what it raises is checked."""
+
+
 class CheckedCallback:
     """A function of a user that is called through a check of what it returns."""
 
-    def __init__(self, function: Callable[..., Any], expected: Expected, owner: str, error: type[MirloError]) -> None:
+    def __init__(self, function: Callable[..., Any], expected: Expected, owner: str, error: type[Exception]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function, self.expected, self.owner, self.error = function, expected, owner, error
 
@@ -100,7 +104,7 @@ class CheckedCallback:
         return check_result(result, self.function, self.expected, self.owner, self.error)
 
 
-def checked(function: F, expected: Expected, owner: str, error: type[MirloError]) -> F:
+def checked(function: F, expected: Expected, owner: str, error: type[Exception]) -> F:
     """Return a function of a user with a check of what it returns and raises; one of Mirlo as it is."""
     plain = function.function if isinstance(function, CheckedCallback) else function
     if not is_foreign(plain):
@@ -144,7 +148,7 @@ def required_callback(text: str, holds: Test) -> Any:
     return dataclasses.field(metadata={"returns": Expected(text, holds)})
 
 
-def check_callbacks(record: Any, owner: str, error: type[MirloError]) -> None:
+def check_callbacks(record: Any, owner: str, error: type[Exception]) -> None:
     """Check, in `__post_init__`, the functions in the fields of a frozen dataclass, and later what they return."""
     for each in dataclasses.fields(record):
         expected: Expected | None = each.metadata.get("returns")
@@ -166,14 +170,17 @@ class CheckedMethods:
     """Checks of the methods of a class that users derive from: what each must return."""
 
     expected: Mapping[str, Expected]
-    error: type[MirloError]
+    error: type[Exception]
 
     def add_to(self, cls: type, owner: str) -> None:
         """Check the methods that a class defines."""
         for name, expected in self.expected.items():
-            function = cls.__dict__.get(name)
-            if inspect.isfunction(function) and is_foreign(function):
-                setattr(cls, name, self._checked(function, expected, owner))
+            declared = cls.__dict__.get(name)
+            function = getattr(declared, "__func__", declared)
+            if not inspect.isfunction(function) or not is_foreign(function):
+                continue
+            method = self._checked(function, expected, owner)
+            setattr(cls, name, type(declared)(method) if isinstance(declared, (staticmethod, classmethod)) else method)
 
     def _checked(self, function: Callable[..., Any], expected: Expected, owner: str) -> Callable[..., Any]:
         callback = CheckedCallback(function, expected, owner, self.error)
@@ -212,6 +219,11 @@ def is_a(*addresses: str) -> Test:
 def optional(holds: Test) -> Test:
     """Return a test for None or what another test accepts."""
     return lambda value: value is None or holds(value)
+
+
+def is_none(value: object) -> bool:
+    """Return whether a value is None."""
+    return value is None
 
 
 def is_text(value: object) -> bool:

@@ -15,7 +15,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from mirlo.runtime.callbacks import Expected, checked, describe_raised
+from mirlo.runtime.callbacks import (
+    Expected,
+    callback,
+    check_callbacks,
+    checked,
+    describe_raised,
+    each_is,
+    is_a,
+    is_text,
+    optional,
+)
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.known_packages import install_command
@@ -100,10 +110,15 @@ class ExternalFunctions:
     """An object that must live as long as the functions."""
     release: Callable[[], None] | None = None
     """Callback for the release of the executable, called once."""
-    explain: Callable[[str, int], str | None] | None = None
+    explain: Callable[[str, int], str | None] | None = callback("a text, or None", optional(is_text))
     """Returns the meaning of a function's return code: `explain("region_0", 3)`."""
-    steps: Callable[[str], Sequence[DeviceStep]] | None = None
+    steps: Callable[[str], Sequence[DeviceStep]] | None = callback(
+        "a list of DeviceSteps", each_is(is_a("mirlo.runtime.external:DeviceStep"))
+    )
     """Returns what the device did in the last call of a function, for profiles."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, "the functions of a loader", ArtifactError)
 
 
 _LOADED = Expected(

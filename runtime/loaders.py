@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.callbacks import Expected, checked
+from mirlo.runtime.callbacks import Expected, callback, check_callbacks, checked, is_a, is_time, optional
 from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
@@ -39,19 +39,22 @@ class LoadedCode:
     keep: object
     device: DeviceSide | None = None
     """The interface for calls whose arrays stay on a device, if the loader supports them."""
-    on: Callable[[int], LoadedCode] | None = None
+    on: Callable[[int], LoadedCode] | None = callback("LoadedCode", is_a("mirlo.runtime.loaders:LoadedCode"))
     """Returns the same model on another device, by its number, if there may be several."""
     device_arena: int = 0
     """Bytes of intermediate buffers on the device, shared by all calls; 0 if they depend on run-time sizes."""
     has_memory: bool = False
     """Whether the loader allocates the intermediate buffers itself, and takes no arena."""
-    timed: Callable[[int], float | None] | None = None
+    timed: Callable[[int], float | None] | None = callback("microseconds, or None", optional(is_time))
     """Returns the microseconds per call by the device's clock, for this many repetitions with the last call's
     tensors."""
     fill: Callable[[int], None] | None = None
     """Fills the memory of calls on the device with a byte."""
     release: Callable[[], None] | None = None
     """Frees memory that is cached on the device for later calls."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, "the code of a loader", ArtifactError)
 
 
 _LOADED = Expected(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.container import (
     ALIGNMENT,
     FileKind,
@@ -24,7 +25,7 @@ from mirlo.runtime.container import (
     write_file,
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
-from mirlo.runtime.errors import OutOfMemoryError, ParameterError
+from mirlo.runtime.errors import MirloError, OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_mapped, empty_together
 from mirlo.runtime.locks import make_lock
@@ -160,6 +161,15 @@ class _Entry:
         return self.view() if self.later is None else self.later.loose()
 
 
+def _deferred(dtype: str, shape: Sequence[int]) -> Expected:
+    """Return what a function returns that computes an array of a type and shape."""
+    size = math.prod(shape) * ELEMENT_TYPES[dtype].bytes
+    return Expected(
+        f"an array of {size} bytes, {list(shape)} of {dtype}",
+        lambda value: isinstance(value, np.ndarray) and value.nbytes == size,
+    )
+
+
 class ParameterStore:
     """Arrays that the IR refers to by name.
 
@@ -269,7 +279,8 @@ class ParameterStore:
         the same elements in another order than row-major; `reader` may return it instead.
         """
         name = unused_name(base, self._entries)
-        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(make, loose, fill)))
+        compute = checked(make, _deferred(dtype, shape), f"parameter '{name}'", MirloError)
+        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill)))
         return name
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mirlo.runtime.callbacks import ANYTHING, callback, check_callbacks, is_flag, required_callback
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.known_packages import PACKAGES
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.tools.quantize.options import Quantization
@@ -42,21 +44,27 @@ class QuantizedFolder(NamedTuple):
     """What `mirlo quantize` prints of the errors on the text, if there is one."""
 
 
-class FolderForm(NamedTuple):
-    """Folders with a model of some form."""
-
-    accepts: Callable[[str], bool]
-    """Return whether a folder has this form."""
-    open: Callable[[str], Any]
-    """Return what `mirlo.compile` takes for a folder."""
-    quantize: Callable[[FolderQuantization], QuantizedFolder] | None = None
-
-
 class FolderError(MirloError):
     """Raised for a folder that no installed package opens."""
 
     error_code = "MIR0703"
     remedy = "Name a folder with a model of a form that an installed package opens."
+
+
+@dataclass(frozen=True)
+class FolderForm:
+    """Folders with a model of some form."""
+
+    accepts: Callable[[str], bool] = required_callback("whether a folder has this form, True or False", is_flag)
+    """Return whether a folder has this form."""
+    open: Callable[[str], Any] = required_callback(*ANYTHING)
+    """Return what `mirlo.compile` takes for a folder."""
+    quantize: Callable[[FolderQuantization], QuantizedFolder] | None = callback(
+        "a QuantizedFolder", lambda value: isinstance(value, QuantizedFolder)
+    )
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, "form of folders", FolderError)
 
 
 def folder_form(folder: str | os.PathLike[str]) -> FolderForm:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any, ClassVar, Protocol
 
 from mirlo.dialects import wheel
@@ -36,7 +37,17 @@ from mirlo.dialects.core.sharding import ShardingRule, broadcast_rule
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType, compatible, dims_of
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
-from mirlo.runtime.callbacks import describe_raised, describe_value, name_of
+from mirlo.runtime.callbacks import (
+    CheckedMethods,
+    Expected,
+    describe_raised,
+    describe_value,
+    is_flag,
+    is_foreign,
+    is_time,
+    name_of,
+)
+from mirlo.runtime.callbacks import optional as optional_of
 
 __all__ = ["DialectOp", "class_of", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
@@ -63,6 +74,17 @@ class OperationTable(Protocol):
     namespace: str
 
     def add(self, op_class: type[DialectOp]) -> None: ...
+
+
+CHECKED_METHODS = CheckedMethods(
+    {
+        "flops": Expected("a number of operations", is_time),
+        "folds": Expected("True or False", is_flag),
+        "sharding": Expected("a ShardingRule, or None", optional_of(lambda value: isinstance(value, ShardingRule))),
+    },
+    OpMistake,
+)
+"""What methods of classes of plug-ins return; what `infer` and `meaning` return is read where these are called."""
 
 
 class DialectOp(ir.OpView):
@@ -131,6 +153,7 @@ class DialectOp(ir.OpView):
             values.append(output)
         cls._operand_layout = ValueLayout([v for v in values if not v.is_result], "operandSegmentSizes")
         cls._result_layout = ValueLayout([v for v in values if v.is_result], "resultSegmentSizes")
+        CHECKED_METHODS.add_to(cls, f"'{cls._dialect.namespace}.{name}'")
         cls.infers = hasattr(cls, "infer")
         cls.OPERATION_NAME = f"{cls._dialect.namespace}.{name}"
         cls._ODS_REGIONS = (cls.REGIONS, True)
@@ -226,6 +249,36 @@ class DialectOp(ir.OpView):
     def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
         return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
+
+
+def apply_meaning(
+    cls: type[DialectOp],
+    operands: Sequence[Any],
+    attributes: Mapping[str, object],
+    shapes: Sequence[Sequence[int]] | None = None,
+) -> tuple[Any, ...] | None:
+    """Return what `meaning` makes of arrays: the results, with these shapes, or None where they are not defined."""
+    meaning = cls.meaning
+    assert meaning is not None, "the caller asked whether there is one"
+    try:
+        computed = meaning(*operands, **attributes)
+    except (TypeError, *_DELIBERATE):
+        raise
+    except Exception as error:
+        if not is_foreign(cls):
+            raise
+        raise OpMistake(f"'{cls.OPERATION_NAME}': {name_of(meaning)} raised {describe_raised(error)}") from error
+    if computed is None:
+        return None
+    results = computed if isinstance(computed, tuple) else (computed,)
+    computed_shapes = [getattr(each, "shape", () if isinstance(each, Number) else None) for each in results]
+    if is_foreign(cls) and (None in computed_shapes or shapes is not None and [*map(tuple, shapes)] != computed_shapes):
+        expected = "arrays" if shapes is None else f"arrays of the shapes {', '.join(str(tuple(s)) for s in shapes)}"
+        raise OpMistake(
+            f"'{cls.OPERATION_NAME}': {name_of(meaning)} returned {describe_value(computed)}: "
+            f"expected {expected}, or None"
+        )
+    return results
 
 
 def values_of(op: ir.Operation | ir.OpView) -> Any:

@@ -25,11 +25,13 @@ from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.op import DialectOp, OpError, operand
 from mirlo.dialects.core.op import result as declared_result
 from mirlo.dialects.core.values import ValueDeclaration
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
 
+_ARRAY = Expected("an array with a result for each element", lambda value: len(getattr(value, "shape", ())) > 0)
 _LETTERS = {"f": "float", "i": "int", "h": "handle"}
 SAME, BOOL, HANDLE = "same", "bool", "handle"
 _WORDS = {"float": "a float", "int": "an integer", "handle": "a buffer or a handle"}
@@ -136,6 +138,8 @@ def define_intrinsic(
     full = f"{dialect.namespace}.{name}"
     if problem := _declaration_problem(dialect, operands, result, pure):
         raise DialectError(f"intrinsic '{full}'{problem}")
+    if meaning is not None:
+        meaning = checked(meaning, _ARRAY, f"intrinsic '{full}'", DialectError)
     kinds = tuple(_LETTERS[letter] for letter in operands)
     row = OwnIntrinsic(full, kinds, result, pure, doc, meaning, tuple(near), ulp)
     module = str(sys._getframe(1).f_globals.get("__name__", "?"))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.errors import OpError
-from mirlo.frontends.tensor import Tensor, concat
+from mirlo.frontends.tensor import ONE_TENSOR, Tensor, concat
+from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer
 
 MAX_EXPERTS = 4096
 """Most experts of a mixture: models have up to 512, and each is compiled."""
+
+
+def _bounds(count: int) -> Expected:
+    """Return what binds the sizes of experts returns."""
+    holds = each_is(lambda each: is_integer(each) or isinstance(each, SymbolicDim))
+    return Expected(f"{count} dims", lambda value: holds(value) and len(value) == count)
 
 
 def mix_experts(
@@ -37,6 +44,8 @@ def mix_experts(
     order = emit("argsort", flat, axis=0)
     token = order // count
     sizes = flat.reshape((tokens * count, 1)).equals(experts).cast("i64").sum(0)
+    bind = checked(bind, _bounds(2 * total), "mix_experts", OpError)
+    compute = checked(compute, ONE_TENSOR, "mix_experts", OpError)
     bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [tokens * count] * (2 * total))
     results = []
     for expert, (begin, size) in enumerate(zip(bound[:total], bound[total:], strict=True)):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
-from mirlo.frontends.tensor import Tensor, number, stack
+from mirlo.frontends.tensor import Tensor, expected_tensors, number, stack
+from mirlo.runtime.callbacks import checked
 
 MAX_UNROLLED_STEPS = 128
 """Most unrolled steps of a scan: a loop compiles in the time of one step, and is 2 % to 18 % slower, the more the
@@ -24,6 +26,7 @@ def scan(
 ) -> list[Tensor]:  # fmt: skip
     """Return what is carried at the end, and the rows of all steps, of these types; few small steps are unrolled."""
     count = len(init)
+    step = checked(step, expected_tensors(count + len(rows)), "the step of a scan", OpError)
     if length == 0:
         return [*init, *(builder.constant(0, row.dtype).expand(row.shape) for row in rows)]
     if not isinstance(length, int) or not _is_unrolled(builder, step, init, length):

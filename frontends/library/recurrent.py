@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mirlo.dialects.core.errors import OpError
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.library.loops import Step, row_at, scan
-from mirlo.frontends.tensor import Tensor, number, stack, where
+from mirlo.frontends.tensor import ONE_TENSOR, Tensor, expected_tensors, number, stack, where
+from mirlo.runtime.callbacks import callback, check_callbacks, checked
 from mirlo.runtime.records import dataclass
 
 Function = Callable[[Tensor], Tensor]
@@ -31,6 +33,10 @@ class Cell:
     keeps_recurrent_bias: bool = False
     """Whether the bias of the state's product is not simply added to that of the input's."""
 
+    def __post_init__(self) -> None:
+        functions = tuple(checked(each, ONE_TENSOR, "an activation of a cell", OpError) for each in self.functions)
+        object.__setattr__(self, "functions", functions)
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -48,8 +54,11 @@ class Direction:
     is_backwards: bool = False
     clip: float | None = None
     """The largest absolute value before an activation."""
-    product: Callable[[Tensor, Tensor], Tensor] = times_transposed
+    product: Callable[[Tensor, Tensor], Tensor] = callback(*ONE_TENSOR, default=times_transposed)
     """Multiplies rows with weights."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, "a direction of a recurrent layer", OpError)
 
     def gate(self, x: Tensor) -> Tensor:
         """Return an activated gate."""
@@ -146,7 +155,8 @@ def recurrent_layer(
 
 def _step(direction: Direction, projected: Tensor, lengths: Tensor | None) -> Step:
     def step(at: Tensor | int, states: Sequence[Tensor]) -> list[Tensor]:
-        hidden, *others = direction.cell.step(direction, row_at(projected, at), states)
+        formula = checked(direction.cell.step, expected_tensors(len(states)), "the step of a cell", OpError)
+        hidden, *others = formula(direction, row_at(projected, at), states)
         if direction.projection is not None:
             hidden = times_transposed(hidden, direction.projection)
         if lengths is None:

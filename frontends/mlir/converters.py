@@ -13,6 +13,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import MlirOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.callbacks import describe_raised, describe_value, is_foreign, name_of
+from mirlo.runtime.errors import MirloError
 
 Converter = Callable[[Any], "Tensor | Sequence[Tensor]"]
 """Takes the view of an operation that the front end has."""
@@ -45,18 +46,28 @@ class ConverterTable(dict[str, Converter]):
 
 def convert_by(converter: Converter, op: MlirOperation) -> list[Tensor]:
     """Return what a converter makes of an operation; what it raises or returns wrongly names it and its place."""
+    converted = call_converter(converter, op)
+    results = [converted] if isinstance(converted, Tensor) else converted
+    if isinstance(results, (list, tuple)) and all(isinstance(each, Tensor) for each in results):
+        return list(results)
+    raise unexpected_result(converter, converted)
+
+
+def call_converter(converter: Callable[..., object], *arguments: Any, **named: Any) -> object:
+    """Return what a converter returns; what it raises names it and its place."""
     try:
-        converted: object = converter(op)
-    except MemoryError:
+        return converter(*arguments, **named)
+    except (MirloError, MemoryError):
         raise
     except Exception as error:
         if not is_foreign(type(error)):
             raise
         raise UnsupportedOperation(f"its converter {name_of(converter)} raised {describe_raised(error)}") from error
-    results = [converted] if isinstance(converted, Tensor) else converted
-    if isinstance(results, (list, tuple)) and all(isinstance(each, Tensor) for each in results):
-        return list(results)
-    raise UnsupportedOperation(
+
+
+def unexpected_result(converter: Callable[..., object], converted: object) -> UnsupportedOperation:
+    """Return the error of a converter that returned something else than tensors."""
+    return UnsupportedOperation(
         f"its converter {name_of(converter)} returned {describe_value(converted)}: expected a Tensor, or a list of one "
         "for each result"
     )

@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 
@@ -28,6 +29,9 @@ class Interface:
     shapes: Sequence[Sequence[D.Dim] | None] = ()
 
 
+_IMPORT = Expected("a ProgramImport", lambda value: isinstance(value, ProgramImport))
+
+
 def import_program(
     source: ir.Module,
     name: str,
@@ -40,7 +44,8 @@ def import_program(
         module = ir.Module.create()
         functions = {symbol_name(op): op.operation for op in source.body.operations if op.operation.name == "func.func"}
         with ir.InsertionPoint(module.body):
-            _build_main(start(name, store, functions), interface)
+            begun = checked(start, _IMPORT, name, UnsupportedOperation)(name, store, functions)
+            _build_main(begun, interface)
     return module, store
 
 

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.frontends.foreign import FrontendError
+from mirlo.runtime.callbacks import Expected, checked, is_text
+
+_EXPLANATION = Expected("a text", is_text)
 
 
 @contextmanager
@@ -29,6 +32,7 @@ def parsing(what: str, error: type[FrontendError], explain: Callable[[str], str]
         with diagnostics_to(context, note):
             yield
     except (ir.MLIRError, ValueError) as problem:
-        raise error(f"{what}: {explain('; '.join(problems) or str(problem))}") from None
+        told = checked(explain, _EXPLANATION, what, error)("; ".join(problems) or str(problem))
+        raise error(f"{what}: {told}") from None
     finally:
         context.allow_unregistered_dialects = before

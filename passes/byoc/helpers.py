@@ -10,7 +10,7 @@ from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_const, is_op, maybe, wildcard
-from mirlo.passes.byoc.pattern import Pattern, walk
+from mirlo.passes.byoc.pattern import Pattern, walk, wrapped_by
 from mirlo.passes.byoc.search import PatternError
 
 
@@ -106,7 +106,7 @@ def repeat(start: Pattern, step: Callable[[Pattern], Pattern], least: int = 0, m
         raise PatternError(f"a chain of {least} to {most} steps cannot be: expected 0 <= least <= most, most >= 1")
     result = start
     for left in reversed(range(most)):
-        own = step(result)
+        own = wrapped_by(step, result, "repeat")
         fresh = _labels(own) - _labels(result)
         numbered = _renamed(own, {label: f"{label}[{left}]" for label in fresh}, result)
         # The last `least` steps are required; before them the chain may start anywhere.

@@ -23,6 +23,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
@@ -99,7 +100,7 @@ class Pattern:
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Pattern:
         """Match this, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
-        return wrap(self) | self
+        return wrapped_by(wrap, self, "optional") | self
 
     def used_by(self, consumer: Pattern, index: int = -1) -> Links:
         """Return a link for `several`: this is an operand of another part, at `index` or any; also `a ^ b`."""
@@ -236,6 +237,14 @@ class Pattern:
 
     def _on_value(self: P, function: Callable[[BlockValue], bool | Decline], name: str) -> P:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
+
+
+_PATTERN = Expected("a pattern", lambda value: isinstance(value, Pattern))
+
+
+def wrapped_by(wrap: Callable[[Pattern], Pattern], pattern: Pattern, owner: str) -> Pattern:
+    """Return what a function of a user makes of a pattern, for the method or function that calls it."""
+    return checked(wrap, _PATTERN, owner, PatternError)(pattern)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.op import class_of
+from mirlo.dialects.core.op import apply_meaning, class_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import array_meanings, meanings
@@ -164,8 +164,7 @@ class OperatorDefinition(KernelDefinition):
         arrays = [_array(field, value, each, sizes) for value, each in zip(self.values()[0], inputs, strict=True)]
         operands = [cls._operand_layout.pick(each, self.operator, arrays) for each in cls._operand_layout.fields]
         attributes = {name: _static(value, sizes) for name, value in self.operator.opview.attribute_values().items()}
-        computed = cls.meaning(*operands, **attributes)
-        results = computed if isinstance(computed, tuple) else (computed,)
+        results = apply_meaning(cls, operands, attributes) or ()
         outputs = [memory.buffer(argument, sizes) for argument in self.outputs]
         for output, argument, result in zip(outputs, self.outputs, results, strict=True):
             is_residue = field is not None and argument.kind == "f"

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UndecidedDim
-from mirlo.dialects.core.op import DialectOp, class_of
+from mirlo.dialects.core.op import DialectOp, apply_meaning, class_of
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
@@ -35,13 +35,15 @@ def evaluate(op: ir.Operation, operands: Sequence[np.ndarray], kinds: Sequence[T
     Numpy evaluates what it can, in microseconds. What the operator's class does not define in numpy is compiled, which
     takes a tenth of a second, so that each operator that has a kernel is evaluated.
     """
-    results = _evaluate_in_numpy(op, operands)
+    results = _evaluate_in_numpy(op, operands, kinds)
     if results is None:
         return _run_kernel(op, operands)
     return [np.asarray(array, kind.dtype.to_numpy()) for array, kind in zip(results, kinds, strict=True)]
 
 
-def _evaluate_in_numpy(op: ir.Operation, operands: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+def _evaluate_in_numpy(
+    op: ir.Operation, operands: Sequence[np.ndarray], kinds: Sequence[TensorType]
+) -> Sequence[np.ndarray] | None:
     """Return what the operator means in numpy, or None where its class does not define it."""
     view, cls = op.opview, class_of(op)
     if cls.meaning is None:
@@ -50,13 +52,10 @@ def _evaluate_in_numpy(op: ir.Operation, operands: Sequence[np.ndarray]) -> Sequ
         operands = [widened(array) for array in operands]
     try:
         with np.errstate(all="ignore"):
-            result = cls.meaning(
-                *(cls._operand_layout.pick(field, op, operands) for field in cls._operand_layout.fields),
-                **view.attribute_values(),
-            )
+            picked = [cls._operand_layout.pick(field, op, operands) for field in cls._operand_layout.fields]
+            return apply_meaning(cls, picked, view.attribute_values(), [kind.static_shape for kind in kinds])
     except (TypeError, UndecidedDim):  # numpy has no such operator for this element type, or for symbolic dims
         return None
-    return result if isinstance(result, tuple) or result is None else (result,)
 
 
 def _run_kernel(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray] | str:

@@ -10,10 +10,13 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.errors import OpMistake
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.narrow import largest
+from mirlo.dialects.tir.compute.numpy_functions import ELEMENT
+from mirlo.runtime.callbacks import checked
 
 
 class PrimCaller(Protocol):
@@ -120,6 +123,7 @@ def aligned_indices(shape: Sequence[Dim], axes: Sequence[Index]) -> list[Index |
 def elementwise(op: ir.OpView, b: PrimCaller, values: Sequence[ir.Value], function: Callable[..., Expr]) -> ir.Value:
     """Call a prim function that applies `function` to the broadcast elements of the values."""
     name = short_name(op)
+    function = checked(function, ELEMENT, f"the elements of '{op.operation.name}'", OpMistake)
 
     def body(p: PrimBuilder, *tensors: TensorExpr) -> TensorExpr:
         rank = max(t.rank for t in tensors)

@@ -10,11 +10,19 @@ from collections.abc import Callable, Mapping
 from ctypes import c_void_p
 from dataclasses import field
 
+from mirlo.runtime.callbacks import Expected, callback, check_callbacks, checked, is_text
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.library_plan import LibraryStep, read
 from mirlo.targets.nvvm.library_program import LibraryCall, LibraryProgram
 from mirlo.targets.nvvm.wheels import find_library
+
+
+def _no_detail(library: ctypes.CDLL) -> str:
+    return ""
+
+
+_CALL = Expected("a LibraryCall", lambda value: hasattr(value, "start") and hasattr(value, "release"))
 
 
 @dataclass(eq=False)
@@ -35,9 +43,12 @@ class NvidiaLibrary:
         default_factory=dict
     )
     """Result types of functions that do not return a status."""
-    detail: Callable[[ctypes.CDLL], str] = lambda library: ""
+    detail: Callable[[ctypes.CDLL], str] = callback("a text", is_text, default=_no_detail)
     """Returns more text about the last error."""
     _loaded: ctypes.CDLL | None = None
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, self.title, self.error)
 
     def load(self) -> ctypes.CDLL:
         """Return the library; raise an error that says what to install if it is missing."""
@@ -89,4 +100,5 @@ class NvidiaLibrary:
     ) -> ExternalFunctions:
         """Return the functions of a plan with these step types; `call` makes the call of a step."""
         plan = read(artifact.data, *steps)
-        return LibraryProgram(plan, context.params, call, self.open_handle, self.close_handle).functions()
+        make_call = checked(call, _CALL, "the functions of a library", self.error)
+        return LibraryProgram(plan, context.params, make_call, self.open_handle, self.close_handle).functions()

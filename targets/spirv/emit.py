@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import ENTRY_NAME
 from mirlo.passes.code_forms import KernelText
-from mirlo.passes.targets import CompileOptions
+from mirlo.passes.targets import CompileOptions, TargetError
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.callbacks import Expected, checked, each_is
 from mirlo.targets.gpu.host_functions import build_host_program
 from mirlo.targets.gpu.kernels import KernelCode, kernel_launchers, pack
 from mirlo.targets.planned import kernel_rows, planned_entry, run_time_facts, signature_of
@@ -21,6 +22,7 @@ BINARY = "spirv"
 
 KernelCompiler = Callable[[ir.Module], Sequence[KernelCode]]
 """Returns the code of each kernel of a module, which is consumed."""
+_KERNELS = Expected("a list of KernelCode", each_is(lambda each: isinstance(each, KernelCode)))
 
 
 def emit(module: ir.Module) -> Artifact:
@@ -38,7 +40,8 @@ def emit_kernels(module: ir.Module, target: str, loader: str, compile_kernels: K
     rows = kernel_rows(main, module)
     facts = run_time_facts(main, module)
     program = build_host_program(module, main, split_large(module))
-    code, table = pack(list(compile_kernels(module)), program)
+    kernels = checked(compile_kernels, _KERNELS, f"target '{target}'", TargetError)(module)
+    code, table = pack(list(kernels), program)
     return Artifact(
         target=target, loader=loader, code=code, entry=ENTRY_NAME, inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
@@ -53,9 +56,10 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
 
 def kernel_texts(module: ir.Module, compile_kernels: KernelCompiler) -> list[KernelText]:
     """Return the code of each kernel of a planned module for reports. The module is consumed."""
+    compile_checked = checked(compile_kernels, _KERNELS, "the code of kernels", TargetError)
     launchers = kernel_launchers(module)
     split_large(module)
-    codes = {kernel.name.partition("::")[0]: kernel.code for kernel in compile_kernels(module)}
+    codes = {kernel.name.partition("::")[0]: kernel.code for kernel in compile_checked(module)}
     return [KernelText(name, launchers.get(name, name), code) for name, code in codes.items()]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.op import apply_meaning
 
 if TYPE_CHECKING:
     import onnx
@@ -77,8 +78,8 @@ def _endless_loop() -> type:
 
 
 def _evaluated(cls: type[DialectOp], base: type) -> type:
-    named, meaning = cls.ONNX, cls.meaning
-    assert named is not None and meaning is not None
+    named = cls.ONNX
+    assert named is not None
     names = {onnx: own for own, onnx in named.attributes}
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
 
@@ -88,8 +89,7 @@ def _evaluated(cls: type[DialectOp], base: type) -> type:
         rest, operands = list(inputs), list[np.ndarray | list[np.ndarray] | None]()
         for field in cls._operand_layout.fields:
             operands.append(rest if field.kind == "variadic" else rest.pop(0) if rest else None)
-        result = meaning(*operands, **{**defaults, **normalized})
-        results = result if isinstance(result, tuple) else (result,)
+        results = apply_meaning(cls, operands, {**defaults, **normalized}) or ()
         kind = inputs[0].dtype if inputs else None
         return tuple(
             r.astype(kind) if kind is not None and r.dtype.kind == "f" else r for r in map(np.asarray, results)

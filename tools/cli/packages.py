@@ -54,7 +54,11 @@ def add_all_package_commands(commands: _SubParsersAction[argparse.ArgumentParser
 
 
 def _add_command(entry: EntryPoint, commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
+    from mirlo.runtime.callbacks import Expected, checked, is_none  # `mirlo --help` needs none of these
+    from mirlo.runtime.errors import MirloError
+
     command: PackageCommand = entry.load()
+    owner, nothing = f"the command '{entry.name}'", Expected("nothing: a command that fails raises an error", is_none)
     added = add(commands, entry.name, command.help)
-    command.add_arguments(added)
-    added.set_defaults(execute=command.execute)
+    checked(command.add_arguments, nothing, owner, MirloError)(added)
+    added.set_defaults(execute=checked(command.execute, nothing, owner, MirloError))

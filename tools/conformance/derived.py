@@ -12,6 +12,7 @@ from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.errors import OpError
+from mirlo.dialects.core.op import apply_meaning
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import ValueDeclaration
@@ -34,8 +35,12 @@ def expected(
     cls: type[DialectOp], operands: Sequence[Operand], attributes: dict[str, object]
 ) -> tuple[np.ndarray, ...]:
     """Return what an operator's `meaning` makes of operands, in the widest types."""
-    assert cls.meaning is not None
-    return _results(cls, cls.meaning, [_widened(o) for o in operands], attributes)
+    return _results(cls, _meaning_of(cls), [_widened(o) for o in operands], attributes)
+
+
+def _meaning_of(cls: type[DialectOp]) -> Callable[..., object]:
+    """Return the function of arrays that an operator's `meaning` is."""
+    return lambda *operands, **attributes: apply_meaning(cls, operands, attributes)
 
 
 def evaluate(operator: str, operands: Sequence[Operand], attributes: dict[str, object]) -> tuple[np.ndarray, ...]:
@@ -50,7 +55,7 @@ def evaluate(operator: str, operands: Sequence[Operand], attributes: dict[str, o
         except ValueError:
             # It may be said for the types of the case only.
             narrow = [_narrow(o) if isinstance(o, np.ndarray) else o for o in operands]
-            return _results(cls, cls.meaning, narrow, attributes)  # type: ignore[arg-type]
+            return _results(cls, _meaning_of(cls), narrow, attributes)
     return _results(cls, function, [_widened(o) for o in operands], attributes)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic
 from mirlo.passes.lower.formats import FORMATS
+from mirlo.runtime.callbacks import Expected, check_result
 from mirlo.tools.conformance.arguments import INT_KINDS
 from mirlo.tools.conformance.errors import WIDE, ulp_errors
 from mirlo.tools.conformance.meanings import Meaning
@@ -61,6 +62,8 @@ def _judged(row: OwnIntrinsic, kind: str, arrays: Sequence[np.ndarray], outcome:
     assert row.meaning is not None
     wide = [array.astype(WIDE) if array.dtype.kind not in "iu" else array for array in arrays]
     expected: np.ndarray = np.asarray(row.meaning(*wide))
+    same = Expected(f"an array of the shape {got.shape}", lambda each: each.shape == got.shape)
+    check_result(expected, row.meaning, same, f"intrinsic '{row.name}'")
     if row.result == "bool" or kind not in FORMATS:
         count = int((got != expected.astype(got.dtype)).sum())
         return f"{count} of {got.size} results differ" if count else 0.0

@@ -14,11 +14,19 @@ from typing import NoReturn
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.errors import OpMistake
 from mirlo.dialects.tir.compute.expr import Expr, ExprLike, abs_, call, clamp, constant, lift, maximum, minimum, select
+from mirlo.runtime.callbacks import Expected, check_result
 
 _RENAMED = {"power": "pow", "rint": "roundeven", "arctan2": "atan2"}
 _RENAMED |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 """The intrinsics that numpy calls otherwise."""
+
+
+ELEMENT = Expected(
+    "an expression, or a number", lambda value: isinstance(value, (Expr, int, float, complex, np.number, np.bool_))
+)
+"""What a function of elements returns."""
 
 
 class NumpyScalar:
@@ -123,7 +131,7 @@ def as_scalar_function(function: Callable[..., NumpyScalar | ExprLike | np.ndarr
         result = function(*map(NumpyScalar, xs), **attributes)
         if isinstance(result, NumpyScalar):
             return result.expr
-        assert not isinstance(result, np.ndarray), "functions of elements return elements"
-        return result if isinstance(result, Expr) else constant(result, xs[0].dtype)
+        check_result(result, function, ELEMENT, "a function of elements", OpMistake)
+        return result if isinstance(result, Expr) else constant(result, xs[0].dtype)  # type: ignore[arg-type] # a number
 
     return apply

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.schedule.primitives.arguments import call_given
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tensorize import PrimScript, ScriptParameter
 from mirlo.runtime.records import dataclass
@@ -45,7 +46,7 @@ class ScheduledPrim:
         module = ir.Module.create(loc=function.operation.location)
         module.body.append(function.operation)
         schedule = Schedule(function, module)
-        self.arrange(schedule)
+        call_given(self.arrange, schedule)
         lowered = schedule.emit()
         lowered.operation.detach_from_parent()
         return lowered, results

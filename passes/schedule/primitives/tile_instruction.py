@@ -8,6 +8,8 @@ from typing import Protocol
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
+from mirlo.runtime.callbacks import callback, check_callbacks
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 
 
@@ -51,13 +53,18 @@ class TileInstruction:
     """
     group: int = 1
     """Elements along K that are multiplied for an accumulator. Columns are stored as `[K / group][columns][group]`."""
-    emit: Callable[[ir.Value, ir.Value, ir.Value], ir.Value] | None = None
+    emit: Callable[[ir.Value, ir.Value, ir.Value], ir.Value] | None = callback(
+        "a value of MLIR", lambda value: isinstance(value, ir.Value)
+    )
     """Emits `accumulators + row * columns` of vectors."""
     unit: MatrixUnit | None = None
     shape: tuple[int, int, int] | None = None
     """Most rows of an instruction of a matrix unit, its columns, and its elements along K."""
     cycles: float = 0.0
     """Cycles of an instruction of a matrix unit."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, f"tile instruction '{self.name}'", MirloError)
 
     @property
     def depth(self) -> int:

@@ -6,7 +6,17 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
-from mirlo.extend.frontend import Dim, OpError, ParameterStore, Tensor, UndecidedDim, UnsupportedOperation, symbols_of
+from mirlo.extend.frontend import (
+    Dim,
+    OpError,
+    ParameterStore,
+    Tensor,
+    UndecidedDim,
+    UnsupportedOperation,
+    call_converter,
+    symbols_of,
+    unexpected_result,
+)
 from mirlo.extend.library import Complex
 from mirlo_torch.complex_tensor import component, has_complex, is_complex
 from mirlo_torch.errors import UnsupportedAten
@@ -82,8 +92,8 @@ class GraphImport(GraphImporter):
             with location_of(node):
                 op, self.operator = AtenOperation(node, name, self), name
                 require_arguments(convert, op, args, kwargs)
-                result = convert(op, *args, **kwargs)
-                return self._as_declared(op, declared, result)
+                result = call_converter(convert, op, *args, **kwargs)
+                return self._as_declared(op, declared, result, convert)
         except UnsupportedAten as problem:  # of a node in a graph that this one holds
             problem.origins = (origin_of(node),)
             raise
@@ -129,20 +139,21 @@ class GraphImport(GraphImporter):
                 kwargs.pop(name, None)
         return args, {key: value for key, value in kwargs.items() if value is not None}
 
-    def _as_declared(self, op: AtenOperation, declared: object, converted: object) -> object:
+    def _as_declared(self, op: AtenOperation, declared: object, converted: object, convert: Converter) -> object:
         """Return results with the types that PyTorch found: check those, and record their dims."""
         if isinstance(declared, (list, tuple)):
             results = list(converted) if isinstance(converted, (list, tuple)) else [converted]
             if len(results) != len(declared):
                 raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(results)}")
-            return [self._as_declared(op, one, other) for one, other in zip(declared, results, strict=True)]
-        if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or converted is None:
+            return [self._as_declared(op, one, other, convert) for one, other in zip(declared, results, strict=True)]
+        if not hasattr(declared, "shape") or not hasattr(declared, "dtype"):
             return converted
+        if not isinstance(converted, (Tensor, Complex)):
+            raise unexpected_result(convert, converted)
         if isinstance(converted, Complex) and is_complex(declared.dtype):
             return Complex(*(self._with_shape(op, declared, part) for part in (converted.re, converted.im)))
         if isinstance(converted, Complex) or is_complex(declared.dtype):
             raise UnsupportedOperation(f"gives {declared.dtype}, but its conversion makes it {converted!r}")
-        assert isinstance(converted, Tensor), converted
         return self._with_shape(op, declared, converted)
 
     def _with_shape(self, op: AtenOperation, declared: torch.Tensor, converted: Tensor) -> Tensor:

@@ -14,9 +14,11 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.rule_choices import RuleError
 from mirlo.passes.rules import Decline, TuningSpace, schedule
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.parts import BlocksPlan, planned_by
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.targets.llvm.schedule.group import function_group
 
 
@@ -37,19 +39,25 @@ class FunctionPlan(RunPlan, Protocol):
 
 FunctionPlanner = TypeVar("FunctionPlanner", bound=Callable[..., FunctionPlan | Decline])
 _PREFIX = "plan_"
+_PLAN = Expected(
+    "a plan, such as a PrimitivesPlan, or decline('why')",
+    lambda value: isinstance(value, Decline) or hasattr(value, "block_count") and hasattr(value, "schedule"),
+)
 
 
 def part_rule(priority: int, space: TuningSpace | None = None) -> Callable[[FunctionPlanner], FunctionPlanner]:
     """Register a planner, `plan_NAME`, as the rule `NAME` for whole functions and for parts of them."""
 
     def register(planner: FunctionPlanner) -> FunctionPlanner:
-        @planned_by(planner)
+        plan_checked = checked(planner, _PLAN, f"rule '{planner.__name__.removeprefix(_PREFIX)}'", RuleError)
+
+        @planned_by(plan_checked)
         @wraps(planner)
         def rule(kernel: Kernel, context: ScheduleContext, **chosen: Any) -> ir.OpView | Decline:
             group = function_group(kernel, context)
             if isinstance(group, Decline):
                 return group
-            plan = planner(group, **chosen)
+            plan = plan_checked(group, **chosen)
             return plan if isinstance(plan, Decline) else plan.schedule()
 
         own = list(inspect.signature(planner).parameters.values())[1:]
