@@ -33,14 +33,23 @@ Entry = TypeVar("Entry")
 
 
 def register_in(table: dict[str, Entry], names: Iterable[str]) -> Callable[[F], F]:
-    """Return a decorator that enters a function in a table under these names; the caller declares which it takes."""
+    """Return a decorator that enters a function in a table under these names; the caller declares which it takes.
+
+    What a user entered stays, whichever of Mirlo's modules are imported later.
+    """
 
     def register(function: F) -> F:
         for name in names:
-            table[name] = cast("Entry", function)
+            if not is_of_mirlo(function) or is_of_mirlo(table.get(name, function)):
+                table[name] = cast("Entry", function)
         return function
 
     return register
+
+
+def is_of_mirlo(function: object) -> bool:
+    """Return whether a function is defined in Mirlo or in a package of its own."""
+    return str(getattr(function, "__module__", None)).startswith(("mirlo.", "mirlo_"))
 
 
 @cache

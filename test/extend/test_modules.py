@@ -7,11 +7,13 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from commands import ROOT
 
 import mirlo.extend
+from mirlo.extend.codegen import register_in
 from mirlo.runtime import compiler_version, extenders
 from mirlo.runtime.known_packages import PACKAGES
 
@@ -80,3 +82,15 @@ def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.Monke
     monkeypatch.setattr(extenders, "installed_modules", lambda: ["mirlo_unit"])
     assert extenders.foreign_extenders() == ["script", "old"], "an installed package is part of the key of the cache"
     assert "mirlo" not in compiler_version.installed_modules()
+
+
+def test_what_a_user_registered_stays() -> None:
+    def function() -> None: ...
+
+    names = ("mirlo_tflite.ops", "user", "mirlo.frontends")
+    first, own, later = (FunctionType(function.__code__, {"__name__": name}) for name in names)
+    table: dict[str, object] = {}
+    for each in (first, own, later):
+        register_in(table, ["a"])(each)
+    register_in(table, ["b"])(later)
+    assert table == {"a": own, "b": later}
