@@ -32,6 +32,7 @@ from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.relax import OPS
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
+from mirlo.extend import library
 from mirlo.extend.codegen import CodeGenerator, Figures, Tunable, is_op, pattern_table, repeat, rewriter, wildcard
 from mirlo.extend.command import FolderForm, PackageCommand
 from mirlo.extend.frontend import (
@@ -48,7 +49,6 @@ from mirlo.extend.frontend import (
     parsing,
 )
 from mirlo.extend.gpu import emit_kernels, gpu_pipeline, kernel_texts
-from mirlo.extend.library import Cell, Direction, mix_experts, recurrent_layer, scan_rows
 from mirlo.extend.nvidia import NvidiaLibrary
 from mirlo.extend.ops import (
     DialectOp,
@@ -346,11 +346,11 @@ def of_stablehlo_like_converter(made: Callable[[], Any]) -> None:
 
 
 def of_scan(made: Callable[[], Any]) -> None:
-    in_a_graph(lambda b, x: scan_rows(b, lambda at, carried: made(), [x], [], 300))
+    in_a_graph(lambda b, x: library.scan_rows(b, lambda at, carried: made(), [x], [], 300))
 
 
 def of_unrolled_scan(made: Callable[[], Any]) -> None:
-    in_a_graph(lambda b, x: scan_rows(b, lambda at, carried: made(), [x], [], 2))
+    in_a_graph(lambda b, x: library.scan_rows(b, lambda at, carried: made(), [x], [], 2))
 
 
 def recurrent(step: Callable[..., Any], activation: Callable[..., Any], product: Callable[..., Any] | None) -> None:
@@ -359,9 +359,9 @@ def recurrent(step: Callable[..., Any], activation: Callable[..., Any], product:
     def fill(b: GraphBuilder, x: Tensor) -> Any:
         weights = b.constant(np.ones((2, 2), np.float32))
         given = {} if product is None else {"product": product}
-        direction = Direction(Cell(step, "n", (activation,)), weights, weights, **given)
+        direction = library.Direction(library.Cell(step, "n", (activation,)), weights, weights, **given)
         state = b.constant(np.ones((1, 1, 2), np.float32))
-        return recurrent_layer(b, x.reshape((1, 1, 2)), [state], [direction])
+        return library.recurrent_layer(b, x.reshape((1, 1, 2)), [state], [direction])
 
     in_a_graph(fill)
 
@@ -385,7 +385,7 @@ def experts(bind: Callable[..., Any] | None, compute: Callable[..., Any]) -> Non
         rows, chosen = x.reshape((1, 2)), b.constant(np.zeros((1, 1), np.int64))
         numbers = b.constant(np.arange(2).reshape(1, 2))
         bound = bind or (lambda values, most: b.bind(values, "n", most))
-        return mix_experts(rows, chosen, b.constant(np.ones((1, 1), np.float32)), numbers, bound, compute)
+        return library.mix_experts(rows, chosen, b.constant(np.ones((1, 1), np.float32)), numbers, bound, compute)
 
     in_a_graph(fill)
 
