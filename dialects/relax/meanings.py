@@ -377,6 +377,27 @@ def dequantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, b
     return (value.astype(work) * _along(x, scale, axis, block).astype(work)).astype(dtype.to_numpy())
 
 
+def quantize_rows(x: Array, *, block: int, digits: int, offset: int) -> tuple[Array, Array, Array]:
+    """Quantize each block of a row by its largest magnitude; blocks with an infinity or NaN become zeros."""
+    count, depth = x.shape
+    blocks = -(-depth // block)
+    numbers = x if x.dtype.kind == "O" else x.astype(np.float32)
+    padded = np.pad(numbers, [(0, 0), (0, blocks * block - depth)])
+    rows = padded.reshape(count, blocks, block).transpose(1, 0, 2)
+    unit = float(127 * 256 ** (digits - 1))
+    with np.errstate(all="ignore"):
+        largest = np.maximum.reduce(np.abs(rows), axis=-1)
+        is_finite = ((largest > 0.0) & (largest < np.inf))[..., None]
+        rounded = np.rint(rows * (rows.dtype.type(unit) / largest)[..., None])
+        rest = np.where(is_finite, rounded, np.nan_to_num(rows - rows)).astype(np.int32)
+    codes = []
+    for _ in range(digits - 1):
+        codes.append((rest << 24) >> 24)
+        rest = (rest - codes[-1]) >> 8
+    values = np.stack([*codes, rest])
+    return values.astype(np.int8), largest / rows.dtype.type(unit), (values.sum(-1) * offset).astype(np.int32)
+
+
 def unpack(x: Array, *, dtype: DType) -> Array:
     """Return elements of a few bits, the lowest of a byte first."""
     starts = np.arange(0, 8, dtype.bits, dtype=np.uint8)

@@ -224,6 +224,7 @@ class QuantizeRows(RelaxOp, name="quantize_rows"):
     Two or three digits of base 256, the lowest first, represent elements with 16 or 24 bits.
     """
 
+    meaning = staticmethod(meanings.quantize_rows)
     x = operand()
     block = Int(32)
     digits = Int(1)

@@ -211,8 +211,7 @@ class FieldArithmetic(Arithmetic):
         for other in operands[1:]:
             x = f.op(f"mul {kind} {x}, {f.constant(0x2545F4914F6CDD1D, 64, lanes)}")
             x = f.op(f"add {kind} {other.planes[0]}, {x}")
-        key = sum(ord(c) * 131**i for i, c in enumerate(name)) % 1000003
-        return FloatValue(tuple(_hashed(f, x, lanes, key, plane) for plane in self.moduli), lanes)
+        return FloatValue(tuple(_hashed(f, x, lanes, hash_key(name), plane) for plane in self.moduli), lanes)
 
     def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
         return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a
@@ -282,6 +281,11 @@ def _below_twice(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> st
 
 def _reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
     return _below_twice(f, _folded(f, _folded(f, x, lanes, plane), lanes, plane), lanes, plane)
+
+
+def hash_key(name: str) -> int:
+    """Return the key of the hash that stands for a function of this name."""
+    return sum(ord(c) * 131**i for i, c in enumerate(name)) % 1000003
 
 
 def _hashed(f: FunctionText, x: str, lanes: int | None, key: int, plane: Plane) -> str:

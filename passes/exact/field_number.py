@@ -11,11 +11,13 @@ from numbers import Rational
 
 import numpy as np
 
-from mirlo.passes.exact.field import ORDER_FACTOR, ORDER_SHIFT
+from mirlo.passes.exact.field import HASH_KEY, ORDER_FACTOR, ORDER_SHIFT, hash_key
 from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import INFINITY, MINUS_INFINITY, NAN, P, Plane
 from mirlo.runtime.records import dataclass
+
+_WORD = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,25 @@ class NumberField:
     moduli: tuple[Plane, ...]
     factor: int
     shift: int
+    seed: int
+    """The key of the hashes of the round."""
 
     @staticmethod
     def of_round(moduli: tuple[Plane, ...], table: Array) -> NumberField:
-        return NumberField(moduli, int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]))
+        return NumberField(moduli, int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]), int(table[HASH_KEY]))
 
     def key(self, residue: int) -> int:
         """Return the place of a residue in the order: least, those of the field, greatest, NaN."""
         return residue if residue < 0 or residue >= P else (residue * self.factor + self.shift) % P
+
+    def function(self, name: str, x: FieldNumber) -> FieldNumber:
+        """Return a function without another meaning: a residue that depends on the operand and the round."""
+        return FieldNumber(self, tuple(self._hashed(x.residues[0], hash_key(name), plane) for plane in self.moduli))
+
+    def _hashed(self, x: int, key: int, plane: Plane) -> int:
+        x = (x + self.seed) * (0x9E3779B97F4A7C15 + 2 * (key * 0x1F3D5B79 + plane.index * 0x51ED27)) % _WORD
+        x = (x ^ (x >> 31)) * 0xBF58476D1CE4E5B9 % _WORD
+        return (x >> (64 - plane.bits)) % plane.modulus
 
     def number(self, value: object) -> FieldNumber:
         """Return a number of Python or numpy as an element of the field."""
@@ -135,6 +148,14 @@ class FieldNumber:
 
     def __bool__(self) -> bool:
         return self.residues[0] != 0
+
+    def rint(self) -> FieldNumber:
+        """Return the nearest integer, as `numpy.rint` of an array of numbers asks for it."""
+        return self.field.function("roundeven", self)
+
+    def __int__(self) -> int:
+        """Return the number as a signed integer of 32 bits."""
+        return self.field.function("fptosi", self).residues[0]
 
     def __float__(self) -> float:
         raise OutsideError("a residue as a float of Python")

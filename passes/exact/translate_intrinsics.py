@@ -17,6 +17,8 @@ CLASSES = ("isnan", "isinf", "isfinite")
 _FLOAT_FUNCTIONS = [
     f"tir.{row.name}" for row in INTRINSICS.values() if row.operands == "float" and row.result == "same"
 ]
+_MATH = {"math.absf": "abs", "math.roundeven": "roundeven"}
+"""Operations of `math`, and the intrinsics that they are."""
 _SATURATING = {"sat_adds": "sadd", "sat_addu": "uadd", "sat_subs": "ssub", "sat_subu": "usub"}
 
 
@@ -79,6 +81,12 @@ def _function(w: Arithmetic, f: FunctionText, name: str, operands: list[FloatVal
     if name == "rsqrt":
         return w.div(f, one, w.function(f, "sqrt", operands))
     return w.function(f, name, operands)
+
+
+@translates(*_MATH)
+def math_function(t: KernelTranslator, op: ir.Operation) -> None:
+    """Emit an operation of `math` that kernels have before their intrinsics are lowered."""
+    t.set(op, _function(t.arithmetic, t.f, _MATH[op.name], t.float_operands(op)))
 
 
 @translates(*(f"tir.{name}" for name in CLASSES))

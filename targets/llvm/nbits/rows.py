@@ -28,7 +28,6 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     if kind.dtype.name != "f32" or not isinstance(depth, int) or depth % block or block % COLUMNS:
         return decline("the rows are not whole blocks of vectors of f32", operand=str(kind), block=block)
     blocks = depth // block
-    shapes = [tensor_type(value) for value in (op.codes, op.scales, op.sums)]
 
     def body(loops: LoopBuilder, x: Buffer, codes: Buffer, scales: Buffer, sums: Buffer) -> None:
         flat = [flatten(buffer.value) for buffer in (x, codes, scales, sums)]
@@ -39,7 +38,7 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
         C.loop(C.index(0), count, one, parallel=True)
 
-    return b.call_loops(body, op.x, results=shapes)
+    return b.call_loops(body, op.x)
 
 
 def _block(

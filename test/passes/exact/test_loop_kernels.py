@@ -28,6 +28,10 @@ PROGRAMS = {
     "scatter_nd": ('reduction = "max"', [X, "tensor<5x1xi64>", "tensor<5x7xf32>"], [X]),
     "det": ("", ["tensor<2x4x4xf32>"], ["tensor<2xf32>"]),
     "inverse": ("", ["tensor<2x4x4xf32>"], ["tensor<2x4x4xf32>"]),
+    "quantize_rows": (
+        "block = 32 : i64, digits = 2 : i64, offset = -8 : i64", ["tensor<3x64xf32>"],
+        ["tensor<2x2x3x32xi8>", "tensor<2x3xf32>", "tensor<2x2x3xi32>"],
+    ),
 }  # fmt: skip
 
 
