@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.ir_text import FunctionText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
 
+Array = npt.NDArray[Any]
+EXACT_BITS = 12
+"""A float whose significand has no more bits is not rounded."""
+ULP = 2.0**-23
+"""By how much constants that are rounded to f32 are moved, to see what their rounding changes."""
 _FUNCTIONS = (
     "sqrt", "floor", "ceil", "trunc", "round", "roundeven", "tanh", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "log", "log2", "log10", "pow", "copysign", "atan2",
@@ -26,7 +36,11 @@ class DoubleArithmetic(Arithmetic):
     """64-bit floats."""
 
     element = "double"
-    key = ("double",)
+    key: tuple[object, ...] = ("double",)
+
+    def numbers(self, array: Array) -> Array:
+        """Return an array of constants of a graph."""
+        return array.astype(np.float64)
 
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
         (bits,) = struct.unpack("Q", struct.pack("d", value))
@@ -113,3 +127,30 @@ class DoubleArithmetic(Arithmetic):
         lanes = operands[0].lanes
         kind, suffix = llvm_type("double", lanes), "f64" if lanes is None else f"v{lanes}f64"
         return FloatValue((f.call(kind, f"llvm.{name}.{suffix}", *((kind, x.planes[0]) for x in operands)),), lanes)
+
+
+def is_rounded(value: float) -> bool:
+    """Return whether a finite constant may stand for another number, which it is the nearest float to."""
+    return bool(np.isfinite(value)) and abs(Fraction(value).numerator).bit_length() > EXACT_BITS
+
+
+class MovedDoubleArithmetic(DoubleArithmetic):
+    """64-bit floats in which constants that are rounded to f32 are their neighbours, up or down by a seed."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        self.key = ("double", seed)
+
+    def numbers(self, array: Array) -> Array:
+        wide = array.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            significands = np.ldexp(np.frexp(wide)[0], EXACT_BITS)
+            is_exact = (significands == np.rint(significands)) | ~np.isfinite(wide)
+        signs = np.random.default_rng(self.seed).choice([-ULP, ULP], wide.shape)
+        return np.where(is_exact, wide, wide * (1 + signs))
+
+    def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
+        if is_rounded(value):
+            bits = int(np.float64(value).view(np.uint64)) * 0x9E3779B97F4A7C15 >> 40
+            value *= 1 + (ULP if bits + self.seed & 1 else -ULP)
+        return super().constant(f, value, lanes)

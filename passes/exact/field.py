@@ -285,7 +285,8 @@ def _reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
 
 def hash_key(name: str) -> int:
     """Return the key of the hash that stands for a function of this name."""
-    return sum(ord(c) * 131**i for i, c in enumerate(name)) % 1000003
+    key: int = sum(ord(c) * 131**i for i, c in enumerate(name)) % 1000003
+    return key
 
 
 def _hashed(f: FunctionText, x: str, lanes: int | None, key: int, plane: Plane) -> str:

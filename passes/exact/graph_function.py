@@ -135,7 +135,7 @@ class GraphModule:
         if op.name == "relax.require_dims":
             return []
         if op.name == "relax.constant":
-            return [GuardedBuffer.of(self._constant(op, round_.arithmetic))]
+            return [GuardedBuffer.of(self.constant(op, round_.arithmetic))]
         operands = [values[value] for value in op.operands]
         if op.name == "relax.reshape":
             return operands[:1]
@@ -152,7 +152,7 @@ class GraphModule:
             return self.run(callee, round_, operands)
         raise OutsideError(f"the operation '{op.name}' in a graph")
 
-    def _constant(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> list[Array]:
+    def constant(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> list[Array]:
         """Return the planes of a constant: its numbers, exactly, or those that it stands for."""
         kind = TensorType.from_mlir(op.results[0].type)
         assert kind is not None
@@ -162,7 +162,7 @@ class GraphModule:
         if not kind.dtype.is_float:
             return [array.view(np.int8) if kind.dtype.is_bool else array.view(array.dtype.name.replace("uint", "int"))]
         if isinstance(arithmetic, DoubleArithmetic):
-            return [array.astype(np.float64)]
+            return [arithmetic.numbers(array)]
         return [_residues_of(plane, array, arithmetic) for plane in arithmetic.moduli]
 
 

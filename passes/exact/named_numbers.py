@@ -13,12 +13,11 @@ from functools import cache
 import numpy as np
 
 from mirlo.passes.exact.arithmetic import LOG2_E
+from mirlo.passes.exact.double import EXACT_BITS
 
 LARGEST = 512
 """The most that a denominator or a numerator may be."""
 LARGEST_OF_ROOTS = 64
-EXACT_BITS = 12
-"""A float whose significand has no more bits is itself."""
 
 
 def _as_float(number: float) -> Fraction:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.exact.double import is_rounded
 from mirlo.passes.exact.translate_intrinsics import EXPONENTIALS
 from mirlo.passes.exact.values import element_of, is_float
 
@@ -35,6 +36,12 @@ def has_comparisons(*functions: ir.Operation) -> bool:
 def has_infinities(*functions: ir.Operation) -> bool:
     """Return whether infinities or NaN are among the constants of functions."""
     return any(not math.isfinite(value) for function in functions for _, value in _constants(function))
+
+
+def rounded_constants(*functions: ir.Operation) -> list[float]:
+    """Return the constants of kernels and small ones of graphs that may stand for other numbers."""
+    values = {value for function in functions for _, value in _constants(function)}
+    return sorted(value for value in values if is_rounded(value))
 
 
 def compared_constants(*functions: ir.Operation) -> list[float]:
