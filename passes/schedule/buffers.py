@@ -32,6 +32,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
+from mirlo.passes.schedule.packed_orders import STORED
 from mirlo.passes.schedule.vectors import flat
 from mirlo.runtime.records import dataclass
 
@@ -140,7 +141,7 @@ class BufferFunction:
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         for i in range(len(old.attributes)):
             named = old.attributes[i]
-            if "." in named.name and named.name not in (EXTENTS, CHOSEN, TARGET):
+            if "." in named.name and named.name not in (EXTENTS, CHOSEN, TARGET, STORED):
                 op.attributes[named.name] = named.attr
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         op.attributes[SCHEDULE] = schedule_attribute(schedule)

@@ -49,6 +49,7 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.packed_orders import PackedOrder, packed_orders
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -262,13 +263,13 @@ def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) 
     """Return what the first rule that accepts makes of a function, and the record of it."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     chosen = tuned_values(function)
-    unchanged = _FunctionIsUnchanged(function, rules)
+    unchanged, packs = _FunctionIsUnchanged(function, rules), _pack_calls(function)
     scheduled, rule, attempts = try_rules(rules, kernel, context, chosen=chosen, declined=unchanged)
     if rule is None:
         reasons = "\n".join(f"  {attempt}" for attempt in attempts)
         raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
     _check_made(rule, scheduled)
-    trace, nodes = _trace_of(rule, scheduled), tuple(names_of(location))
+    trace, nodes = _trace_of(rule, scheduled, packs), tuple(names_of(location))
     return scheduled, ScheduleRecord(name, rule, tuple(attempts), trace, False, nodes, choices_of(scheduled))
 
 
@@ -341,6 +342,17 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     except MirloError:
         return False
     return bool(schedule.applied) and parts is None
+
+
+def packed_parameters(function: ir.OpView, session: Session) -> list[PackedOrder]:
+    """Return the orders in which the primitives that the user gave for a function store its parameters.
+
+    Passes before `schedule` store constants so, after `adopt_choices`.
+    """
+    user_schedule = _requested_traces(session).get(PrimView(function).name)
+    if user_schedule is None or GIVEN not in function.operation.attributes:
+        return []
+    return _replay(function, user_schedule).packed_parameters()
 
 
 def _rules_of(targets: Sequence[str]) -> list[Rule]:
@@ -486,14 +498,21 @@ def _request(
     return next(rule for rule in rules if rule.name == STAGES), parts if has_loops else None
 
 
-def _trace_of(rule: Rule, function: object) -> Trace:
-    """Return the primitives with which a rule makes a function again."""
+def _pack_calls(function: ir.OpView | ir.Operation) -> list[PrimitiveCallRecord]:
+    """Return the primitives that say how parameters of a function are stored."""
+    return [
+        PrimitiveCallRecord("pack", (f"x{each.argument}", each.order, each.tiles)) for each in packed_orders(function)
+    ]
+
+
+def _trace_of(rule: Rule, function: object, packs: Sequence[PrimitiveCallRecord] = ()) -> Trace:
+    """Return the primitives with which a rule makes a function again, of which some parameters are packed."""
     if not isinstance(function, (ir.OpView, ir.Operation)):
         return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])
     if APPLIED in function.operation.attributes:
         text = ir.StringAttr(function.operation.attributes[APPLIED]).value
         del function.operation.attributes[APPLIED]
-        return Trace.from_json(json.loads(text))
+        return Trace([*packs, *Trace.from_json(json.loads(text))])
     return _applied_rules(rule, function)
 
 

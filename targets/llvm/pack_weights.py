@@ -16,7 +16,8 @@ from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.schedule import adopt_choices
+from mirlo.passes.schedule.packed_orders import PackedOrder, set_packed_orders
+from mirlo.passes.schedule.schedule import adopt_choices, packed_parameters
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.records import dataclass
@@ -59,16 +60,18 @@ class PackWeights(Pass):
             if not is_tensor_form(function):
                 continue
             view = PrimView(function)
-            if not adopt_choices(function, "llvm", session):
-                continue  # words that arrange loops fix the layout of operands
             sites = calls.get(view.name, [])
+            if not adopt_choices(function, "llvm", session):
+                # Primitives that arrange loops say how operands are stored.
+                orders = packed_parameters(function, session)
+                for each in orders:
+                    stored = _stored_as(each, view, sites, session)
+                    store_for_calls(view, sites, stored, session, packed, release.unused)
+                _mark(function, orders)
+                continue
             if not sites or not view.blocks or view.others:
                 continue
-            constants = [
-                argument
-                for i, argument in enumerate(view.arguments)
-                if all(is_available(site.operands[i], session) for site in sites)
-            ]
+            constants = _constants(view, sites, session)
             try:
                 choices = contraction_choices(function)
             except ChoiceError as error:
@@ -92,7 +95,41 @@ class PackWeights(Pass):
             width = panels.order.width
             session.notes.append(PassDecision(self.name, f"panels of {width} columns", function=view.name))
             store_for_calls(view, sites, stored, session, packed, release.unused)
-            function.operation.attributes[PACKED] = ir.UnitAttr.get()
+            _mark(function, [panels.packed])
+
+
+def _constants(view: PrimView, sites: Sequence[ir.Operation], session: Session) -> list[ir.Value]:
+    """Return the parameters that are constants in all calls of a function."""
+    pairs = enumerate(view.arguments)
+    return [value for i, value in pairs if all(is_available(site.operands[i], session) for site in sites)]
+
+
+def _mark(function: ir.OpView, orders: Sequence[PackedOrder]) -> None:
+    """Record that parameters of a function are packed."""
+    if orders:
+        set_packed_orders(function, orders)
+        function.operation.attributes[PACKED] = ir.UnitAttr.get()
+
+
+def _stored_as(order: PackedOrder, view: PrimView, sites: Sequence[ir.Operation], session: Session) -> Stored:
+    """Return how a constant is stored as a primitive says."""
+    where = f"the schedule given for '@{view.name}': pack"
+    if not sites or not all(is_available(site.operands[order.argument], session) for site in sites):
+        raise PassError(f"{where}: 'x{order.argument}' is no constant in all calls; pack a copy of it (cache_read)")
+    value = view.arguments[order.argument]
+    uses = [(block, at) for block in view.blocks for at, each in enumerate(block.inputs) if each.value == value]
+    if len(uses) != 1 or not uses[0][0].is_reduction:
+        raise PassError(f"{where}: expected that one reduction reads 'x{order.argument}', found {len(uses)} reads")
+    block, position = uses[0]
+    group = dict(order.tiles[1:]).get(order.order[-1], 1) if len(order.tiles) > 1 else 1
+    if len(order.tiles) != (2 if group > 1 else 1) or order.tiles[0][0] == order.order[-1]:
+        raise PassError(
+            f"{where}: expected tiles of one dim, and of the last one too for groups, found {list(order.tiles)}"
+        )
+    columns, width = order.tiles[0]
+    at = order.order.index(columns)
+    stored = Order(order.order[:at], columns, order.order[at + 1 :], width, group)
+    return Panels(order.argument, block.inputs[position], position, stored).stored
 
 
 def _small_pairs(
@@ -200,6 +237,13 @@ class Panels:
                 ir.AffineExpr.get_floor_div(inner[-1], size), column, ir.AffineExpr.get_mod(inner[-1], size)
             ]  # fmt: skip
         return ir.AffineMap.get(self.operand.map.n_dims, 0, reordered)
+
+    @property
+    def packed(self) -> PackedOrder:
+        """Return the order as the primitive `pack` gives it."""
+        order = self.order
+        tiles = [(order.columns, order.width), *([(order.inner[-1], order.group)] if order.group > 1 else [])]
+        return PackedOrder(self.argument, (*order.outer, order.columns, *order.inner), tuple(tiles))
 
     @property
     def stored(self) -> Stored:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import floor_divide, modulo
+from mirlo.passes.schedule.packed_orders import PackedOrder
 from mirlo.passes.schedule.primitives.kernels import require_scope
 from mirlo.passes.schedule.primitives.loops import MAX_ITERATIONS
 from mirlo.passes.schedule.primitives.memory import memory_accesses
-from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError
+from mirlo.passes.schedule.primitives.tree import (
+    BlockLeaf,
+    BufferAccess,
+    Root,
+    ScheduleBuffer,
+    ScheduleError,
+    axis_name,
+)
 
 MAX_COPIES = 256
 """Most copies of a buffer."""
@@ -22,7 +32,18 @@ def set_scope(root: Root, buffer: str, scope: str) -> None:
 
 def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence[int]]) -> None:
     """Set the order of the dims of a buffer in memory, with tiled dims."""
-    target = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
+    target = root.find_buffer(buffer)
+    own = enumerate(() if target.value is None else root.view.arguments)
+    argument = next((at for at, value in own if value == target.value), None)
+    stored = next((each for each in root.stored if each.argument == argument), None)
+    if stored is not None:
+        # A pass before this has stored it: its dims are those of that memory.
+        wanted = tuple(order) or tuple(sorted(stored.order)), tuple(map(tuple, tiles))
+        if wanted != (stored.order, stored.tiles):
+            raise ScheduleError(f"pack: '{buffer}' is stored in order {stored.order} with tiles {stored.tiles} already")
+        return
+    if argument is None:
+        target = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
     _require_affine_reads(root, "pack", target)
     rank = len(target.shape)
     if order and sorted(order) != list(range(rank)):
@@ -33,8 +54,45 @@ def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence
         raise ScheduleError(f"pack: expected tiles of at most {MAX_ITERATIONS} elements, found {list(tiles)}")
     if target.padding is not None:
         raise ScheduleError(f"pack: the rows of '{buffer}' are padded (storage_align), which comes after pack")
+    if argument is not None:
+        _store_packed(root, argument, target, tuple(order) or target.order, {dim: size for dim, size in tiles})
+        return
     target.order = tuple(order) or target.order
     target.tiles = {dim: size for dim, size in tiles}
+
+
+def _store_packed(
+    root: Root, argument: int, buffer: ScheduleBuffer, order: Sequence[int], tiles: Mapping[int, int]
+) -> None:
+    """Let blocks read a parameter as it is stored: its dims are those of that memory."""
+    _require_no_rule(root, "pack", buffer)
+    if buffer.packed is not None:
+        raise ScheduleError(f"pack: '{buffer.name}' is packed already")
+    reads = [(block, access) for leaf in root.leaves() for block, access in _accesses(leaf) if access.buffer is buffer]
+    if any(access.outside is not None for _, access in reads):
+        raise ScheduleError(f"pack: '{buffer.name}' is read beyond its edges; pack a copy of it (cache_read)")
+    if not all(isinstance(size, int) for size in buffer.shape):
+        raise ScheduleError(f"pack: '{buffer.name}' is a parameter of a size that only the run time knows")
+    tiled = [dim for dim in order if dim in tiles]
+    for block, access in reads:
+        at, extents = access.at, {axis_name(axis): extent for axis, extent in enumerate(block.domain)}
+        outer = [floor_divide(at[dim], tiles[dim], extents) if dim in tiles else at[dim] for dim in order]
+        access.at = outer + [modulo(at[dim], tiles[dim], extents) for dim in tiled]
+    buffer.packed = PackedOrder(argument, tuple(order), tuple(tiles.items()))
+    buffer.shape = tuple(D.ceildiv(buffer.shape[dim], tiles.get(dim, 1)) for dim in order)
+    buffer.shape += tuple(tiles[dim] for dim in tiled)
+    buffer.order = tuple(range(len(buffer.shape)))
+
+
+def _accesses(block: BlockLeaf) -> Iterator[tuple[BlockLeaf, BufferAccess]]:
+    """Yield the reads of a block, of those inlined in it, and of those computed on its results, with their blocks."""
+    for access in block.reads:
+        if access.inlined is None:
+            yield block, access
+        else:
+            yield from _accesses(access.inlined)
+    for after in block.epilogue:
+        yield from _accesses(after)
 
 
 def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -> None:
@@ -79,7 +137,12 @@ def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffe
     target = root.find_buffer(name)
     if target.is_parameter:
         raise ScheduleError(f"{word}: '{name}' is a parameter; {instead}")
-    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(target)]
-    if ruled:
-        raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{name}'")
+    _require_no_rule(root, word, target)
     return target
+
+
+def _require_no_rule(root: Root, word: str, buffer: ScheduleBuffer) -> None:
+    """Require that no rule of the target schedules a block that uses a buffer."""
+    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(buffer)]
+    if ruled:
+        raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{buffer.name}'")

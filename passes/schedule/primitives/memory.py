@@ -200,6 +200,11 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
             uses_of.setdefault(id(access.buffer), []).append((leaf, access))
     # Those in the memory of others come after these.
     for buffer in sorted(root.buffers, key=lambda each: each.shared is not None):
+        if buffer.packed is not None:
+            raise ScheduleError(
+                f"pack: '{buffer.name}' is a parameter, which is stored in another order where all calls pass a "
+                f"constant, on target llvm; pack a copy of it (cache_read)"
+            )
         if buffer.shared is not None:
             require_sharable(root, buffer, buffer.shared)
             placed[id(buffer)] = changed(placed[id(buffer.shared)], buffer=buffer)

@@ -13,6 +13,7 @@ from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
+from mirlo.passes.schedule.packed_orders import PackedOrder
 from mirlo.passes.schedule.primitives import blocks, layout, loops
 from mirlo.passes.schedule.primitives.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.primitives.kernels import limits_of, require_axis, require_scope
@@ -361,9 +362,10 @@ class Schedule(LoopQueries):
 
     @primitive
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
-        """Store a buffer that is not a parameter in another order of its dims, slowest first, with tiled dims.
+        """Store a buffer in another order of its dims, slowest first, with tiled dims.
 
-        With `tiles=((1, 16),)`, 16 columns are contiguous.
+        With `tiles=((1, 16),)`, 16 columns are contiguous. A parameter must be a constant of all calls, which target
+        llvm stores so when a model is compiled; its dims are then those of that memory.
         """
         layout.pack(self._root, buffer, order, tiles)
         self._record("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
@@ -626,6 +628,10 @@ class Schedule(LoopQueries):
         for each, attribute in kept.items():
             attributes[each] = attribute
         return str(copy)
+
+    def packed_parameters(self) -> list[PackedOrder]:
+        """Return the orders in which parameters are to be stored, which `pack` has set."""
+        return [buffer.packed for buffer in self._root.buffers if buffer.packed is not None]
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""

@@ -15,6 +15,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd
+from mirlo.passes.schedule.packed_orders import PackedOrder, packed_orders
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import unique_names
@@ -66,6 +67,8 @@ class ScheduleBuffer:
     """The name that it would have without the author's: `x0`, or its block's."""
     shared: ScheduleBuffer | None = None
     """The result in whose memory it is (`share_memory`)."""
+    packed: PackedOrder | None = None
+    """Of a parameter: the order in which it is to be stored, which its dims are those of."""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.shape))}]"
@@ -376,6 +379,8 @@ class Root:
     parent: None = None
     target: str = ""
     """The target that the function is scheduled for; empty if it is not known."""
+    stored: Sequence[PackedOrder] = ()
+    """The orders in which parameters are stored already."""
     modules: list[ir.Module] = field(default_factory=list)
     """Modules that keep blocks alive which are not in the function."""
     nested: NestedNodes | None = None
@@ -554,7 +559,7 @@ def build(view: PrimView) -> Root:
     for name, block in zip(names, view.blocks, strict=True):
         for result, output in zip(output_names(name, block), block.outputs, strict=True):
             buffers[output.value] = _buffer(result, output.value, output.value in view.returned, author_names)
-    root = Root(view, list(buffers.values()))
+    root = Root(view, list(buffers.values()), stored=packed_orders(view.op))
     set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
 
