@@ -81,7 +81,6 @@ def listings_of_module(module: ir.Module, target: str, form: str, kernel: str | 
     chosen, source = code_form(host, form), code_target(host)
     nodes = kernel_nodes(module)
     options = CompileOptions(host.name, target_options=targets.host.options, form=form, kernel=kernel or "")
-    assert source.code is not None  # `code_form` checks it
     with module.context, ir.Location.unknown():
         texts = source.code(module, options)
     listings = [(text, nodes.get(text.function, [])) for text in texts]

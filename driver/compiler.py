@@ -62,8 +62,7 @@ class Compiler:
         self.targets = Targets.parse(request.target)
         require_one_build(self.targets)
         self.target, self.options = _host_of(request, self.targets)
-        saves = self.target.saves_memory
-        self.saves_memory = saves is not None and saves(self.options)
+        self.saves_memory = self.target.saves_memory(self.options)
         if self.saves_memory and self.options.jobs is None:
             self.options = replace(self.options, jobs=1)
         self.model: OpenedModel
@@ -115,7 +114,6 @@ class Compiler:
         """Compile the model to the code of its kernels in the requested form; return each with its nodes."""
         listed: list[tuple[KernelText, list[str]]] = []
         code = code_target(self.target).code
-        assert code is not None  # `code_form` checks it
 
         def list_module(module: ir.Module) -> None:
             nodes = kernel_nodes(module)
@@ -174,9 +172,8 @@ class Compiler:
 
     def _prepare(self, module: ir.Module) -> Preparation | None:
         """Start the worker processes of the emitter early for a large model."""
-        prepare = self.target.prepare
         is_large = _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS
-        return prepare(self.options) if prepare is not None and is_large else None
+        return self.target.prepare(self.options) if is_large else None
 
     def _run_passes(self, module: ir.Module, folder: Path | None, prepared: Preparation | None = None) -> None:
         session, target = self.model.session, self.target
@@ -195,7 +192,6 @@ class Compiler:
         with module.context, ir.Location.unknown():
             self.request.report("emit")
             externals = detach_artifacts(module)
-            assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
         self._settle_memory(spec.name for spec in artifact.params)
         if self.is_loaded:  # in memory that is aligned
@@ -204,7 +200,7 @@ class Compiler:
         metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
         regions = describe_regions(
             self.targets, session.notes[self.first_note :], self.operators, artifact.loader, externals,
-            artifact.arena_bytes if target.has_device is not None else 0,
+            artifact.arena_bytes if target.has("has_device") else 0,
         )  # fmt: skip
         for strategy in requested_strategies(self.request):
             metadata |= strategy.metadata()
@@ -216,7 +212,7 @@ class Compiler:
 
     def _needs_loading(self) -> bool:
         """Return whether a model that is only saved must be loaded: libraries and devices are found then."""
-        has_device = self.target.has_device is not None
+        has_device = self.target.has("has_device")
         return bool(self.targets.generators) or has_device or needs_program(self.model.module)
 
     def _settle_memory(self, names: Iterable[str]) -> None:
@@ -242,7 +238,7 @@ class Compiler:
     def _lacks_memory(self, why: str) -> OutOfMemoryError:
         """Return the error for a compilation that runs out of memory."""
         advice = "limit the memory of this process less, or use a machine with more"
-        if self.target.saves_memory is not None and not self.saves_memory:
+        if self.target.has("saves_memory") and not self.saves_memory:
             advice = f"compile for '{self.target.name}{{memory=small}}', which has transformed weights in a file"
         return OutOfMemoryError(f"there is too little memory to compile the model, {why}; {advice}")
 
@@ -263,7 +259,6 @@ class Compiler:
         request, recorded = self.request, self.model.pipeline
         if request.pipeline is not None:
             return Pipeline(request.pipeline) if isinstance(request.pipeline, str) else request.pipeline
-        assert self.target.pipeline is not None  # `_host_of` checks it
         first = ",".join(
             filter(
                 None,
@@ -358,7 +353,7 @@ def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, Compile
 
 def _require_in_place(target: Target, options: CompileOptions) -> None:
     """Raise an error for ring buffers on a target that does not update caches in place."""
-    if target.pipeline is None or "plan-memory{aliases=true}" not in target.pipeline(options):
+    if "plan-memory{aliases=true}" not in target.pipeline(options):
         raise CompileOptionError(
             f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'"
         )
@@ -368,7 +363,7 @@ def chosen_precision(dtype: str | None, target: Target, options: CompileOptions)
     """Return the type that a precision names; for the fastest one None where no type is faster than f32."""
     if dtype != FASTEST:
         return dtype
-    return None if target.fastest_precision is None else target.fastest_precision(options)
+    return target.fastest_precision(options)
 
 
 def precision_passes(dtype: str | None, recorded: str | None, target: Target, options: CompileOptions) -> str:
@@ -379,7 +374,7 @@ def precision_passes(dtype: str | None, recorded: str | None, target: Target, op
     dtype = chosen_precision(dtype, target, options)
     if dtype is None:
         return ""
-    operands = "" if target.narrow_operands is None else f" operands={target.narrow_operands(dtype, options)}"
+    operands = f" operands={target.narrow_operands(dtype, options)}" if target.has("narrow_operands") else ""
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}{operands}}},fold-constant"
 
 

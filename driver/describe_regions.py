@@ -72,8 +72,7 @@ def _region(
 
 
 def _needs_of_host(host: Chosen) -> Sequence[str]:
-    requirements = find_target(host.name).requirements
-    return () if requirements is None else requirements(host.options)
+    return find_target(host.name).requirements(host.options)
 
 
 def _share(part: int, whole: int) -> float:

@@ -131,7 +131,7 @@ def cache_key(
     tools = "" if digest is not None else _tools_of(path)
     if tools is None:
         return Uncacheable("only models in files of ONNX or TensorFlow Lite, and those of frameworks, are kept whole")
-    if target.fingerprint is None:
+    if not target.has("fingerprint"):
         return Uncacheable(f"target '{target.name}' does not say what of the machine its code depends on")
     added = extended(target)
     if added is not None:

@@ -5,6 +5,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, find_pass, option, register_pass
 from mirlo.passes.targets import CompileOptions, Target, TargetError, ThreadLimits, find_target, register_target
 from mirlo.runtime.extenders import record_extenders
+from mirlo.targets.llvm import LlvmTarget
 from mirlo.targets.llvm.bare_code import bare_code
 from mirlo.targets.llvm.library.build import write_library
 from mirlo.targets.llvm.library.sources import run_time_files
@@ -14,6 +15,7 @@ __all__ = [
     "CompileOptions",
     "KernelText",
     "LibraryForm",
+    "LlvmTarget",
     "Pass",
     "PassError",
     "Pipeline",

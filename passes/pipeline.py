@@ -58,9 +58,10 @@ class Pipeline:
             target = find_target(target_name)
         except TargetError as error:
             raise PipelineError(str(error)) from error
-        build = target.pipelines.get(stage) if stage else target.pipeline
+        own = target.pipeline if target.has("pipeline") else None
+        build = target.pipelines().get(stage) if stage else own
         if build is None:
-            has = ", ".join(f"{target_name}:{known}" for known in target.pipelines) or "no others"
+            has = ", ".join(f"{target_name}:{known}" for known in target.pipelines()) or "no others"
             what = f"pipeline '{stage}'" if stage else "pipeline of its own"
             raise PipelineError(f"target '{target_name}' has no {what}; it has {has}")
         return cls(build(options))

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import GROUPS
 from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.callbacks import (
+    CheckedCallback,
+    CheckedMethods,
     Expected,
-    callback,
-    check_callbacks,
     checked,
+    describe_value,
     each_is,
     is_a,
     is_count,
     is_flag,
     is_integer,
-    is_same_function,
     is_text,
     is_time,
     maps,
@@ -99,16 +99,93 @@ class ThreadLimits:
 
 
 _PIPELINE = Expected("the text of a pass pipeline, such as convert-layout,legalize", is_text)
-_FIGURES = Expected("Figures", lambda value: isinstance(value, Figures))
 
 
 def _is_class(value: object) -> bool:
     return isinstance(value, type)
 
 
+METHODS = CheckedMethods(
+    {
+        "pipeline": _PIPELINE,
+        "emit": Expected("an Artifact", is_a("mirlo.runtime.artifact:Artifact")),
+        "prepare": Expected("a Preparation, or None", optional(is_a("mirlo.passes.instrumentation:Preparation"))),
+        "saves_memory": Expected("True or False", is_flag),
+        "fingerprint": Expected("a text", is_text),
+        "space": Expected("a list of choices, each a dict of integers by name", each_is(maps(is_text, is_integer))),
+        "operator_choices": Expected(
+            "a dict from names of operators to dataclasses of choices", maps(is_text, _is_class)
+        ),
+        "definitions": Expected("a dict from names of operators to classes of definitions", maps(is_text, _is_class)),
+        "expected": Expected("a time, a number that is not negative, or None", optional(is_time)),
+        "expectation": Expected(
+            "a KernelExpectation, or None", optional(is_a("mirlo.passes.expectations:KernelExpectation"))
+        ),
+        "pipelines": Expected(
+            "a dict from names of stages to functions that return pipelines", maps(is_text, callable)
+        ),
+        "narrow_operands": Expected("a text: all or constants", is_text),
+        "fastest_precision": Expected("the name of an element type, or None", optional(is_text)),
+        "lanes": Expected("a number of lanes, an integer of at least 1", is_count),
+        "code": Expected("a list of KernelText", each_is(is_a("mirlo.passes.code_forms:KernelText"))),
+        "has_device": Expected("True or False", is_flag),
+        "requirements": Expected("a list of texts", each_is(is_text)),
+        "speed": Expected("Figures, or None", lambda value: value is None or isinstance(value, Figures)),
+    },
+    TargetError,
+)
+"""What the methods of a target return."""
+
+
+class _TargetType(type):
+    """Makes a class of its own for a target whose methods are given as functions, as they were until 0.1."""
+
+    def __call__(cls, *values: Any, **named: Any) -> Any:
+        if len(values) > len(_FORMER_ORDER):
+            raise TypeError(f"Target takes {len(_FORMER_ORDER)} positional arguments, found {len(values)}")
+        named = {**dict(zip(_FORMER_ORDER, values, strict=False)), **named}
+        functions = {name: named.pop(name) for name in METHODS.expected if name in named}
+        if callable(named.get("figures")):
+            functions["speed"] = named.pop("figures")
+        functions = {name: function for name, function in functions.items() if function is not None}
+        if not functions:
+            return super().__call__(**named)
+        owner = f"target '{named.get('name', '')}'"
+        warnings.warn(
+            f"{owner}: {', '.join(functions)}: functions of a target are methods of a subclass of Target now",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        pipelines = functions.get("pipelines")
+        if isinstance(pipelines, Mapping):
+            stages = {name: checked(each, _PIPELINE, owner, TargetError) for name, each in pipelines.items()}
+            functions["pipelines"] = lambda: stages
+        for name, function in functions.items():
+            if not callable(function):
+                raise TargetError(
+                    f"{owner}: '{name}' is {describe_value(function)}: expected a function that returns "
+                    f"{METHODS.expected[name].text}"
+                )
+        methods = {
+            name: staticmethod(checked(each, METHODS.expected[name], owner, TargetError))
+            for name, each in functions.items()
+        }
+        return type(cls)(f"{cls.__name__}OfFunctions", (cls,), methods)(**named)
+
+
+_FORMER_ORDER = ("name", "help", "parent", "rule_modules", "pipeline", "emit")
+"""The arguments that may be positional."""
+
+
 @dataclass(frozen=True)
-class Target:
-    """A target: its place in the chain, the modules with its rules, its pipeline, and its emitter."""
+class Target(metaclass=_TargetType):
+    """A target: its place in the chain, the modules with its rules, its pipeline, and its emitter.
+
+    A target that compiles whole models is a subclass with `pipeline` and `emit`; one that takes parts of models has a
+    code generator. Other methods that a subclass does not have mean that the target makes no use of them; `has(name)`
+    says which it has. They are called when they are needed, and import what they need then: a process that loads a
+    compiled model, or lists targets, loads no compiler.
+    """
 
     name: str
     help: str
@@ -116,65 +193,8 @@ class Target:
     """The target whose rules are tried after this one's; the default rules always come last."""
     rule_modules: tuple[str, ...] = ()
     """Modules that register the target's rules when imported."""
-    pipeline: Callable[[CompileOptions], str] | None = callback(*_PIPELINE)
-    """Returns the text of the pass pipeline from relax to the input of `emit`, for given options."""
-    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = callback(
-        "an Artifact", is_a("mirlo.runtime.artifact:Artifact")
-    )
-    """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
-    prepare: Callable[[CompileOptions], Preparation | None] | None = callback(
-        "a Preparation, or None", optional(is_a("mirlo.passes.instrumentation:Preparation"))
-    )
-    """Called with the options before the pipeline runs on a large model, to start early what `emit` needs.
-
-    What it returns observes the passes, and is `options.prepared` for `emit`.
-    """
-    saves_memory: Callable[[CompileOptions], bool] | None = callback("True or False", is_flag)
-    """Returns whether options ask for little memory in place of speed: kernels are compiled in one process, and the
-    weights that passes transform are in a file."""
-    fingerprint: Callable[[str], str] | None = callback("a text", is_text)
-    """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
-    compiled models are not cached."""
-    space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = callback(
-        "a list of choices, each a dict of integers by name", each_is(maps(is_text, is_integer))
-    )
-    """Returns the search space of an operator that has choices, or of a prim function in tensor form whose rule
-    declares no values to try: values by the names of choices, likeliest candidates first."""
-    operator_choices: Callable[[], Mapping[str, type]] | None = callback(
-        "a dict from names of operators to dataclasses of choices", maps(is_text, _is_class)
-    )
-    """Returns what is chosen for operators before they become prim functions: by operator, a dataclass of `Choice`s."""
-    definitions: Callable[[], Mapping[str, type]] | None = callback(
-        "a dict from names of operators to classes of definitions", maps(is_text, _is_class)
-    )
-    """Returns the definitions of kernels that its passes write as loops, for `verify-schedule`: by the name of the
-    operator, which begins with the target's, subclasses of `DescribedDefinition`."""
-    expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = callback(
-        "a time, a number that is not negative, or None", optional(is_time)
-    )
-    """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
-
-    `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
-    """
-    expectation: (
-        Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], KernelExpectation | None] | None
-    ) = callback("a KernelExpectation, or None", optional(is_a("mirlo.passes.expectations:KernelExpectation")))
-    """Returns the expected time of a prim function in tensor form with these choices, what takes it, and what its rule
-    compared, for `mirlo explain`; without it, that ranks the choices of `space` by `expected`."""
-    pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
-    """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
-    narrow_operands: Callable[[str, CompileOptions], str] | None = callback("a text: all or constants", is_text)
-    """Returns what products read in a type that `precision` names, an option of the pass `to-mixed-precision`: all
-    operands, or constants only; without it, all."""
-    fastest_precision: Callable[[CompileOptions], str | None] | None = callback(
-        "the name of an element type, or None", optional(is_text)
-    )
-    """Returns the narrowest type whose products are faster than those of f32, or None if there is none."""
-    lanes: Callable[[str | None, int], int] | None = callback("a number of lanes, an integer of at least 1", is_count)
-    """Returns how many elements of a size in bytes a vector has, on the machine that the pass `schedule` names, or None
-    for the target's own; without it, its parent's."""
     takes_options: bool | None = None
     """Whether its name may be followed by options in braces, passed as `options.target_options`; None is for the
     answer of its parent, and no without one."""
@@ -184,50 +204,156 @@ class Target:
     """The limits of the threads that run its kernels, for GPUs; None is for the answer of its parent, and without one
     for kernels that are functions of a CPU."""
     has_vectors: bool = True
-    """Whether its kernels may have operations on vectors; else loops that words vectorize are left to a compiler that
-    reads what it makes."""
+    """Whether its kernels may have operations on vectors; else loops that a schedule vectorizes are left to a compiler
+    that reads what it makes."""
     aliases: tuple[str, ...] = ()
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
     chooses_at_load: bool = False
     """Whether options may list alternatives, `cpu=haswell|znver4`, of which loading takes the last that fits."""
     forms: tuple[CodeForm, ...] = ()
     """Forms of code in which its kernels can be read, from the compiler's end to the machine's."""
-    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = callback(
-        "a list of KernelText", each_is(is_a("mirlo.passes.code_forms:KernelText"))
-    )
-    """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
     makes_libraries: bool | None = None
     """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of; None is for the
     answer of a parent with the same `emit`, and no without one."""
     makes_source: bool | None = None
     """Whether `emit` makes the source of a whole model in C with the option `form="source"`; None is as before."""
-    has_device: Callable[[], bool] | None = callback("True or False", is_flag)
-    """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
     loader: str = ""
     """The loader of its code, which reports name before there is code; empty is for the answer of a parent with
     the same `emit`."""
-    requirements: Callable[[str], Sequence[str]] | None = callback("a list of texts", each_is(is_text))
-    """Returns what a machine needs to run its code, for the options in braces: instructions, libraries, drivers; as
-    reports print them."""
-    figures: Figures | Callable[[str], Figures] | None = None
-    """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
-    it. A code generator declares its own."""
+    figures: Figures | None = None
+    """The speed of its code, for placement by estimated cost. A code generator declares its own."""
 
-    def __post_init__(self) -> None:
-        owner = f"target '{self.name}'"
-        check_callbacks(self, owner, TargetError)
-        pipelines = {name: checked(each, _PIPELINE, owner, TargetError) for name, each in self.pipelines.items()}
-        object.__setattr__(self, "pipelines", pipelines)
-        if callable(self.figures):
-            object.__setattr__(self, "figures", checked(self.figures, _FIGURES, owner, TargetError))
+    def __init_subclass__(cls) -> None:
+        """Check what the methods of targets of others return."""
+        super().__init_subclass__()
+        METHODS.add_to(cls, f"target class {cls.__name__}")
+
+    def pipeline(self, options: CompileOptions) -> str:
+        """Return the text of the pass pipeline from relax to the input of `emit`."""
+        raise TargetError(f"target '{self.name}' compiles no whole models")
+
+    def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:
+        """Compile a module that went through the pipeline to a run-time artifact."""
+        raise TargetError(f"target '{self.name}' compiles no whole models")
+
+    def prepare(self, options: CompileOptions) -> Preparation | None:
+        """Start early, before the pipeline runs on a large model, what `emit` needs.
+
+        What it returns observes the passes, and is `options.prepared` for `emit`.
+        """
+        return None
+
+    def saves_memory(self, options: CompileOptions) -> bool:
+        """Return whether options ask for little memory in place of speed.
+
+        Kernels are then compiled in one process, and the weights that passes transform are in a file.
+        """
+        return False
+
+    def fingerprint(self, options: str) -> str:
+        """Return the properties of the machine that code depends on, for the options in braces.
+
+        Compiled models of a target without this method are not cached.
+        """
+        return ""
+
+    def space(self, function: ir.Operation | ir.OpView, options: CompileOptions) -> list[dict[str, int]]:
+        """Return the search space of an operator, or of a prim function in tensor form whose rule declares no values.
+
+        Each entry has values by the names of choices, likeliest candidates first.
+        """
+        return []
+
+    def operator_choices(self) -> Mapping[str, type]:
+        """Return what is chosen for operators before they become prim functions: a dataclass of `Choice`s for each."""
+        return {}
+
+    def definitions(self) -> Mapping[str, type]:
+        """Return the definitions of kernels that its passes write as loops, for `verify-schedule`.
+
+        They are subclasses of `DescribedDefinition`, by the name of the operator, which begins with the target's.
+        """
+        return {}
+
+    def expected(
+        self, function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
+    ) -> float | None:
+        """Return the expected time of a prim function for a candidate, in any unit; None if it is unknown.
+
+        `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
+        """
+        return None
+
+    def expectation(
+        self, function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
+    ) -> KernelExpectation | None:
+        """Return the expected time of a prim function, what takes it, and what its rule compared, for `mirlo explain`.
+
+        Without this method, that ranks the choices of `space` by `expected`.
+        """
+        return None
+
+    def pipelines(self) -> Mapping[str, Callable[[CompileOptions], str]]:
+        """Return other pipelines by name: stages of the main one."""
+        return {}
+
+    def narrow_operands(self, dtype: str, options: CompileOptions) -> str:
+        """Return what products read in a type that `precision` names: `all` operands, or `constants` only."""
+        return "all"
+
+    def fastest_precision(self, options: CompileOptions) -> str | None:
+        """Return the narrowest type whose products are faster than those of f32, or None if there is none."""
+        return None
+
+    def lanes(self, machine: str | None, element_bytes: int) -> int:
+        """Return how many elements of a size a vector has, on the machine that the pass `schedule` names.
+
+        None is for the target's own machine. A target without this method has its parent's.
+        """
+        return 1
+
+    def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+        """Compile a module as `emit` does, to the code of each kernel in `options.form`."""
+        raise TargetError(f"target '{self.name}' generates no code to read")
+
+    def has_device(self) -> bool:
+        """Return whether this machine has the device that runs its code.
+
+        Code of a target without this method is for the machine's own processor.
+        """
+        return True
+
+    def requirements(self, options: str) -> Sequence[str]:
+        """Return what a machine needs to run its code: instructions, libraries, drivers; as reports print them."""
+        return ()
+
+    def speed(self, options: str) -> Figures | None:
+        """Return the speed of its code for the options in braces; by default `figures`."""
+        return self.figures
+
+    def has(self, method: str) -> bool:
+        """Return whether its class has a method of its own."""
+        return getattr(type(self), method) is not getattr(Target, method)
+
+    @property
+    def compiles_models(self) -> bool:
+        """Return whether it compiles whole models."""
+        return self.has("pipeline") and self.has("emit")
 
     def emits_as(self, other: Target) -> bool:
         """Return whether both have one `emit`."""
-        return is_same_function(self.emit, other.emit)
+        return _plain(type(self).emit) is _plain(type(other).emit)
 
     def runs_here(self) -> bool:
         """Return whether this machine has what runs the target's code."""
-        return self.has_device is None or self.has_device()
+        return self.has_device()
+
+
+def _plain(function: Any) -> object:
+    """Return a function without the check of what it returns, and without the object that it is bound to."""
+    plain = inspect.unwrap(function)
+    plain = plain.function if isinstance(plain, CheckedCallback) else plain
+    return getattr(plain, "__func__", plain)
 
 
 _REGISTERED: dict[str, tuple[Target, str, str]] = {}
@@ -520,8 +646,7 @@ def operator_choices(name: str) -> dict[str, type]:
     """Return the choices for operators on a target or its parents: by operator, a dataclass."""
     choices: dict[str, type] = {}
     for target in () if is_partial(name) else chain(name)[:-1]:
-        declared = find_target(target).operator_choices
-        choices = {**(declared() if declared is not None else {}), **choices}
+        choices = {**find_target(target).operator_choices(), **choices}
     return choices
 
 

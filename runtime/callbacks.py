@@ -1,12 +1,12 @@
 """Functions of users that Mirlo calls: what they raise or return wrongly is an error that names them and their place.
 
     @dataclass(frozen=True)
-    class Target:
+    class FileForm:
         name: str
-        lanes: Callable[[str | None, int], int] | None = callback("a number of lanes", is_count)
+        matches: Callable[[bytes], bool] = required_callback("True or False", is_flag)
 
         def __post_init__(self) -> None:
-            check_callbacks(self, f"target '{self.name}'", TargetError)
+            check_callbacks(self, f"form of files '{self.name}'", FrontendError)
 
 A function of Mirlo itself is called as it is: what it returns is checked by types.
 """
@@ -129,13 +129,6 @@ def describe_value(value: object) -> str:
     kind = type(value).__name__
     article = "an" if kind[0].lower() in "aeiou" else "a"
     return f"{text if len(text) <= 40 else text[:37] + '...'}, {article} {kind}"
-
-
-def is_same_function(left: object, right: object) -> bool:
-    """Return whether two functions are one, apart from checks of what they return."""
-    left = left.function if isinstance(left, CheckedCallback) else left
-    right = right.function if isinstance(right, CheckedCallback) else right
-    return left is right
 
 
 def callback(text: str, holds: Test, default: Any = None) -> Any:

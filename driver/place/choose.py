@@ -78,12 +78,12 @@ def _key(problem: Problem) -> str | None:
 
     assert problem.targets.host is not None
     host = problem.targets.host
-    fingerprint = find_target(host.name).fingerprint
-    if problem.settings is None or fingerprint is None:
+    target = find_target(host.name)
+    if problem.settings is None or not target.has("fingerprint"):
         return None
     parts = [problem.module.operation.get_asm(), problem.before, str(problem.targets), str(problem.threads)]
-    parts += [problem.settings, fingerprint(host.options), compiler_version()]
-    parts += [target.generator.fingerprint() for target in problem.targets.generators]
+    parts += [problem.settings, target.fingerprint(host.options), compiler_version()]
+    parts += [each.generator.fingerprint() for each in problem.targets.generators]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 

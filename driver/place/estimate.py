@@ -30,8 +30,7 @@ def figures_of(targets: Targets) -> dict[str, Figures]:
     host = targets.host
     assert host is not None
     by_target = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
-    own = find_target(host.name).figures
-    by_target[host.name] = own(host.options) if callable(own) else own
+    by_target[host.name] = find_target(host.name).speed(host.options)
     missing = [name for name, figures in by_target.items() if figures is None]
     if missing:
         raise TargetError(

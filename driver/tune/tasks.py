@@ -73,7 +73,7 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
     """Return the steps of a pipeline as text, and the points among them at which choices are applied."""
     chosen = targets.host_target
     target = chosen.name
-    if chosen.pipeline is None or (chosen.space is None and not has_tuning_space(target)):
+    if not chosen.has("space") and not has_tuning_space(target):
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
     pipeline = Pipeline(targets.pipeline(options.threads))
     points = [TuningPoint(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
@@ -117,7 +117,7 @@ def tasks_of(
             if key in tasks or not subject.calls:
                 continue
             assert subject.site is not None
-            choices = chosen.space(subject.op, options) if chosen.space is not None else []
+            choices = chosen.space(subject.op, options)
             if spaces is not None:
                 choices = spaces.points(subject, choices)
             if not choices:
@@ -198,8 +198,6 @@ def _operators(module: ir.Module, point: TuningPoint) -> list[Subject]:
 def _expected(
     target: Target, subject: ir.OpView | ir.Operation, choices: Sequence[dict[str, int]], options: CompileOptions
 ) -> tuple[float | None, ...]:
-    if target.expected is None:
-        return ()
     own = target.expected(subject, {}, options)
     if not own:
         return ()

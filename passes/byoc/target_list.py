@@ -95,7 +95,7 @@ class Targets:
                 f"target '{self.names[-1]}' compiles parts of models: name what compiles the rest, '{self},llvm'"
             )
         target = find_target(self.host.name)
-        if target.pipeline is None or target.emit is None:
+        if not target.compiles_models:
             raise TargetError(f"target '{target.name}' does not generate code: it has no pipeline or no emitter")
         if self.host.options and not takes_options(target.name):
             raise TargetError(f"target '{target.name}' takes no options, found '{self.host}'")
@@ -105,7 +105,6 @@ class Targets:
         """Return all passes that compile a model for these targets, as text."""
         target = self.host_target
         assert self.host is not None
-        assert target.pipeline is not None
         options = CompileOptions(target.name, threads, opt_level, self.host.options)
         return ",".join(map(str, self.placed(Pipeline(target.pipeline(options)))))
 
@@ -169,7 +168,6 @@ class Targets:
     def placing_loops(self) -> str:
         """Return the host's passes up to the prim functions, and those that place them."""
         target = self.or_host().host_target
-        assert target.pipeline is not None
         steps = list(Pipeline(target.pipeline(CompileOptions(target.name))))
         last = max(steps.index(next(s for s in steps if s.name == t.generator.after)) for t in self.of_loops)
         return ",".join([*map(str, steps[: last + 1]), _partition(self.of_loops), *_own_passes(self.of_loops)])

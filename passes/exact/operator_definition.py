@@ -84,8 +84,7 @@ def definition_of(function: ir.Operation, constants: Sequence[Mapping[int, Array
     if OPERATOR not in function.attributes:
         return OperatorDefinition(function, constants)
     name = ir.StringAttr(ir.DictAttr(function.attributes[OPERATOR])["name"]).value
-    declared = find_target(name.partition(".")[0]).definitions
-    definition: KernelDefinition = (declared() if declared is not None else {})[name](function, constants)
+    definition: KernelDefinition = find_target(name.partition(".")[0]).definitions()[name](function, constants)
     return definition
 
 

@@ -66,7 +66,6 @@ def _run_kernel(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.nda
     if not all(isinstance(dim, int) for dim in op.opview.every_dim()):
         return "its sizes are dynamic"
     target, options, session = find_target(HOST), CompileOptions(target=HOST, jobs=1), Session()
-    assert target.pipeline is not None and target.emit is not None  # the host's target compiles whole models
     try:
         module = _module_of(op)
         Pipeline(target.pipeline(options)).run(module, session)

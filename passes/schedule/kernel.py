@@ -34,7 +34,7 @@ class ScheduleContext:
     def lanes(self, dtype: str) -> int:
         """Return how many elements of a type, such as "f32", a vector of the machine has; 1 where it has no vectors."""
         for name in chain(self.target)[:-1]:
-            lanes = None if is_partial(name) else find_target(name).lanes
-            if lanes is not None:
-                return lanes(self.options.get("machine"), dtype_named(dtype).bytes)
+            target = None if is_partial(name) else find_target(name)
+            if target is not None and target.has("lanes"):
+                return target.lanes(self.options.get("machine"), dtype_named(dtype).bytes)
         return 1

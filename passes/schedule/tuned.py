@@ -183,8 +183,7 @@ def tuning_key(op: ir.Operation | ir.OpView, target: str, threads: int = 1, targ
     else:
         text = _operator_text(op)
     text += f" {threads} threads" if threads > 1 else ""
-    fingerprint = find_target(target).fingerprint
-    machine = fingerprint(target_options) if fingerprint is not None else ""
+    machine = find_target(target).fingerprint(target_options)
     return hashlib.sha256(f"{target}\n{machine}\n{text}".encode()).hexdigest()[:32]
 
 

@@ -14,45 +14,41 @@ if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
 
 
-def _pipeline(options: CompileOptions | None = None) -> str:
-    from mirlo.targets.c.whole import compile_pipeline
+class CTarget(Target):
+    """Compiles models to C source."""
 
-    return compile_pipeline(options)
+    def pipeline(self, options: CompileOptions) -> str:
+        from mirlo.targets.c.whole import compile_pipeline
+
+        return compile_pipeline(options)
+
+    def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:
+        from mirlo.targets.c.artifact import emit
+
+        return emit(module, options)
+
+    def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+        from mirlo.targets.c.artifact import kernel_code
+
+        return kernel_code(module, options)
+
+    def fingerprint(self, options: str) -> str:
+        from mirlo.passes.byoc.codegen import generator_of
+        from mirlo.runtime.loaders import llvm_host
+
+        return f"{llvm_host()['triple']} {generator_of('c', options).fingerprint()}"
 
 
-def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
-    from mirlo.targets.c.artifact import emit
-
-    return emit(module, options)
-
-
-def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
-    from mirlo.targets.c.artifact import kernel_code
-
-    return kernel_code(module, options)
-
-
-def _fingerprint(options: str) -> str:
-    from mirlo.passes.byoc.codegen import generator_of
-    from mirlo.runtime.loaders import llvm_host
-
-    return f"{llvm_host()['triple']} {generator_of('c', options).fingerprint()}"
-
-
-TARGET = Target(
+TARGET = CTarget(
     name="c",
     help="C source, compiled by the system's C compiler",
     rule_modules=("mirlo.targets.c.intrinsics", "mirlo.targets.c.schedule"),
-    pipeline=_pipeline,
-    emit=_emit,
     loader="llvm",
     codegen="mirlo.targets.c.generator:CGenerator",
     takes_options=True,
     forms=(CodeForm("c", ".c", "//", "C99"),),
-    code=_code,
     makes_source=True,
     has_vectors=False,
     symbolic_dims=True,
-    fingerprint=_fingerprint,
     figures=Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False),
 )

@@ -10,28 +10,10 @@ from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from mirlo.dialects.bindings import ir
     from mirlo.runtime.artifact import Artifact
-
-
-def _pipeline(options: CompileOptions) -> str:
-    pipeline = declared_target("c").pipeline
-    assert pipeline is not None
-    return pipeline(options)
-
-
-def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
-    emit = declared_target("c").emit
-    assert emit is not None
-    return emit(module, options)
-
-
-def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
-    code = declared_target("c").code
-    assert code is not None
-    return code(module, options)
 
 
 @dataclass(frozen=True)
@@ -43,10 +25,7 @@ class CProcessor(Target):
     """
 
     parent: str | None = "c"
-    pipeline: Callable[[CompileOptions], str] | None = _pipeline
-    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = _emit
     forms: tuple[CodeForm, ...] = (CodeForm("c", ".c", "//", "C99"),)
-    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = _code
     loader: str = "llvm"
     has_vectors: bool = False
     makes_source: bool | None = True
@@ -59,6 +38,18 @@ class CProcessor(Target):
     """Passes of its own between fusion and scheduling, such as one that stores weights in another order."""
     flags: tuple[str, ...] = ()
     """Flags that the processor's compiler takes, which the header of a model names."""
+
+    def pipeline(self, options: CompileOptions) -> str:
+        """Return the passes of target `c`."""
+        return declared_target("c").pipeline(options)
+
+    def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:
+        """Return the artifact of target `c`, for this machine."""
+        return declared_target("c").emit(module, options)
+
+    def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+        """Return the C of the kernels."""
+        return declared_target("c").code(module, options)
 
 
 def find_processor(name: str) -> CProcessor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
@@ -17,105 +17,99 @@ if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
 
 
-def _pipeline(options: CompileOptions | None = None) -> str:
-    from mirlo.targets.llvm.pipeline import compile_pipeline
+class LlvmTarget(Target):
+    """Compiles models to machine code of a CPU."""
 
-    return compile_pipeline(options)
+    def pipeline(self, options: CompileOptions) -> str:
+        from mirlo.targets.llvm.pipeline import compile_pipeline
 
+        return compile_pipeline(options)
 
-def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
-    from mirlo.targets.llvm.emit import emit
+    def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:
+        from mirlo.targets.llvm.emit import emit
 
-    return emit(module, options)
+        return emit(module, options)
 
+    def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+        from mirlo.targets.llvm.emit import kernel_code
 
-def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
-    from mirlo.targets.llvm.emit import kernel_code
+        return kernel_code(module, options)
 
-    return kernel_code(module, options)
+    def fingerprint(self, options: str) -> str:
+        from mirlo.targets.llvm.options import parse_options
 
+        return parse_options(options).identity
 
-def _fingerprint(options: str) -> str:
-    from mirlo.targets.llvm.options import parse_options
+    def saves_memory(self, options: CompileOptions) -> bool:
+        from mirlo.targets.llvm.options import saves_memory
 
-    return parse_options(options).identity
+        return saves_memory(options)
 
+    def requirements(self, options: str) -> Sequence[str]:
+        from mirlo.targets.llvm.cpus import features_text
+        from mirlo.targets.llvm.options import parse_options
 
-def _saves_memory(options: CompileOptions) -> bool:
-    from mirlo.targets.llvm.options import saves_memory
+        processor = parse_options(options).processor
+        return (f"{processor.triple} with {features_text(processor.arch, processor.features)}",)
 
-    return saves_memory(options)
+    def prepare(self, options: CompileOptions) -> Preparation:
+        from mirlo.targets.llvm.compile_ahead import CompileAhead
 
+        return CompileAhead(options)
 
-def _requirements(options: str) -> Sequence[str]:
-    from mirlo.targets.llvm.cpus import features_text
-    from mirlo.targets.llvm.options import parse_options
+    def space(self, function: ir.Operation | ir.OpView, options: CompileOptions) -> list[dict[str, int]]:
+        from mirlo.targets.llvm.tuning import space
 
-    processor = parse_options(options).processor
-    return (f"{processor.triple} with {features_text(processor.arch, processor.features)}",)
+        return space(function, options)
 
+    def expected(
+        self, function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
+    ) -> float | None:
+        from mirlo.targets.llvm.tuning import expected
 
-def _prepare(options: CompileOptions) -> Preparation:
-    from mirlo.targets.llvm.compile_ahead import CompileAhead
+        return expected(function, values, options)
 
-    return CompileAhead(options)
+    def lanes(self, machine: str | None, element_bytes: int) -> int:
+        from mirlo.targets.llvm.options import find_machine
 
+        return find_machine(machine).lanes(element_bytes)
 
-def _space(function: ir.Operation | ir.OpView, options: CompileOptions) -> list[dict[str, int]]:
-    from mirlo.targets.llvm.tuning import space
+    def expectation(
+        self, function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
+    ) -> KernelExpectation | None:
+        from mirlo.targets.llvm.tuning import expectation
 
-    return space(function, options)
+        return expectation(function, values, options)
 
+    def narrow_operands(self, dtype: str, options: CompileOptions) -> str:
+        from mirlo.passes.graph.mixed_precision import ALL, CONSTANTS
+        from mirlo.targets.llvm.options import machine_for
 
-def _expected(function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions) -> float | None:
-    from mirlo.targets.llvm.tuning import expected
+        machine = machine_for(options)
+        return ALL if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles) else CONSTANTS
 
-    return expected(function, values, options)
+    def fastest_precision(self, options: CompileOptions) -> str | None:
+        from mirlo.targets.llvm.options import machine_for
 
+        machine = machine_for(options)
+        return "bf16" if machine.has_fast_bf16 or "bf16" in machine.tiles else None
 
-def _lanes(machine: str | None, element_bytes: int) -> int:
-    from mirlo.targets.llvm.options import find_machine
+    def operator_choices(self) -> Mapping[str, type]:
+        from mirlo.targets.llvm.choices import ConvolutionChoices
 
-    return find_machine(machine).lanes(element_bytes)
+        return {"relax.conv": ConvolutionChoices}
 
+    def definitions(self) -> Mapping[str, type]:
+        from mirlo.targets.llvm.nbits.definition import NbitsDefinition
+        from mirlo.targets.llvm.nbits.description import NAME
 
-def _expectation(
-    function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
-) -> KernelExpectation | None:
-    from mirlo.targets.llvm.tuning import expectation
+        return {NAME: NbitsDefinition}
 
-    return expectation(function, values, options)
-
-
-def _narrow_operands(dtype: str, options: CompileOptions) -> str:
-    from mirlo.passes.graph.mixed_precision import ALL, CONSTANTS
-    from mirlo.targets.llvm.options import machine_for
-
-    machine = machine_for(options)
-    return ALL if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles) else CONSTANTS
-
-
-def _fastest_precision(options: CompileOptions) -> str | None:
-    from mirlo.targets.llvm.options import machine_for
-
-    machine = machine_for(options)
-    return "bf16" if machine.has_fast_bf16 or "bf16" in machine.tiles else None
-
-
-def _operator_choices() -> Mapping[str, type]:
-    from mirlo.targets.llvm.choices import ConvolutionChoices
-
-    return {"relax.conv": ConvolutionChoices}
-
-
-def _definitions() -> Mapping[str, type]:
-    from mirlo.targets.llvm.nbits.definition import NbitsDefinition
-    from mirlo.targets.llvm.nbits.description import NAME
-
-    return {NAME: NbitsDefinition}
+    def pipelines(self) -> Mapping[str, Callable[[CompileOptions], str]]:
+        return {"llvm-dialect": lowered_by("lower-to-llvm", self.pipeline)}
 
 
-TARGET = Target(
+TARGET = LlvmTarget(
     name="llvm",
     help="CPUs, through LLVM: this machine's, or one that options describe",
     rule_modules=(
@@ -132,10 +126,7 @@ TARGET = Target(
         "mirlo.targets.llvm.schedule.paged",
         "mirlo.targets.llvm.winograd.schedule",
     ),
-    pipeline=_pipeline,
-    emit=_emit,
     loader="llvm",
-    prepare=_prepare,
     takes_options=True,
     chooses_at_load=True,
     forms=(
@@ -144,21 +135,8 @@ TARGET = Target(
         CodeForm("asm", ".s", "#", "assembly"),
         CodeForm("obj", ".o", help="an object file"),
     ),
-    code=_code,
-    pipelines={"llvm-dialect": lowered_by("lower-to-llvm", _pipeline)},
     makes_libraries=True,
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),
-    fingerprint=_fingerprint,
-    saves_memory=_saves_memory,
-    requirements=_requirements,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
-    space=_space,
-    expected=_expected,
-    expectation=_expectation,
-    operator_choices=_operator_choices,
-    definitions=_definitions,
-    lanes=_lanes,
-    narrow_operands=_narrow_operands,
-    fastest_precision=_fastest_precision,
 )

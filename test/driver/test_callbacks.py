@@ -64,12 +64,22 @@ from mirlo.extend.ops import converter as onnx_converter
 from mirlo.extend.rules import Choice, intrinsic, legalize, schedule
 from mirlo.extend.runtime import ExternalFunctions, LoadedCode
 from mirlo.extend.schedules import TileInstruction, command_intrin, part_rule, tensor_intrin
-from mirlo.extend.target import CodeForm, LibraryForm, Pass, Target, register_pass, register_target
+from mirlo.extend.target import (
+    CodeForm,
+    CompileOptions,
+    LibraryForm,
+    Pass,
+    Target,
+    find_target,
+    register_pass,
+    register_target,
+)
 from mirlo.frontends import foreign
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.passes.byoc import codegen
 from mirlo.passes.rules import SCHEDULE
 from mirlo.passes.schedule.schedule import points_of
+from mirlo.passes.targets import METHODS as TARGET_METHODS
 from mirlo.runtime import external, loaders
 from mirlo.runtime.callbacks import ANYTHING
 from mirlo.testing import temporary_registrations
@@ -510,14 +520,19 @@ def of_command(made: Callable[[], Any]) -> None:
 
 def gpu_target(emitted: Callable[[Any], Any]) -> None:
     """Register a target of GPUs whose kernels are compiled by a function."""
-    register_target(
-        Target(
-            "callbacks", "of a test", parent="spirv", loader="vulkan", forms=(CodeForm("own", ".own", "//"),),
-            pipeline=lambda options=None: gpu_pipeline("callbacks", alignment=256),
-            emit=lambda module, options: emit_kernels(module, "callbacks", "vulkan", emitted),
-            code=lambda module, options: kernel_texts(module, emitted),
-        )
-    )  # fmt: skip
+
+    class Own(Target):
+        def pipeline(self, options: Any) -> str:
+            return gpu_pipeline("callbacks", alignment=256)
+
+        def emit(self, module: Any, options: Any) -> Any:
+            return emit_kernels(module, "callbacks", "vulkan", emitted)
+
+        def code(self, module: Any, options: Any) -> Any:
+            return kernel_texts(module, emitted)
+
+    forms = (CodeForm("own", ".own", "//"),)
+    register_target(Own("callbacks", "of a test", parent="spirv", loader="vulkan", forms=forms))
 
 
 def of_emitted_kernels(made: Callable[[], Any]) -> None:
@@ -586,7 +601,7 @@ def test_what_is_raised(kind: Callable[..., None], name: str) -> None:
 
 
 DECLARING: dict[type, dict[str, Any]] = {
-    Target: {"name": "callbacks", "help": "h"}, FileForm: {"name": "callbacks", "suffixes": (".x",)},
+    FileForm: {"name": "callbacks", "suffixes": (".x",)},
     Tunable: {"key": "callbacks", "name": "n", "choices": ()}, Figures: {"gflops": 1.0, "gbytes": 1.0},
     FolderForm: {}, LibraryForm: {"name": "callbacks", "help": "h"},
     LoadedCode: {"entry": print, "keep": None}, ExternalFunctions: {"functions": {}},
@@ -601,7 +616,7 @@ FIELDS = [
     for each in dataclasses.fields(cls)
     if "returns" in each.metadata
 ]
-METHODS_OF = {CodeGenerator: codegen.CHECKED_METHODS, DialectOp: op.CHECKED_METHODS}
+METHODS_OF = {CodeGenerator: codegen.CHECKED_METHODS, DialectOp: op.CHECKED_METHODS, Target: TARGET_METHODS}
 METHODS = [(cls, name, expected) for cls, checks in METHODS_OF.items() for name, expected in checks.expected.items()]
 
 
@@ -632,6 +647,8 @@ def test_every_declared_callback(cls: type, name: str, expected: Any) -> None:
 def _declared(cls: type, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if cls is CodeGenerator:
         own: Any = type("Own", (CodeGenerator,), {"name": "callbacks", name: function, "__module__": __name__})()
+    elif cls is Target:
+        own = type("callbacks", (Target,), {name: function, "__module__": __name__})("t", "h")
     elif cls is DialectOp:
         body = {name: staticmethod(function), "__module__": __name__}
         own = type("Own", (DialectOp,), body, name="odd", dialect=register_dialect("callbacks"))
@@ -647,8 +664,35 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def test_what_is_no_function() -> None:
-    with pytest.raises(mirlo.MirloError, match="target 'callbacks': 'emit' is 3, an int: expected a function that"):
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(mirlo.MirloError, match="target 'callbacks': 'emit' is 3, an int: expected a function that"),
+    ):
         Target("callbacks", "of a test", emit=3)
+
+
+def test_functions_of_a_target_are_methods_for_one_version() -> None:
+    """A target whose functions are arguments is what a subclass with these methods is."""
+    llvm = find_target("llvm")
+
+    def stage(options: Any) -> Any:
+        return 3
+
+    with pytest.warns(DeprecationWarning, match="target 'own': pipeline, emit, pipelines, lanes, speed: functions"):
+        own: Any = Target(
+            "own", "h", "llvm", (), llvm.pipeline, llvm.emit, lanes=lambda machine, size: 7, pipelines={"one": stage},
+            figures=lambda options: 5, takes_options=True, prepare=None,
+        )  # fmt: skip
+    assert own.lanes(None, 4) == 7 and own.takes_options and own.emits_as(llvm) and own.compiles_models
+    assert own.pipeline(CompileOptions()) == llvm.pipeline(CompileOptions()) and not own.has("prepare")
+    with pytest.raises(mirlo.MirloError, match="target 'own': stage.. at .* returned 3, an int"):
+        own.pipelines()["one"](CompileOptions())
+    with pytest.raises(mirlo.MirloError, match="target 'own': .* returned 5, an int: expected Figures"):
+        own.speed("")
+    with pytest.raises(mirlo.MirloError, match="target 'plain' compiles no whole models"):
+        Target("plain", "h").pipeline(CompileOptions())
+    with pytest.raises(TypeError, match="takes 6 positional arguments, found 7"):
+        Target("a", "b", None, (), None, None, None)
 
 
 def error_of(kind: Callable[..., None], made: Callable[[], Any]) -> str:
@@ -717,7 +761,8 @@ IGNORED = "its result is not read"
 READ_AS_TRUTH = "its truth is read, which each value has"
 OF_MIRLO = "Mirlo calls or makes it with functions of its own"
 ROWS: dict[str, Callable[..., None] | type | str] = {
-    "CProcessor": Target, "CodeGenerator": CodeGenerator, "Target": Target, "FileForm": FileForm,
+    "CodeGenerator": CodeGenerator, "Target": Target, "LlvmTarget": Target,
+    "FileForm": FileForm,
     "DialectOp": DialectOp, "Figures(expected)": Figures, "Tunable(microseconds)": Tunable,
     "PackageCommand(add_arguments)": of_arguments, "PackageCommand(execute)": of_command,
     "FolderForm(accepts)": FolderForm, "FolderForm(quantize)": FolderForm,

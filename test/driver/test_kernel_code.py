@@ -17,6 +17,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import Target, TargetError, code_form, find_target
+from mirlo.targets.llvm import LlvmTarget
 from mirlo.tools.cli import main
 from mirlo.tools.opt import main as opt
 
@@ -197,14 +198,19 @@ def test_errors(words: list[str], message: str, model: Path, capsys: pytest.Capt
     assert message in capsys.readouterr().err
 
 
-def _nothing(module: Any, options: Any) -> Any:
-    return None
+class _Child(Target):
+    emit = LlvmTarget.emit
+
+
+class _Other(Target):
+    def emit(self, module: Any, options: Any) -> Any:
+        return None
 
 
 def test_a_target_that_emits_as_its_parent_has_its_forms() -> None:
-    child = Target("child", "", parent="llvm", emit=find_target("llvm").emit)
+    child = _Child("child", "", parent="llvm")
     assert code_form(child, "asm").suffix == ".s"
-    other = Target("other", "", parent="llvm", emit=_nothing)
+    other = _Other("other", "", parent="llvm")
     with pytest.raises(TargetError, match="target 'other' does not generate code of the form 'asm'; its forms: none"):
         code_form(other, "asm")
 

@@ -229,13 +229,16 @@ def test_a_broken_target_is_listed(tmp_path: Path) -> None:
 
 
 BARE = """
-from mirlo.extend.target import Pipeline, Target, find_target
+from mirlo.extend.target import LlvmTarget, Pipeline, Target
 
-def pipeline(options):
-    edited = Pipeline.named("llvm", options).for_target("bare")
-    return str(edited.replace("schedule", "schedule"))
+class Bare(Target):
+    emit = LlvmTarget.emit
 
-TARGET = Target("bare", "no rules of its own", pipeline=pipeline, emit=find_target("llvm").emit)
+    def pipeline(self, options):
+        edited = Pipeline.named("llvm", options).for_target("bare")
+        return str(edited.replace("schedule", "schedule"))
+
+TARGET = Bare("bare", "no rules of its own")
 """
 
 

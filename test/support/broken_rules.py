@@ -20,7 +20,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.extend.ops import elementwise
 from mirlo.extend.rules import decline, intrinsic, legalize, schedule
 from mirlo.extend.schedules import Schedule
-from mirlo.extend.target import Pipeline, Target, find_target, register_target
+from mirlo.extend.target import LlvmTarget, Pipeline, Target, register_target
 
 TILE = 8
 ODD_SIZE = 13
@@ -196,12 +196,13 @@ def chip(fault: str, kind: str = "") -> str:
     """Register a target with the rules of one kind, correct where no fault is named; return its name."""
     name = f"chip_{fault or kind}"
 
-    def pipeline(options: Any) -> str:
-        return str(Pipeline.named("llvm", options).for_target(name))
+    class ChipTarget(Target):
+        emit = LlvmTarget.emit
 
-    register_target(
-        Target(name, f"a chip: {fault or 'correct'}", parent="llvm", pipeline=pipeline, emit=find_target("llvm").emit)
-    )
+        def pipeline(self, options: Any) -> str:
+            return str(Pipeline.named("llvm", options).for_target(name))
+
+    register_target(ChipTarget(name, f"a chip: {fault or 'correct'}", parent="llvm"))
     KINDS[RULE_FAULTS[fault] if fault else kind](name, fault)
     return name
 

@@ -14,7 +14,7 @@ def execute(arguments: Arguments) -> None:
     for name in target_names():
         try:
             target = find_target(name)
-            whole = target.emit is not None or target.codegen is None
+            whole = target.has("emit") or target.codegen is None
             rows.append((name, " → ".join(chain(name)) if whole else "(parts of models)", target.help))
         except TargetError as error:
             rows.append((name, "-", f"broken: {error}"))

@@ -57,9 +57,9 @@ def _is_of(rule: Rule, candidates: Collection[ComparedChoice]) -> bool:
 def _expectation(
     function: ir.OpView | ir.Operation, values: Mapping[str, int], target: Target, options: CompileOptions
 ) -> KernelExpectation | None:
-    if target.expectation is not None:
+    if target.has("expectation"):
         return target.expectation(function, values, options)
-    own = None if target.expected is None else target.expected(function, values, options)
+    own = target.expected(function, values, options)
     if own is None:
         return None
     return KernelExpectation(
@@ -69,8 +69,6 @@ def _expectation(
 
 def _ranked(function: ir.OpView | ir.Operation, target: Target, options: CompileOptions) -> Sequence[ComparedChoice]:
     """Return the choices that tuning may try, the fastest first as the target expects it."""
-    if target.space is None or target.expected is None:
-        return ()
     points = target.space(function, options)
     times = [(target.expected(function, point, options), point) for point in points]
     candidates = [ComparedChoice(point, time) for time, point in times if time is not None]

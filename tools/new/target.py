@@ -39,14 +39,16 @@ def rsqrt(op, b):
     return 1.0 / b.sqrt(op.nums[0]) if op.dtype == "f32" else decline("the unit computes in f32", dtype=op.dtype)
 
 
-def pipeline(options):
-    return str(Pipeline.named("llvm", options).for_target("@NAME@"))
+class UnitTarget(Target):
+    """The CPU's pipeline with the rules above."""
 
+    def pipeline(self, options):
+        return str(Pipeline.named("llvm", options).for_target("@NAME@"))
 
-def emit(module, options):
-    """Machine code of the CPU, which calls the driver: Python loads both, programs in C link both."""
-    artifact = find_target("llvm").emit(module, options)
-    return artifact if options.form else replace(artifact, target="@NAME@", loader="@NAME@")
+    def emit(self, module, options):
+        """Machine code of the CPU, which calls the driver: Python loads both, programs in C link both."""
+        artifact = find_target("llvm").emit(module, options)
+        return artifact if options.form else replace(artifact, target="@NAME@", loader="@NAME@")
 
 
 def load(artifact):
@@ -55,8 +57,7 @@ def load(artifact):
     return load_llvm(artifact)
 
 
-HELP = "the CPU with a unit for products"
-TARGET = Target("@NAME@", HELP, parent="llvm", pipeline=pipeline, emit=emit, makes_libraries=True)
+TARGET = UnitTarget("@NAME@", "the CPU with a unit for products", parent="llvm", makes_libraries=True)
 '''
 
 _DRIVER = """/* The driver of the unit, which computes on this processor: put the device's in its place. */

@@ -273,8 +273,7 @@ def _key(request: Request) -> str:
     from mirlo.extend.target import find_target
 
     name, _, options = (request.target or "llvm").partition("{")
-    fingerprint = find_target(name).fingerprint
-    machine = fingerprint(options.removesuffix("}")) if fingerprint is not None else ""
+    machine = find_target(name).fingerprint(options.removesuffix("}"))
     facts = VERSION, compiler_version(), machine, request.threads, request.target
     digest = hashlib.sha256(repr(facts).encode())
     for path in (request.model, request.folder / "weights.bin"):

@@ -15,49 +15,45 @@ ALIGNMENT = 256
 """Bytes that offsets of bound memory are multiples of on every device."""
 
 
-def _pipeline(options: CompileOptions | None = None) -> str:
-    return gpu_pipeline("webgpu", alignment=ALIGNMENT)
+class WebGpuTarget(Target):
+    """Compiles models to WGSL."""
+
+    def pipeline(self, options: CompileOptions) -> str:
+        return gpu_pipeline("webgpu", alignment=ALIGNMENT)
+
+    def emit(self, module: ir.Module, options: CompileOptions) -> ModelArtifact:
+        from mirlo_webgpu.emit import emit
+
+        return emit(module)
+
+    def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+        from mirlo_webgpu.emit import kernel_code
+
+        return kernel_code(module)
+
+    def has_device(self) -> bool:
+        from mirlo_webgpu.device import DeviceError, device
+
+        try:
+            device()
+        except DeviceError:
+            return False
+        return True
+
+    def requirements(self, options: str) -> Sequence[str]:
+        return ("a device with Metal, Direct3D 12 or Vulkan, and the package wgpu",)
+
+    def fingerprint(self, options: str) -> str:
+        return "webgpu"
 
 
-def _emit(module: ir.Module, options: CompileOptions) -> ModelArtifact:
-    from mirlo_webgpu.emit import emit
-
-    return emit(module)
-
-
-def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
-    from mirlo_webgpu.emit import kernel_code
-
-    return kernel_code(module)
-
-
-def _has_device() -> bool:
-    from mirlo_webgpu.device import DeviceError, device
-
-    try:
-        device()
-    except DeviceError:
-        return False
-    return True
-
-
-def _requirements(options: str) -> Sequence[str]:
-    return ("a device with Metal, Direct3D 12 or Vulkan, and the package wgpu",)
-
-
-TARGET = Target(
+TARGET = WebGpuTarget(
     name="webgpu",
     help="GPUs with Metal, Direct3D or Vulkan, and browsers, through WGSL",
     parent="spirv",
-    pipeline=_pipeline,
-    emit=_emit,
     loader="webgpu",
-    requirements=_requirements,
     forms=(CodeForm("wgsl", ".wgsl", "//", "WGSL"),),
-    code=_code,
     aliases=("wgpu", "wgsl", "metal", "d3d12", "direct3d"),
-    fingerprint=lambda options: "webgpu",
-    has_device=_has_device,
     threads=ThreadLimits(max_threads=256, max_block=(256, 256, 64), max_shared=MAX_SHARED),
 )
 """The limits are those that every device with WebGPU has."""

@@ -22,7 +22,7 @@ from mirlo.extend.runtime import (
     native_code,
     register_external_loader,
 )
-from mirlo.extend.target import Target, find_target, register_target
+from mirlo.extend.target import LlvmTarget, Target, find_target, register_target
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.targets import TargetError, makes_libraries, makes_source, takes_options
 from mirlo.runtime.errors import ArtifactError, PackedFunctionError
@@ -196,11 +196,19 @@ def test_functions_for_compiled_code() -> None:
 
 def test_targets_inherit_what_their_parents_answer() -> None:
     llvm = find_target("llvm")
-    register_target(Target("same-emit", "", parent="llvm", pipeline=llvm.pipeline, emit=llvm.emit))
-    register_target(Target("own-emit", "", parent="llvm", pipeline=llvm.pipeline, emit=lambda m, o: llvm.emit(m, o)))
-    register_target(
-        Target("refusing", "", "llvm", (), llvm.pipeline, llvm.emit, takes_options=False, makes_libraries=False)
-    )
+
+    class Same(Target):
+        pipeline, emit = LlvmTarget.pipeline, LlvmTarget.emit
+
+    class Own(Target):
+        pipeline = LlvmTarget.pipeline
+
+        def emit(self, module: Any, options: Any) -> Any:
+            return llvm.emit(module, options)
+
+    register_target(Same("same-emit", "", parent="llvm"))
+    register_target(Own("own-emit", "", parent="llvm"))
+    register_target(Same("refusing", "", parent="llvm", takes_options=False, makes_libraries=False))
     answers = {
         name: (takes_options(name), makes_libraries(name), makes_source(name))
         for name in ("llvm", "c", "same-emit", "own-emit", "refusing", "nvvm")

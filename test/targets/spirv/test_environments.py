@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,8 +13,9 @@ from devices import needs_vulkan
 from onnx import TensorProto, helper
 
 import mirlo
-from mirlo.passes.targets import Target, find_target, forget_targets, register_target
+from mirlo.passes.targets import Target, forget_targets, register_target
 from mirlo.runtime.errors import MirloError
+from mirlo.targets.spirv import SpirvTarget
 from mirlo.targets.spirv.binary import to_binaries
 from mirlo.targets.spirv.emit import emit_kernels
 from mirlo.targets.spirv.environment import WEBGPU
@@ -30,14 +32,14 @@ WIDE = np.array([0, 1, -1, 7, -9, 1 << 31, -(1 << 31), (1 << 40) + 3, -(1 << 62)
 @pytest.fixture(scope="module", autouse=True)
 def words() -> Iterator[None]:
     """Register a target for devices that have words of 32 bits only, and are driven by Vulkan."""
-    register_target(
-        Target(
-            NAME, "words of 32 bits", parent="spirv", pipeline=find_target("spirv").pipeline, loader="vulkan",
-            emit=lambda module, options: emit_kernels(
-                module, NAME, "vulkan", partial(to_binaries, environment=WEBGPU)
-            ),
-        )
-    )  # fmt: skip
+
+    class WordTarget(Target):
+        pipeline = SpirvTarget.pipeline
+
+        def emit(self, module: Any, options: Any) -> Any:
+            return emit_kernels(module, NAME, "vulkan", partial(to_binaries, environment=WEBGPU))
+
+    register_target(WordTarget(NAME, "words of 32 bits", parent="spirv", loader="vulkan"))
     yield
     forget_targets(__name__)
 

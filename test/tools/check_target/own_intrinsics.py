@@ -9,7 +9,7 @@ import pytest
 
 from mirlo.extend.ops import define_intrinsic, register_dialect
 from mirlo.extend.rules import INTRINSIC, decline, intrinsic
-from mirlo.extend.target import Target, find_target, register_target  # fmt: skip
+from mirlo.extend.target import LlvmTarget, Target, register_target  # fmt: skip
 from mirlo.passes.pipeline import Pipeline
 from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import DECLINED, OK, WRONG, check_target, names
@@ -24,11 +24,14 @@ define_intrinsic(DIALECT, "silent", "f")
 define_intrinsic(DIALECT, "sync", "i", None, pure=False)
 
 
-def _pipeline(options: Any) -> str:
-    return str(Pipeline.named("llvm", options).for_target("ckchip"))
+class ChipTarget(Target):
+    emit = LlvmTarget.emit
+
+    def pipeline(self, options: Any) -> str:
+        return str(Pipeline.named("llvm", options).for_target("ckchip"))
 
 
-register_target(Target("ckchip", "for tests", parent="llvm", pipeline=_pipeline, emit=find_target("llvm").emit))
+register_target(ChipTarget("ckchip", "for tests", parent="llvm"))
 
 
 @intrinsic("ckunit.halved", target="ckchip")

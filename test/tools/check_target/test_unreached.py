@@ -11,7 +11,7 @@ import pytest
 from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
 from mirlo.extend.ops import DialectOp, TensorType, elementwise, operand, register_dialect, result
 from mirlo.extend.rules import decline, decline_machine, legalize
-from mirlo.extend.target import Pipeline, Target, find_target, register_target
+from mirlo.extend.target import LlvmTarget, Pipeline, Target, register_target
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.testing import Draw, case, conformance_case, temporary_registrations
@@ -19,8 +19,11 @@ from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import check_target
 
 
-def pipeline(options: Any) -> str:
-    return str(Pipeline.named("llvm", options).for_target("tiled"))
+class TiledTarget(Target):
+    emit = LlvmTarget.emit
+
+    def pipeline(self, options: Any) -> str:
+        return str(Pipeline.named("llvm", options).for_target("tiled"))
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +39,7 @@ def target() -> Iterator[None]:
             def infer(x: TensorType) -> TensorType:
                 return x
 
-        emit = find_target("llvm").emit
-        register_target(Target("tiled", "of a test", parent="llvm", pipeline=pipeline, emit=emit))
+        register_target(TiledTarget("tiled", "of a test", parent="llvm"))
         yield
 
 

@@ -28,7 +28,12 @@ def test_choices_for_operators_are_those_of_the_parents_too() -> None:
     from mirlo.testing import temporary_registrations
 
     with temporary_registrations(__name__):
-        register_target(Target("choosing", "", parent="llvm", operator_choices=lambda: {"relax.exp": BlockChoices}))
+
+        class Choosing(Target):
+            def operator_choices(self) -> dict[str, type]:
+                return {"relax.exp": BlockChoices}
+
+        register_target(Choosing("choosing", "", parent="llvm"))
         register_target(Target("silent", "", parent="choosing"))
         assert operator_choices("silent") == {"relax.conv": ConvolutionChoices, "relax.exp": BlockChoices}
         assert declared_choices("silent").keys() >= {"winograd", "block_rows", "tile_rows"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -93,16 +94,22 @@ def test_a_target_without_a_cost_model_of_its_own_ranks_its_space(monkeypatch: p
     from mirlo.targets import llvm
 
     space = [{"tile_rows": rows} for rows in (3, 2, 4)]
-    target = Target(
-        "other", "", space=lambda *_: space, expected=lambda _, values, __: 10.0 * values.get("tile_rows", 1)
-    )
+
+    class Other(Target):
+        def space(self, *_: Any) -> Any:
+            return space
+
+        def expected(self, _: Any, values: Any, __: Any) -> float:
+            return 10.0 * float(values.get("tile_rows", 1))
+
+    target = Other("other", "")
     monkeypatch.setattr(
         UnscheduledModule, "expectation",
         lambda self, kernel, record, tuned, _, options, own=UnscheduledModule.expectation: own(
             self, kernel, record, tuned, target, options
         ),
     )  # fmt: skip
-    assert llvm.TARGET.expectation is not None
+    assert llvm.TARGET.has("expectation")
     check(
         _text(_product(), KERNEL), "expected: 10", "choices compared: 4, the chosen one first",
         "    its own {{ +}}10  1.000", "    tile_rows=2  20  2.000", "    tile_rows=3  30  3.000",

@@ -72,8 +72,7 @@ def _import_compiler() -> None:
     load_converters()
     load_default_rules()
     import_modules("mirlo.passes.graph.rules")
-    if target.pipeline is not None:
-        Pipeline(target.pipeline(CompileOptions()))
+    Pipeline(target.pipeline(CompileOptions()))
 
 
 _import_compiler()
