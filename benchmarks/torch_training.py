@@ -162,7 +162,88 @@ def _lstm() -> tuple[Any, Any, Any]:
     return Classifier(), torch.randint(0, WORDS, (8, 16)), torch.randint(0, LABELS, (8,))
 
 
-MODELS = {"ResNet-18": _resnet_18, "BERT": _bert, "GPT-2": _gpt_2, "ViT": _vit, "LSTM": _lstm}
+def _vgg() -> tuple[Any, Any, Any]:
+    """Return six convolutions with batch norm and ReLU, and three max pools."""
+    import torch
+
+    layers: list[Any] = []
+    widths = (3, 32, 32, 64, 64, 128, 128)
+    for number, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+        layers += [torch.nn.Conv2d(before, after, 3, padding=1), torch.nn.BatchNorm2d(after), torch.nn.ReLU()]
+        layers += [torch.nn.MaxPool2d(2)] if number % 2 else []
+    net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(128 * 16, LABELS))
+    return net, torch.randn(32, 3, 32, 32), torch.randint(0, LABELS, (32,))
+
+
+def _two_layers() -> tuple[Any, Any, Any]:
+    """Return two convolutions, the second in steps of 2."""
+    import torch
+
+    first = [torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU()]
+    second = [torch.nn.Conv2d(32, 64, 3, 2, 1), torch.nn.BatchNorm2d(64), torch.nn.ReLU()]
+    end = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, LABELS)]
+    return torch.nn.Sequential(*first, *second, *end), torch.randn(16, 3, 32, 32), torch.randint(0, LABELS, (16,))
+
+
+def _channels_last() -> tuple[Any, Any, Any]:
+    import torch
+
+    net, x, labels = _two_layers()
+    return net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last), labels
+
+
+def _mobilenet() -> tuple[Any, Any, Any]:
+    """Return a MobileNetV2, images and labels."""
+    import torch
+
+    def convolution(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> list[Any]:
+        layer = torch.nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+        return [layer, torch.nn.BatchNorm2d(outputs)]
+
+    class Block(torch.nn.Module):
+        """An expansion, a depthwise convolution and a projection, and what leads past them."""
+
+        def __init__(self, inputs: int, outputs: int, stride: int, factor: int) -> None:
+            super().__init__()
+            inner = inputs * factor
+            first = [*convolution(inputs, inner, 1), torch.nn.ReLU6()] if factor != 1 else []
+            second = [*convolution(inner, inner, 3, stride, inner), torch.nn.ReLU6()]
+            self.inside = torch.nn.Sequential(*first, *second, *convolution(inner, outputs, 1))
+            self.adds = stride == 1 and inputs == outputs
+
+        def forward(self, x: Any) -> Any:
+            return x + self.inside(x) if self.adds else self.inside(x)
+
+    layers: list[Any] = [*convolution(3, 32, 3, 2), torch.nn.ReLU6()]
+    before = 32
+    for factor, outputs, count, stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    ):  # fmt: skip
+        for number in range(count):
+            layers.append(Block(before, outputs, 1 if number else stride, factor))
+            before = outputs
+    layers += [*convolution(320, 1280, 1), torch.nn.ReLU6(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
+    net = torch.nn.Sequential(*layers, torch.nn.Linear(1280, LABELS))
+    return net, torch.randn(8, 3, 64, 64), torch.randint(0, LABELS, (8,))
+
+
+def _transformer() -> tuple[Any, Any, Any]:
+    """Return two layers of an encoder, of PyTorch's own module."""
+    import torch
+
+    blocks = [
+        torch.nn.TransformerEncoderLayer(
+            128, 4, 256, batch_first=True, dropout=0.0, activation="gelu", norm_first=True
+        ) for _ in range(2)
+    ]  # fmt: skip
+    net = torch.nn.Sequential(*blocks, torch.nn.Flatten(), torch.nn.Linear(64 * 128, LABELS))
+    return net, torch.randn(4, 64, 128), torch.randint(0, LABELS, (4,))
+
+
+MODELS = {
+    "ResNet-18": _resnet_18, "BERT": _bert, "GPT-2": _gpt_2, "ViT": _vit, "LSTM": _lstm, "vgg": _vgg,
+    "MobileNetV2": _mobilenet, "two-layer": _two_layers, "channels-last": _channels_last, "transformer": _transformer,
+}  # fmt: skip
 
 
 def _steps(name: str, engine: str, threads: int) -> Callable[[], float]:

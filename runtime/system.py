@@ -677,6 +677,32 @@ def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:
     return memory
 
 
+MOST_FREED = 1 << 29
+"""Bytes of freed memory that a process keeps for its next allocations, where it asks to keep any."""
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Have the C library keep freed memory, up to `MOST_FREED`, for later allocations; return whether it does.
+
+    glibc gives what is free at the end of its heap back to the system when that is twice the largest block that it
+    has freed, so that a loop which frees and allocates the same sizes gets new pages each time. A page takes as long as
+    thousands of operations. Arrays above 32 MiB are mappings of their own, as before.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is None:
+        return False
+    return all(set_option(option, value) == 1 for option, value in ((_TRIM, MOST_FREED), (_MAP, _MAPPED)))
+
+
+_TRIM, _MAP, _MAPPED = -1, -3, 1 << 25
+"""Options of glibc's `mallopt`: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, and the most that the latter may be."""
+
+
 def use_huge_pages(memory: mmap.mmap, start: int, nbytes: int) -> None:
     """Request huge pages for a part of mapped memory, if the system has them."""
     if sys.platform == "linux":

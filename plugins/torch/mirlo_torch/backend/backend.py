@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirlo.extend.runtime import ArenaPool, has_thread_pool, join_openmp
+from mirlo.extend.runtime import ArenaPool, has_thread_pool, join_openmp, keep_freed_memory
 from mirlo_torch.backend.options import BackendOptions
 from mirlo_torch.backend.rematerialize import partition_joint
 from mirlo_torch.backend.stages import StagedGraph, compile_stages
@@ -41,8 +41,10 @@ def mirlo_backend(
     if settings.compile_arguments()["threads"] > 1:
         _share_threads()
     has_gradients = _has_gradients(example_inputs)
-    # One pool for all graphs. Steps of training keep no arena: the optimizer needs that memory in between.
-    arenas = ArenaPool(0, keep=0) if has_gradients else ArenaPool(0)
+    if has_gradients:  # a step allocates what the step before has freed
+        keep_freed_memory()
+    # One pool for all graphs. Those of a step of training are called one after the other, and share one arena.
+    arenas = ArenaPool(0, keep=1) if has_gradients else ArenaPool(0)
 
     def compile_inference(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         frozen = _frozen_inputs(functional, example_inputs)
