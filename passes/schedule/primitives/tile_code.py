@@ -307,15 +307,17 @@ class TileEmitter:
         end, last = self.end_of(loop, values)
         if steps == 1 or inner or not isinstance(count, int):
             return for_loop(self.index(0), end, self.index(1), body, sums, rolled=True)
-        if last is not None and (count % steps or last % steps):
-            raise ScheduleError(
-                f"register_tile: blocks of K of {count} and {last} iterations, expected multiples of 'steps', {steps}"
-            )
 
         def unrolled(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
             return self._steps(loop, self.inside(operands, loop, i), steps, list(held), rows, pieces)
 
         whole = count // steps * steps
+        if last is not None and (count % steps or last % steps):
+            # Blocks of K that are no multiples: the last one has another rest than the others.
+            left = create("arith.remui", end.type, end, self.index(steps))
+            until = create("arith.subi", end.type, end, left)
+            sums = for_loop(self.index(0), until, self.index(steps), unrolled, sums, rolled=True)
+            return for_loop(until, end, self.index(1), body, sums, rolled=True)
         rest = count - whole if last is None else 0
         sums = for_loop(
             self.index(0), self.index(whole) if rest else end, self.index(steps), unrolled, sums, rolled=True

@@ -61,15 +61,15 @@ def packed(s: Schedule) -> None:
     s.parallel(panel)
 
 
-def blocks_of_k(s: Schedule) -> None:
+def blocks_of_k(s: Schedule, size: int = 8) -> None:
     """Keep the accumulators in memory between blocks of K."""
     i, j, k = s.loops("matmul")
     panel, vector, lane = s.split(j, (None, 2, 16))
     tiles, row = s.split(i, (None, 6))
-    block, step = s.split(k, (None, 8))
+    block, step = s.split(k, (None, size))
     s.reorder(block, panel, tiles, step, row, vector, lane)
     s.reverse_compute_inline("half")
-    s.register_tile("matmul", (row, vector, lane), (step,), steps=2 if s.extent(block) * 8 == 64 else 1)
+    s.register_tile("matmul", (row, vector, lane), (step,), steps=2)
 
 
 SCHEDULES: dict[str, Callable[[Schedule], object]] = {
@@ -77,6 +77,7 @@ SCHEDULES: dict[str, Callable[[Schedule], object]] = {
     "narrow": lambda s: _narrow(s),
     "packed": packed,
     "blocks of K": blocks_of_k,
+    "blocks of K with a rest": lambda s: blocks_of_k(s, 7),
     "shifted": lambda s: tile(s, 8, 1, "shift", (4, 2, 1)),
     "rolled epilogue": lambda s: _rolled(s),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.scalars import compare
@@ -12,6 +14,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.parts import planned_by
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
@@ -30,6 +33,7 @@ from mirlo.targets.llvm.schedule.group import function_group
 class VectorContractionPlan:
     """A contraction and its epilogue, planned."""
 
+    group: BlockGroup[Machine]
     plan: RegisterTilePlan
     one_row: RegisterTilePlan | None = None
     """The plan of calls with one row, if it is another one."""
@@ -40,8 +44,19 @@ class VectorContractionPlan:
         """Return how many blocks it computes."""
         return 1 + len(self.plan.contraction.stages)
 
+    @cached_property
+    def by_primitives(self) -> PrimitivesPlan | Decline:
+        """Return the loops as a schedule of primitives."""
+        on_unit = plan_on_matrix_unit(self.group, self.plan)
+        if not isinstance(on_unit, Decline):
+            return on_unit
+        return plan_of_primitives(self.group, self.plan, self.choices(), self.describe())
+
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
+        if not isinstance(self.by_primitives, Decline):
+            self.by_primitives.emit(memory)
+            return
         emitter = ContractionEmitter(self.plan, memory)
         if self.one_row is None:
             emitter.emit()
@@ -89,7 +104,7 @@ def plan_contraction(
 ) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
-    return plan if isinstance(plan, Decline) else VectorContractionPlan(plan, plan_one_row(plan))
+    return plan if isinstance(plan, Decline) else VectorContractionPlan(group, plan, plan_one_row(plan))
 
 
 @schedule(target="llvm", priority=100, space=product_space)
@@ -104,11 +119,7 @@ def contraction(
     plan = plan_contraction(group, with_panels(choices, panels_of(kernel.view.op)))
     if isinstance(plan, Decline):
         return plan
-    on_unit = plan_on_matrix_unit(group, plan.plan)
-    if not isinstance(on_unit, Decline):
-        return on_unit.schedule()
-    by_primitives = plan_of_primitives(group, plan.plan, plan.choices(), plan.describe())
-    if not isinstance(by_primitives, Decline):
-        return by_primitives.schedule()
+    if not isinstance(plan.by_primitives, Decline):
+        return plan.by_primitives.schedule()
     buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
