@@ -275,8 +275,8 @@ def pad(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, dims: Sequence[int]
     access = accesses[0]
     sizes = {axis_name(i): extent for i, extent in enumerate(leaf.domain)}
     ranges = [index.range(sizes) for index in access.at]
-    if any(not isinstance(end, int) for d in dims for end in ranges[d]):
-        raise ScheduleError(f"pad: the border of '{buffer.name}' has a size that only the run time knows")
+    if any(not isinstance(ranges[d][0], int) for d in dims):
+        raise ScheduleError(f"pad: only the run time knows how far before its start '{buffer.name}' is read")
     before = [max(0, -ranges[d][0]) if d in dims else 0 for d in range(len(buffer.shape))]
     copy = _copy_of(root, buffer, "")
     copy.shape = tuple(ranges[d][1] + before[d] + 1 if d in dims else size for d, size in enumerate(buffer.shape))

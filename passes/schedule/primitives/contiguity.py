@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, loop_index
+from mirlo.dialects.core.index_expr import Extents, IndexExpr, contiguous_strides, flatten, loop_index
 from mirlo.passes.schedule.primitives.tree import (
     SERIAL,
     BlockLeaf,
@@ -199,6 +200,26 @@ def is_beyond_edge(access: BufferAccess, dim: int, leaf: BlockLeaf) -> bool:
     sizes = {axis_name(i): extent for i, extent in enumerate(leaf.domain)}
     low, high = access.at[dim].range(sizes)
     return not D.is_certain(lambda: low >= 0 and high < access.buffer.shape[dim])
+
+
+def is_within(index: IndexExpr, size: Dim, extents: Extents) -> bool:
+    """Return whether an index is certainly within the edges, in all iterations of loops of these extents."""
+    return D.is_certain(partial(_is_inside, index, size, extents))
+
+
+def is_beyond(index: IndexExpr, size: Dim, extents: Extents) -> bool:
+    """Return whether an index is certainly beyond the edges, in all iterations of loops of these extents."""
+    return D.is_certain(partial(_is_outside, index, size, extents))
+
+
+def _is_outside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
+    low, high = index.range(extents)
+    return bool(high < 0 or low >= size)
+
+
+def _is_inside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
+    low, high = index.range(extents)
+    return bool(low >= 0 and high < size)
 
 
 def _is_divided(loop: Loop, expressions: list[IndexExpr]) -> bool:

@@ -18,6 +18,7 @@ from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.primitives import lane_access
 from mirlo.passes.schedule.primitives.analysis import KnownValues
+from mirlo.passes.schedule.primitives.contiguity import is_beyond, is_within
 from mirlo.passes.schedule.primitives.held import Register, register_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
@@ -105,26 +106,6 @@ def edge_tests(access: BufferAccess, at: Sequence[IndexExpr], values: LoopValues
         return []
     tests = zip(at, access.buffer.shape, strict=True)
     return [(each, size) for each, size in tests if not is_within(values.with_numbers(each), size, extents)]
-
-
-def is_within(index: IndexExpr, size: Dim, extents: Extents) -> bool:
-    """Return whether an index is certainly within the edges, in all iterations of loops of these extents."""
-    return D.is_certain(partial(_is_inside, index, size, extents))
-
-
-def is_beyond(index: IndexExpr, size: Dim, extents: Extents) -> bool:
-    """Return whether an index is certainly beyond the edges, in all iterations of loops of these extents."""
-    return D.is_certain(partial(_is_outside, index, size, extents))
-
-
-def _is_outside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
-    low, high = index.range(extents)
-    return bool(high < 0 or low >= size)
-
-
-def _is_inside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
-    low, high = index.range(extents)
-    return bool(low >= 0 and high < size)
 
 
 def count_active_lanes(guards: Sequence[Guard], loop: Loop) -> int | None:

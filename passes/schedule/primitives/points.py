@@ -11,10 +11,11 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody, attribute_constant, load, read_inside, store, when
 from mirlo.passes.schedule.primitives.analysis import KnownValues
+from mirlo.passes.schedule.primitives.contiguity import is_beyond
 from mirlo.passes.schedule.primitives.held import Register, register_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
-from mirlo.passes.schedule.primitives.lanes import edge_tests, is_beyond
+from mirlo.passes.schedule.primitives.lanes import edge_tests
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.tree import BlockLeaf, BufferAccess, Guard
 from mirlo.passes.schedule.vectors import vector_body

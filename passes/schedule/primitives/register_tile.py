@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, is_zero, match_multiply_add
-from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, position_of
+from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, is_within, position_of
 from mirlo.passes.schedule.primitives.tile_instruction import kind_of, tile_instructions
 from mirlo.passes.schedule.primitives.tree import (
     TILE,
+    UNROLLED,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -26,6 +27,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ScheduleError,
     TileLeaf,
     around,
+    extents_of,
     placed_at,
 )
 from mirlo.runtime.nearest import nearest
@@ -35,14 +37,23 @@ Side: TypeAlias = tuple[ProductInput, BufferAccess]
 
 
 def sides_of(tile: TileLeaf) -> tuple[Side, Side]:
-    """Return the factor and the access of the rows, and those of the columns."""
+    """Return the factor and the access of the rows, and those of the columns.
+
+    Where both move along the columns, the rows are those that edges limit, or that move along the loop over rows.
+    """
     leaf = tile.leaf
     assert leaf.view is not None
     values = [operand.value for operand in leaf.view.inputs]
     factors = (tile.product.lhs, tile.product.rhs)
     left, right = ((factor, leaf.reads[values.index(factor.operand.value)]) for factor in factors)
-    along = [_flat(access, leaf.at, leaf).coefficient(tile.lanes.name) for _, access in (left, right)]
-    return (right, left) if along[0] != 0 and along[1] == 0 else (left, right)
+    forms = [_flat(access, leaf.at, leaf) for _, access in (left, right)]
+
+    def are_rows(form: IndexExpr, access: BufferAccess) -> tuple[bool, bool, bool]:
+        moves = tile.rows is not None and form.coefficient(tile.rows.name) != 0
+        return form.coefficient(tile.lanes.name) == 0, access.outside is not None, moves
+
+    is_right = are_rows(forms[1], right[1]) > are_rows(forms[0], left[1])
+    return (right, left) if is_right else (left, right)
 
 
 def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | None, distance: int) -> None:
@@ -131,6 +142,7 @@ def register_tile(
         epilogue,
     )  # fmt: skip
     _require_static(tile)
+    _require_unrolled(tile)
     _require_linear(tile)
     _require_operands(tile)
     _require_edges(tile)
@@ -171,6 +183,14 @@ def _require_static(tile: TileLeaf) -> None:
         raise ScheduleError(f"register_tile: '{dynamic.name}' has {dynamic.extent} iterations: split it first")
     if tile.epilogue is not None and len(tile.epilogue) != 2:
         raise ScheduleError("register_tile: expected two numbers in 'epilogue', for whole and for smaller tiles")
+
+
+def _require_unrolled(tile: TileLeaf) -> None:
+    """Require that loops of the reduction that are unrolled are the innermost ones."""
+    kinds = [loop.kind == UNROLLED for loop in tile.over]
+    if kinds != sorted(kinds) or any(kinds) and (tile.instruction.unit is not None or tile.steps > 1):
+        name = tile.over[kinds.index(True)].name
+        raise ScheduleError(f"register_tile: '{name}' is unrolled: expected the innermost loop of 'over', and steps=1")
 
 
 def _require_instruction(tile: TileLeaf) -> None:
@@ -273,14 +293,15 @@ def _require_operands(tile: TileLeaf) -> None:
     """Require an operand of rows and one of columns, and rests that loops of the reduction decide."""
     leaf, lanes = tile.leaf, tile.lanes.name
     inner = {loop.name for loop in tile.inner}
-    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for access in leaf.reads]
-    if sorted(map(str, steps)) != sorted(map(str, [0, tile.instruction.group])):
+    group = tile.instruction.group
+    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides_of(tile)]
+    if steps[1] != group or steps[0] != 0 and (group > 1 or tile.instruction.shape is not None):
         raise ScheduleError(
-            f"register_tile: expected one operand along '{lanes}', in steps of {tile.instruction.group} elements, "
-            f"found steps of {' and '.join(map(str, steps))}"
+            f"register_tile: expected columns along '{lanes}' in steps of {group} elements"
+            f"{', and rows that stay' if group > 1 else ''}, found steps of {' and '.join(map(str, steps))}"
         )
     _, (_, columns) = sides_of(tile)
-    for loop in (tile.lines, tile.rows):
+    for loop in (tile.lines, tile.rows) if tile.instruction.shape is not None or group > 1 else ():
         if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
     if tile.lines is not None and tile.rows is not None:
@@ -300,15 +321,24 @@ def _require_operands(tile: TileLeaf) -> None:
 
 
 def _require_edges(tile: TileLeaf) -> None:
-    """Require that one loop of the reduction decides which elements are beyond an edge, and that they are zeros."""
+    """Require that it is known which products are beyond an edge, or one loop of the reduction decides that."""
     leaf, over, inner = tile.leaf, {loop.name for loop in tile.over}, {loop.name for loop in tile.inner}
+    unrolled = unrolled_loops(tile)
+    extents = extents_of(around(leaf))
     (_, rows), (_, columns) = sides_of(tile)
     for access in (rows, columns):
         for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):
             if access.outside is None or not is_beyond_edge(access, dim, leaf):
                 continue
-            moved = form.variables() & inner
-            if access is columns or len(moved) > 1 or moved - over:
+            moved, size = form.variables() & inner, access.buffer.shape[dim]
+            if access is rows and moved <= unrolled:
+                first = form.replace({name: number(0) for name in moved}).range(extents)
+                if not is_within(form, size, extents) and first[0] != first[1]:
+                    raise ScheduleError(
+                        f"register_tile: tiles differ in which elements of '{access.buffer.name}' at {form} are beyond "
+                        "its edges: partition the loop over tiles, or pad it"
+                    )
+            elif access is columns or len(moved) > 1 or moved - over or moved & unrolled:
                 raise ScheduleError(
                     f"register_tile: '{access.buffer.name}' is read beyond its edges at {form}, which one loop in "
                     "'over' does not decide: pad it"
@@ -318,6 +348,12 @@ def _require_edges(tile: TileLeaf) -> None:
                     f"register_tile: '{access.buffer.name}' is {access.outside} beyond its edges, where a tile leaves "
                     "products out: pad it"
                 )
+
+
+def unrolled_loops(tile: TileLeaf) -> set[str]:
+    """Return the loops of a tile whose iterations are emitted one by one: over rows, and those of taps."""
+    rows = [] if tile.rows is None or tile.instruction.unit is not None else [tile.rows]
+    return {loop.name for loop in (*rows, *(each for each in tile.over if each.kind == UNROLLED))}
 
 
 def _require_epilogue(tile: TileLeaf) -> None:

@@ -444,8 +444,8 @@ class Schedule(LoopQueries):
         `loops` are the loops over rows, vectors and lanes of the tile, of known extents, then those of the reduction
         inside of one instruction: none for `fma`, the elements of a group for dot products, and the groups and their
         elements for matrix units. `over` are loops of the reduction, in whose iterations the accumulators stay in
-        registers. One further out is over blocks of K: accumulators are in memory between them. What
-        `reverse_compute_inline` took is computed on the accumulators.
+        registers; the innermost ones may be unrolled. One further out is over blocks of K: accumulators are in memory
+        between them. What `reverse_compute_inline` took is computed on the accumulators.
 
         The rest of the columns is a masked vector, or without `masked` ever narrower ones. `steps` are the k-steps of
         an iteration of the innermost loop of `over`. With two numbers of accumulators in `epilogue`, whole and smaller

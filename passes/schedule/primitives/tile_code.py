@@ -5,7 +5,8 @@ An access is a position at the first point of the tile, and a constant offset fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
@@ -18,17 +19,17 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init, widened
 from mirlo.passes.schedule.loops import either, for_loop, when
-from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge
+from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond, is_beyond_edge
 from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
-from mirlo.passes.schedule.primitives.register_tile import sides_of
+from mirlo.passes.schedule.primitives.register_tile import sides_of, unrolled_loops
 from mirlo.passes.schedule.primitives.tree import (
+    UNROLLED,
     BufferAccess,
     Loop,
     Prefetch,
     ScheduleBuffer,
-    ScheduleError,
     TileLeaf,
     around,
 )
@@ -36,6 +37,8 @@ from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector
 from mirlo.runtime.records import dataclass
 
 LINE_BYTES = 64
+Loaded = dict[tuple[str, ir.Value | None, Dim, int], ir.Value]
+"""The operands that are loaded for some products: of which side, from where, with which columns."""
 READ_FEW, READ_AGAIN = 2, 3
 """Hints of prefetches: to the second and to the first cache."""
 
@@ -291,6 +294,8 @@ class TileEmitter:
     ) -> list[ir.Value]:
         """Emit the loops of the reduction, which carry the accumulators."""
         loop, *inner = loops
+        if loop.kind == UNROLLED:
+            return self._taps(loops, operands, sums, rows, pieces, values)
 
         def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
             here = self.inside(operands, loop, i)
@@ -343,7 +348,7 @@ class TileEmitter:
             return None
         for dim, (form, size) in enumerate(zip(leaf.place(access), access.buffer.shape, strict=True)):
             step = form.coefficient(loop.name)
-            if not step or not is_beyond_edge(access, dim, leaf):
+            if not step or loop.kind == UNROLLED or not is_beyond_edge(access, dim, leaf):
                 continue
             first = values.emit(form.replace({loop.name: number(0)}))
             lower, upper = index(0) - first, index(size) - first
@@ -353,30 +358,110 @@ class TileEmitter:
             return Value(lower).maximum(index(0)), Value(upper).minimum(index(loop.extent))
         return None
 
+    def _taps(
+        self,
+        loops: Sequence[Loop],
+        operands: OperandPositions,
+        sums: list[ir.Value],
+        rows: int,
+        pieces: list[Piece],
+        values: LoopValues,
+    ) -> list[ir.Value]:
+        """Emit the iterations of loops that are unrolled, of each row those that are not beyond its edges.
+
+        Where rows have vectors of their own, which windows share, these are used up one after the other.
+        """
+        self.prefetch(operands, loops[-1], 1)
+        taps: list[tuple[OperandPositions, dict[str, IndexExpr]]] = [(operands, {})]
+        for loop in loops:
+            each = range(D.static_dim(loop.extent))
+            taps = [(self.inside(tap, loop, i), {**at, loop.name: number(i)}) for tap, at in taps for i in each]
+        step, name = operands.rows.stride(self.tile.rows), "" if self.tile.rows is None else self.tile.rows.name
+        pairs = [
+            (tap, r) for tap, at in taps for r in range(rows) if not self._is_beyond({**at, name: number(r)}, values)
+        ]
+        if self._own_rows and all(isinstance(tap.rows.offset, int) for tap, _ in pairs) and isinstance(step, int):
+            pairs.sort(key=lambda pair: D.static_dim(pair[0].rows.offset) + pair[1] * step)
+        loaded: Loaded = {}
+        for tap, r in pairs:
+            sums = self._add_products(tap, [r], sums, pieces, loaded)
+        return sums
+
+    def _is_beyond(self, at: Mapping[str, IndexExpr], values: LoopValues) -> bool:
+        """Return whether the row operand is beyond an edge at an iteration of the loops that are unrolled."""
+        extents = self.placed.extents
+        return any(is_beyond(values.with_numbers(form.replace(at)), size, extents) for form, size in self._edges)
+
+    @cached_property
+    def _edges(self) -> list[tuple[IndexExpr, Dim]]:
+        """Return the indices of the row operand that loops which are unrolled move beyond edges, and sizes."""
+        access, leaf, unrolled = self.row_access, self.tile.leaf, unrolled_loops(self.tile)
+        if access.outside is None:
+            return []
+        return [
+            (form, size)
+            for dim, (form, size) in enumerate(zip(leaf.place(access), access.buffer.shape, strict=True))
+            if form.variables() & unrolled and is_beyond_edge(access, dim, leaf)
+        ]
+
     def _steps(
         self, loop: Loop, operands: OperandPositions, steps: int, sums: list[ir.Value], rows: int, pieces: list[Piece]
     ) -> list[ir.Value]:
         """Emit consecutive k-steps: outer products of a column of rows and a row of columns."""
-        instruction = self.tile.instruction
-        assert instruction.emit is not None
         self.prefetch(operands, loop, steps)
-        row_stride, group = operands.rows.stride(self.tile.rows), instruction.group
         for step in range(steps):
-            a, b = self.advance(operands.rows, loop, step), self.advance(operands.columns, loop, step)
-            vectors: dict[int, ir.Value] = {}
-            following = list(sums)
-            for r in range(rows):
-                element = self._row_group(self.at(a, r * row_stride))
-                spread: dict[int, ir.Value] = {}
-                for p, piece in enumerate(pieces):
-                    if p not in vectors:
-                        vectors[p] = self._column_groups(self.at(b, piece.offset * group), piece)
-                    if piece.lanes not in spread:
-                        spread[piece.lanes] = self._spread(element, piece.lanes)
-                    at = r * len(pieces) + p
-                    following[at] = instruction.emit(spread[piece.lanes], vectors[p], following[at])
-            sums = following
+            sums = self._add_products(self.inside(operands, loop, step), range(rows), sums, pieces, {})
         return sums
+
+    def _add_products(
+        self, operands: OperandPositions, rows: Iterable[int], sums: list[ir.Value], pieces: list[Piece], loaded: Loaded
+    ) -> list[ir.Value]:
+        """Add a product to each accumulator of some rows; `loaded` are the operands by their positions."""
+        emit = self.tile.instruction.emit
+        assert emit is not None
+        a, b, following = operands.rows, operands.columns, list(sums)
+        row_step, column_step = a.stride(self.tile.rows), b.stride(self.tile.rows)
+        for r in rows:
+            element = None if self._own_rows else self._row_element(a.shift(r * row_step), loaded)
+            for p, piece in enumerate(pieces):
+                columns = self._column_vector(b.shift(r * column_step), piece, loaded)
+                if element is None:
+                    row = self._row_vector(a.shift(r * row_step), piece, loaded)
+                else:
+                    row = self._spread(element, piece.lanes, loaded)
+                at = r * len(pieces) + p
+                following[at] = emit(row, columns, following[at])
+        return following
+
+    @cached_property
+    def _own_rows(self) -> bool:
+        """Return whether each column is multiplied by a row of its own: rows are vectors, too."""
+        return bool(self.form(self.row_access, self.tile.leaf.at).coefficient(self.tile.lanes.name) != 0)
+
+    def _row_element(self, place: Position, loaded: Loaded) -> ir.Value:
+        """Load the elements of a row that an instruction multiplies, for all columns."""
+        key = ("row", place.base, place.offset, 0)
+        if key not in loaded:
+            loaded[key] = self._row_group(self.at(place))
+        return loaded[key]
+
+    def _row_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
+        """Load a vector of rows, one for each column."""
+        key = ("row", place.base, place.offset, piece.offset)
+        if key not in loaded:
+            buffer, stride = self._flat[id(self.row_access.buffer)], self.column_stride(place)
+            position = self.at(place, piece.offset * stride)
+            vector = (
+                self.load(buffer, position, piece) if stride == 1 else self._gather(buffer, position, stride, piece)
+            )
+            loaded[key] = self._convert(self.row_factor, vector, piece.lanes)
+        return loaded[key]
+
+    def _column_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
+        key = ("column", place.base, place.offset, piece.offset)
+        if key not in loaded:
+            loaded[key] = self._column_groups(self.at(place, piece.offset * self.tile.instruction.group), piece)
+        return loaded[key]
 
     def _row_group(self, position: ir.Value) -> ir.Value:
         """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits."""
@@ -389,10 +474,15 @@ class TileEmitter:
         first = ir.DenseI64ArrayAttr.get([0])
         return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
 
-    def _spread(self, element: ir.Value, lanes: int) -> ir.Value:
-        group, kind = self.tile.instruction.group, self.row_access.buffer.element
-        spread = splat(element, lanes)
-        return spread if group == 1 else create("vector.bitcast", ir.VectorType.get([lanes * group], kind), spread)
+    def _spread(self, element: ir.Value, lanes: int, loaded: Loaded) -> ir.Value:
+        """Spread the elements of a row to as many lanes."""
+        key = ("lanes", element, lanes, 0)
+        if key not in loaded:
+            group, kind = self.tile.instruction.group, self.row_access.buffer.element
+            spread = splat(element, lanes)
+            bits = ir.VectorType.get([lanes * group], kind)
+            loaded[key] = spread if group == 1 else create("vector.bitcast", bits, spread)
+        return loaded[key]
 
     def _column_groups(self, position: ir.Value, piece: Piece) -> ir.Value:
         buffer, group = self._flat[id(self.column_access.buffer)], self.tile.instruction.group

@@ -88,12 +88,15 @@ def kind_of(factor: ProductInput) -> str:
     return {"arith.extf": element, "arith.extsi": element, "arith.extui": f"u{element[1:]}"}.get(op.name, "")
 
 
-def _multiply_add(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
-    return create("vector.fma", total.type, row, columns, total)
+def multiply_add(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
+    """Emit `total + row * columns`, rounded once for floats."""
+    if isinstance(total.type.element_type, ir.FloatType):
+        return create("vector.fma", total.type, row, columns, total)
+    return create("arith.addi", total.type, total, create("arith.muli", total.type, row, columns))
 
 
-FMA = TileInstruction("fma", emit=_multiply_add)
-"""Products of floats, of all types: elements are widened to that of the accumulators when they are loaded."""
+FMA = TileInstruction("fma", emit=multiply_add)
+"""Products of all types: elements are widened to that of the accumulators when they are loaded."""
 
 _INSTRUCTIONS: dict[str, TileInstruction] = {FMA.name: FMA}
 

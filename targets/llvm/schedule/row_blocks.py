@@ -200,5 +200,5 @@ class BlockKernel(ContractionEmitter):
 
             for_loop(span.start, end, span.size, panel)
 
-    def row_spans(self) -> list[tuple[Span, bool]]:
-        return [(span, False) for span in spans(self.rows_now, self.plan.tile_rows)]
+    def row_spans(self) -> list[Span]:
+        return spans(self.rows_now, self.plan.tile_rows)

@@ -228,6 +228,62 @@ def test_a_border_beside_a_dim_of_any_length() -> None:
     assert s.beyond_edges("conv") == {}
 
 
+@mirlo.prim_func
+def own_rows(x: T.Buffer[(10, 40), T.f32], w: T.Buffer[(3, 40), T.f32], y: T.Out[(10, 40), T.f32]):
+    for i, j, k in T.grid(10, 40, 3):
+        with T.block("conv"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x.at(vi + vk - 1, vj, outside=0.0) * w[vk, vj]
+
+
+@mirlo.script
+def own_rows_model(x: R.Tensor[(10, 40), R.f32], w: R.Tensor[(3, 40), R.f32]):
+    return R.call_tir(own_rows, x, w)
+
+
+def _arrange_own_rows(s: Schedule) -> str:
+    """Put unrolled taps around the rows of a tile, whose columns have rows of their own; return the loop over tiles."""
+    rows, columns, taps = s.loops("conv")
+    panel, vector, lane = s.split(columns, (None, 2, 8))
+    tiles, row = s.split(rows, (None, 4))
+    s.reorder(panel, tiles, taps, row, vector, lane)
+    s.unroll(taps)
+    return tiles
+
+
+def _tiles_at_edges(s: Schedule) -> None:
+    for part in s.partition(_arrange_own_rows(s), [1, 2]):
+        (block,) = s.blocks(part)
+        *_, taps, row, vector, lane = s.loops(block)
+        s.register_tile(block, (row, vector, lane), (taps,))
+
+
+def _padded_own_rows(s: Schedule) -> None:
+    s.pad("conv", "x", (0,))
+    _arrange_own_rows(s)
+    *_, taps, row, vector, lane = s.loops("conv")
+    s.register_tile("conv", (row, vector, lane), (taps,))
+
+
+@pytest.mark.parametrize("arrange", [_tiles_at_edges, _padded_own_rows])
+def test_columns_with_rows_of_their_own(arrange: Callable[[Schedule], None]) -> None:
+    random = np.random.default_rng(0)
+    x, w = (random.integers(-8, 8, shape).astype(np.float32) for shape in ((10, 40), (3, 40)))
+    padded = np.pad(x, [(1, 1), (0, 0)])
+    f = mirlo.compile(own_rows_model, schedules={"own_rows": arrange}, cache=False)
+    np.testing.assert_array_equal(f(x, w), sum(padded[k : k + 10] * w[k] for k in range(3)))
+
+
+def test_tiles_that_differ_at_edges_are_partitioned() -> None:
+    s = Schedule.of(own_rows, TensorType.of((10, 40), "f32"), TensorType.of((3, 40), "f32"))
+    _arrange_own_rows(s)
+    *_, taps, row, vector, lane = s.loops("conv")
+    with pytest.raises(ScheduleError, match="partition the loop over tiles, or pad it"):
+        s.register_tile("conv", (row, vector, lane), (taps,))
+
+
 @pytest.mark.parametrize("rows", [1, 3, 9, 13, 14, 30])
 def test_smaller_tiles_share_a_long_epilogue(rows: int) -> None:
     """Each of the seven sizes has its loop over K, and one loop over rows has the epilogue of all of them."""
@@ -253,6 +309,11 @@ def _loops(s: Schedule) -> tuple[str, str, str]:
 
 
 ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "'matmul_k' is unrolled: expected the innermost loop of 'over', and steps=1": lambda s: (
+        s.reorder("matmul_k", "matmul_i", "matmul_j"),
+        s.unroll("matmul_k"),
+        s.register_tile("matmul", ("matmul_i", "matmul_j"), ("matmul_k",), steps=2),
+    ),
     "unknown instruction 'fmaa'; did you mean 'fma'?": lambda s: s.register_tile(
         "matmul", s.loops("matmul")[:2], s.loops("matmul")[2:], "fmaa"
     ),

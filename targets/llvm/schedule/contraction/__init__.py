@@ -104,7 +104,12 @@ def plan_contraction(
 ) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
-    return plan if isinstance(plan, Decline) else VectorContractionPlan(group, plan, plan_one_row(plan))
+    if isinstance(plan, Decline):
+        return plan
+    result = VectorContractionPlan(group, plan, plan_one_row(plan))
+    if plan.rows.edge is not None and isinstance(result.by_primitives, Decline):
+        return result.by_primitives
+    return result
 
 
 @schedule(target="llvm", priority=100, space=product_space)

@@ -65,9 +65,6 @@ def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]
 class DotTiles(Tiles):
     """Tiles of rows x columns dot products, each accumulated in a vector."""
 
-    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
-        """Do nothing: every vector is read once."""
-
     def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
         rows, cut = extent.rows, extent.cut

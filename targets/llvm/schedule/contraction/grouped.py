@@ -34,9 +34,6 @@ class GroupedTiles(Tiles):
         assert self.plan.group is not None
         return self.plan.group
 
-    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
-        """Do nothing."""
-
     def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
         kind = self.plan.contraction.product.accumulate_type

@@ -171,11 +171,10 @@ class ContractionEmitter:
         make_tiles = dots if plan.dot else Tiles if plan.group is None else grouped
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
 
-    def row_spans(self) -> list[tuple[Span, bool]]:
-        """Return the tiles along the rows, each with whether it is at an edge."""
-        if self.rows is not None:
-            return [(span, False) for span in spans(self.rows, self.plan.tile_rows)]
-        return self.plan.row_spans
+    def row_spans(self) -> list[Span]:
+        """Return the tiles along the rows."""
+        extent = self.plan.row_axis.extent if self.rows is None and self.plan.row_axis is not None else self.rows
+        return spans(extent, self.plan.tile_rows) if isinstance(extent, int) else []
 
     @property
     def shares_rows(self) -> bool:
@@ -198,7 +197,7 @@ class ContractionEmitter:
             return False
         if plan.order_of_loops.share is not None:
             return plan.order_of_loops.share == BOTH
-        return bool(plan.row_loops) or (len(self.row_spans()) <= 2 and not any(edge for _, edge in self.row_spans()))
+        return True
 
     def _column_loops(self, places: TileCursors, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
@@ -299,7 +298,6 @@ class ContractionEmitter:
             packed.emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut) * packed.group_size
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel * width))
-        self.tiles.load_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
         free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)
         self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
@@ -315,15 +313,9 @@ class ContractionEmitter:
         parts = self.row_spans()
 
         def tile(i: LoopIndex, number: int) -> None:
-            span, is_edge = parts[number]
-            first = span.start if is_edge and isinstance(span.start, int) else None
-            self.tiles.emit(places.advance(axis, i), Extent(span.size, cut, first))
+            self.tiles.emit(places.advance(axis, i), Extent(parts[number].size, cut))
 
-        if any(is_edge for _, is_edge in parts):
-            for number, (span, _) in enumerate(parts):
-                self.code.loop(span, lambda i, number=number: tile(i, number), parallel=parallel)
-        else:
-            self.code.loop_with_tail([span for span, _ in parts], tile, parallel)
+        self.code.loop_with_tail(parts, tile, parallel)
 
     def _dynamic_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 from mirlo.dialects.bindings import ir
@@ -35,8 +34,6 @@ class Extent:
 
     rows: int
     cut: list[ColumnVector]
-    first_row: int | None = None
-    """The row that it starts at, if products out of bounds must be skipped."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,6 @@ class Tiles:
         self.epilogue = Epilogue(code, plan, buffers)
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
-        self.resident: dict[tuple[int, int], ir.Value] = {}
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
         self.is_of_words = multiplies_words(plan.contraction.product, plan.machine)
@@ -79,13 +75,6 @@ class Tiles:
     def has_epilogue(self) -> bool:
         """Return whether tiles end with the epilogue, as those of the last K block do."""
         return self.part is None or self.part.is_last
-
-    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
-        """Load all vectors of a short column operand once, for the following tiles."""
-        self.resident = {}
-        if len(self.plan.unrolled) == len(self.plan.reduce) and self.row_stride(columns) == 0:
-            for tap, (p, piece) in product(self._taps(columns), enumerate(cut)):
-                self.resident[tap.columns, p] = self._column(columns, tap.columns, piece)
 
     def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
@@ -126,12 +115,9 @@ class Tiles:
     def _reduce(
         self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent
     ) -> list[ir.Value]:
-        if len(axes) == len(self.plan.unrolled):
-            loaded: dict[tuple[int | str, ...], ir.Value] = {}
+        if not axes:
             self.fetch(places)
-            for tap, rows in self._products(places, extent):
-                sums = self._step(places, tap, rows, sums, extent, loaded)
-            return sums
+            return self._step(places, sums, extent)
         axis, *inner = axes
 
         def body(i: LoopIndex, *held: ir.Value) -> list[ir.Value]:
@@ -164,7 +150,7 @@ class Tiles:
         """
         plan = self.plan
         is_whole = extent.rows == plan.tile_rows > 1 and len(extent.cut) == plan.tile_vectors
-        if not is_whole or plan.dot or plan.group is not None or plan.unrolled or not isinstance(count, int):
+        if not is_whole or plan.dot or plan.group is not None or not isinstance(count, int):
             return 1
         most = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
         return max(1, min(UNROLLED_STEPS, count)) if most >= UNROLLED_STEPS else 1
@@ -176,7 +162,7 @@ class Tiles:
         if steps:
             self.fetch(places, steps)
         for step in range(steps):
-            sums = self._step(places.advance(axis, step), _ONE_TAP, range(extent.rows), sums, extent, {})
+            sums = self._step(places.advance(axis, step), sums, extent)
         return sums
 
     def _guarded(
@@ -198,60 +184,19 @@ class Tiles:
         upper = create("arith.minsi", index, beyond, self.code.index(window.tap.extent))
         return self.code.range_loop(lower, upper, body, sums)
 
-    def _taps(self, columns: Cursor) -> list[_Tap]:
-        """Return the products of the unrolled loops."""
-        axes, rows = self.plan.unrolled, self.plan.rows.form
-        taps = []
-        for values in product(*(range(axis.extent) for axis in axes)):
-            steps = list(zip(axes, values, strict=True))
-            taps.append(_Tap(
-                sum(v * rows.stride(axis) for axis, v in steps),
-                sum(v * columns.form.stride(axis) for axis, v in steps),
-                {axis.id: v for axis, v in steps},
-            ))  # fmt: skip
-        return taps
-
-    def _products(self, places: TileCursors, extent: Extent) -> list[tuple[_Tap, Sequence[int]]]:
-        """Return the taps with the rows that they are multiplied for, in order.
-
-        Where registers do not hold all vectors that adjacent windows share, these are used up one after the other. The
-        products of a row keep their order.
-        """
-        taps, rows, stride = self._taps(places.columns), range(extent.rows), self.row_stride(places.rows)
-        offsets = {tap.rows + row * stride for tap, row in product(taps, rows)}
-        held = len(extent.cut) * (len(offsets) + len(rows) + 1)
-        is_shared = self.row_lane_stride and all(isinstance(offset, int) for offset in offsets)
-        if not is_shared or held <= self.plan.machine.vector_registers:
-            return [(tap, rows) for tap in taps]
-        pairs = sorted(product(taps, rows), key=lambda pair: pair[0].rows + pair[1] * stride)
-        return [(tap, [row]) for tap, row in pairs]
-
-    def _step(
-        self,
-        places: TileCursors,
-        tap: _Tap,
-        rows: Sequence[int],
-        sums: list[ir.Value],
-        extent: Extent,
-        loaded: dict[tuple[int | str, ...], ir.Value],
-    ) -> list[ir.Value]:
-        """Add one product to each accumulator of some rows; `loaded` caches loads by offset."""
+    def _step(self, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
+        """Add one product to each accumulator."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
-        for r in rows:
-            if self._is_outside(tap, extent, r):
-                continue
+        loaded: dict[tuple[int | str, ...], ir.Value] = {}
+        for r in range(extent.rows):
             for p, piece in enumerate(extent.cut):
-                left = self._row(places.rows, tap.rows + r * row_stride, piece, loaded)
-                place = tap.columns + r * column_stride
-                right = self.resident.get((place, p))
-                if right is None:
-                    key = ("column", place, p)
-                    if key not in loaded:
-                        loaded[key] = self._column(places.columns, place, piece)
-                    right = loaded[key]
+                left = self._row(places.rows, r * row_stride, piece, loaded)
+                key = ("column", r * column_stride, p)
+                if key not in loaded:
+                    loaded[key] = self._column(places.columns, r * column_stride, piece)
                 slot = r * len(extent.cut) + p
-                following[slot] = self._multiply_add(left, right, following[slot])
+                following[slot] = self._multiply_add(left, loaded[key], following[slot])
         return following
 
     def _multiply_add(self, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
@@ -291,12 +236,6 @@ class Tiles:
         ahead, width = self.lead
         if ahead:
             self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), steps * width)
-
-    def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
-        edge = self.plan.rows.edge
-        if edge is None or extent.first_row is None:
-            return False
-        return not edge.holds(extent.first_row + row, tap.values[edge.tap.id])
 
     def row_stride(self, cursor: Cursor) -> int:
         """Return the stride between the rows of a tile."""
@@ -355,19 +294,6 @@ def _has_whole_columns(plan: RegisterTilePlan) -> bool:
 def converted(plan: RegisterTilePlan, side: ContractionOperand, element: ir.Value, lanes: int) -> ir.Value:
     """Convert an element of an operand, or a vector of elements, to the type of the product."""
     return widened(side.factor.emit(element, lanes), plan.contraction.product.accumulate_type)
-
-
-@dataclass(frozen=True)
-class _Tap:
-    """One product of the unrolled loops: its offset from the first, and the values of their axes."""
-
-    rows: int
-    columns: int
-    values: dict[int, int]
-
-
-_ONE_TAP = _Tap(0, 0, {})
-"""The product of a k-step without unrolled loops."""
 
 
 def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:

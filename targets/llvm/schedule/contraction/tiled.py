@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, deciding, decline
@@ -20,6 +20,7 @@ from mirlo.passes.schedule.primitives.tile_instruction import FMA
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.groups import multiplies_words
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
@@ -38,6 +39,7 @@ from mirlo.targets.llvm.schedule.cost import (
     ROLLED_FROM_IF_DEEP,
     UNROLLED_STEPS,
 )
+from mirlo.targets.llvm.tile_instructions import WORDS
 
 
 @deciding
@@ -59,19 +61,12 @@ def plan_of_primitives(
 def _refusal(plan: RegisterTilePlan) -> Decline | None:
     """Return why the loops of a plan are not those of a register tile of single products."""
     contraction, rows, columns = plan.contraction, plan.rows, plan.columns
-    if plan.dot or plan.group is not None or not isinstance(contraction.product.accumulate_type, ir.FloatType):
+    if plan.dot or plan.group is not None:
         return decline("products are not added one by one")
-    if plan.has_own_rows or plan.unrolled or rows.edge is not None:
-        return decline("columns have rows of their own")
     if plan.lane_axis.extent == 1:
         return decline("the result has one element")
-    if columns.padded_shape is not None:
-        return decline("columns are read beyond their edges")
     if rows.is_converted or (plan.packing is not None and columns.needs_cast(contraction.product.accumulate_type)):
         return decline("a copy of an operand is converted")
-    is_transposed = plan.packing is not None and columns.form.stride(plan.lane_axis) != 1
-    if is_transposed and plan.lane_axis.extent % plan.lanes:
-        return decline("columns that a copy transposes do not fill vectors", columns=plan.lane_axis.extent)
     fixed = [plan.lane_axis, *plan.column_loops, *contraction.reduce]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
@@ -87,13 +82,12 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     block, *after = s.blocks()
     order, tile_rows = plan.order_of_loops, plan.tile_rows
     loops = loops_of_contraction(s, block)
-    if plan.rows.padded_shape is not None:
-        arrange_copy(s, s.pad(block, s.reads(block)[loops.row_operand], padded_dims(plan.rows)), plan.lanes)
+    pad_operands(s, block, loops, plan)
     s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, rows = fuse_contiguous(s, block, loops.over), fuse_contiguous(s, block, loops.rows)
-    row = rows.pop() if rows else s.add_unit_loop(block)
-    if plan.row_axis is not None and s.extent(row) != plan.row_axis.extent:
-        return decline("rows of a tile are not adjacent", extent=s.extent(row), expected=plan.row_axis.extent)
+    row = take_row_loop(s, block, loops, rows, plan)
+    if row is None:
+        return decline("rows of a tile are not one loop", extent=plan.row_axis.extent if plan.row_axis else 1)
     panel, vector, lane = s.split(loops.lane, (None, plan.tile_vectors, plan.lanes))
     blocks: list[str] = []
     if order.depth_axis is not None:
@@ -108,16 +102,38 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
         tiles, row = s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
     outer, inner = [*loops.panels, panel], [*rows, tiles]
     if order.rows_outside:
-        outer, inner = inner, outer
+        outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
     s.reorder(*blocks, *outer, *inner, *over, row, vector, lane)
-    if plan.packing is not None:
-        pack_panel(s, block, loops.column_operand, panel, plan)
+    for tap in over[len(over) - len(plan.unrolled) :]:
+        s.unroll(tap)
+    if plan.packing is not None and not pack_panel(s, block, loops.column_operand, panel, plan):
+        return decline("a copy of columns has no loop over them: windows overlap, and skip elements")
     for other in after:
         s.reverse_compute_inline(other)
-    most_steps = plan.machine.unrolled_products // (tile_rows * plan.tile_vectors)
-    steps = UNROLLED_STEPS if tile_rows > 1 and most_steps >= UNROLLED_STEPS else 1
-    tile = (row, vector, lane)
-    s.register_tile(block, tile, over, FMA.name, plan.machine.masked, steps, unrolled_epilogue(plan))
+    parts = [tiles]
+    if plan.rows.edge is not None:  # tiles at edges leave products out
+        parts = s.partition(tiles, [D.static_dim(span.start) // tile_rows for span, _ in plan.row_spans[1:]])
+    for part in parts:
+        place_tile(s, s.blocks(part)[0], len(over), plan, loops)
+    if order.row_block:
+        s.parallel(blocks[-1])
+    else:
+        share(s, outer, [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner, order.share)
+    return None
+
+
+def place_tile(s: Schedule, block: str, depth: int, plan: RegisterTilePlan, loops: ContractionLoops) -> None:
+    """Make the innermost loops of a block a register tile, with as many loops of the reduction outside of its rows."""
+    chain = s.loops(block)
+    over, tile = chain[-3 - depth : -3], chain[-3:]
+    most_steps = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
+    is_unrolled = plan.tile_rows > 1 and most_steps >= UNROLLED_STEPS and not plan.unrolled
+    product = plan.contraction.product
+    words = WORDS if multiplies_words(product, plan.machine) else ()
+    factors = plan.rows.factor, plan.columns.factor
+    instruction = next((each.name for each in words if each.takes(*factors, product)), FMA.name)
+    steps = UNROLLED_STEPS if is_unrolled else 1
+    s.register_tile(block, tile, over, instruction, plan.machine.masked, steps, unrolled_epilogue(plan))
     columns = s.reads(block)[loops.column_operand]
     if loops.panels and next_panel(plan) is not None:
         s.prefetch(block, columns, loop=loops.panels[-1])
@@ -125,10 +141,21 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
         s.prefetch(block, columns, distance=ahead // element_bytes(plan.columns.access.element_type))
     for buffer in late_operands(s, plan):
         s.prefetch(block, buffer)
-    if order.row_block:
-        s.parallel(blocks[-1])
-    else:
-        share(s, outer, inner, order.share)
+
+
+def take_row_loop(
+    s: Schedule, block: str, loops: ContractionLoops, rows: list[str], plan: RegisterTilePlan
+) -> str | None:
+    """Take the loop over the rows of tiles out of those over rows, or over panels where rows have own columns."""
+    axis = plan.row_axis
+    if axis is None:
+        return s.add_unit_loop(block)
+    steps = s.steps(block)
+    for group in (rows, loops.panels):
+        for loop in reversed(group):
+            if s.extent(loop) == axis.extent and steps[loop][loops.row_operand] == plan.rows.form.stride(axis):
+                group.remove(loop)
+                return loop
     return None
 
 
@@ -157,11 +184,21 @@ def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
     kinds, steps = s.kinds(block), s.steps(block)
     units = [loop for loop in kinds if s.extent(loop) == 1]
     *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
-    x, w = (1, 0) if steps[lane][0] and not steps[lane][1] else (0, 1)
+    moved = [sum(not is_zero(steps[loop][side]) for loop in others) for side in (0, 1)]
+    along = [not is_zero(steps[lane][side]) for side in (0, 1)]
+    x, w = (1, 0) if along[0] and (not along[1] or moved[1] > moved[0]) else (0, 1)
     over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
-    over.sort(key=lambda loop: -abs(D.estimate_dim(steps[loop][x] or 0)))
-    rows = [loop for loop in others if steps[loop][w] == 0]
+    if not over:
+        over = [loop for loop in units if kinds[loop] == "reduce"][-1:]
+        units = [loop for loop in units if loop not in over]
+    over.sort(key=lambda loop: -abs(D.estimate_dim(0 if (step := steps[loop][x]) is None else step)))
+    rows = [loop for loop in others if is_zero(steps[loop][w])]
     return ContractionLoops(units, [loop for loop in others if loop not in rows], lane, rows, over, x, w)
+
+
+def is_zero(step: Dim | None) -> bool:
+    """Return whether an access stays where it is along a loop; a step that only the run time knows moves it."""
+    return isinstance(step, int) and step == 0
 
 
 def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
@@ -176,6 +213,13 @@ def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
             if not is_for_all_rows and size > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH:
                 result[s.buffer_of(read.value)] = None
     return list(result)
+
+
+def pad_operands(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> None:
+    """Copy operands whose elements beyond edges the loops do not leave out."""
+    for operand, side in ((loops.row_operand, plan.rows), (loops.column_operand, plan.columns)):
+        if side.padded_shape is not None:
+            arrange_copy(s, s.pad(block, s.reads(block)[operand], padded_dims(side)), plan.lanes)
 
 
 def padded_dims(side: ContractionOperand) -> list[int]:
@@ -200,6 +244,9 @@ def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ())
             arrange_copy(s, s.blocks(part)[0], lanes, [*shared, *around])
         return
     *outer, last = fuse_contiguous(s, copy, loops)
+    units = s.loops(copy)[s.loops(copy).index(last) + 1 :]
+    if units:
+        s.reorder(*units, last)
     vectors, lane = s.split(last, (None, lanes))
     s.vectorize(lane)
     for loop in (*outer, vectors) if not shared else ():
@@ -217,13 +264,18 @@ def unrolled_epilogue(plan: RegisterTilePlan) -> tuple[int, ...]:
     return whole // operations, (MAX_UNROLLED_IN_REST if may_hold else whole) // operations
 
 
-def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: RegisterTilePlan) -> None:
-    """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step."""
+def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: RegisterTilePlan) -> bool:
+    """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step.
+
+    Return whether the copy has a loop over columns.
+    """
     step = s.steps(block)[s.loops(block)[-1]][operand]
     copy = s.cache_read(block, operand)
     s.compute_at(copy, panel)
     loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
-    column = next(loop for loop in loops if s.strides(copy, loop)[0][0] == step and s.extent(loop) != 1)
+    column = next((loop for loop in loops if s.strides(copy, loop)[0][0] == step and s.extent(loop) != 1), None)
+    if column is None:
+        return False
     depth = [loop for loop in loops if loop != column]
     s.pack(s.reads(block)[operand], [loops.index(loop) for loop in (*depth, column)])
     if step == 1:
@@ -231,12 +283,13 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
         vectors, lane = s.split(column, (None, plan.lanes))
         s.vectorize(lane)
         s.unroll(vectors)
-        return
+        return True
     vectors, lane = s.split(column, (None, plan.lanes))
     steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if plan.machine.masked else "peel")
     s.reorder(vectors, *depth[:-1], steps, square, lane)
     s.vectorize(lane)
     s.transpose(square)
+    return True
 
 
 def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:
