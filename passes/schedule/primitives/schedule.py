@@ -16,6 +16,7 @@ from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.packed_orders import PackedOrder
 from mirlo.passes.schedule.primitives import blocks, layout, loops
 from mirlo.passes.schedule.primitives.arguments import PRIMITIVES, call_given, plain, primitive
+from mirlo.passes.schedule.primitives.convert import convert
 from mirlo.passes.schedule.primitives.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.primitives.merge import merge
 from mirlo.passes.schedule.primitives.partition import partition
@@ -460,6 +461,15 @@ class Schedule(LoopQueries):
         named |= {"steps": steps} if steps > 1 else {}
         named |= {"epilogue": tuple(epilogue)} if epilogue else {}
         self._record("register_tile", (block, tuple(loops), tuple(over), instruction), None, named)
+
+    @primitive
+    def convert(self, copy: str) -> None:
+        """Keep in a copy that register tiles read what they multiply: elements are converted once, where it is made.
+
+        Such as bf16 to f32, or int8 to i32. The copy is a block of `cache_read` or `pad`.
+        """
+        convert(self._root, self._leaf(copy))
+        self._record("convert", (copy,), None)
 
     @primitive
     def prefetch(self, block: str, buffer: str, loop: str = "", distance: int = 0) -> None:

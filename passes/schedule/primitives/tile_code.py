@@ -454,7 +454,7 @@ class TileEmitter:
             vector = (
                 self.load(buffer, position, piece) if stride == 1 else self._gather(buffer, position, stride, piece)
             )
-            loaded[key] = self._convert(self.row_factor, vector, piece.lanes)
+            loaded[key] = self._convert(self.row_factor, self.row_access, vector, piece.lanes)
         return loaded[key]
 
     def _column_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
@@ -468,7 +468,7 @@ class TileEmitter:
         buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
         element = buffer.type.element_type
         if group == 1:
-            return self._convert(self.row_factor, create("memref.load", element, buffer, position), 1)
+            return self._convert(self.row_factor, self.row_access, create("memref.load", element, buffer, position), 1)
         value = create("vector.load", ir.VectorType.get([group], element), buffer, position)
         bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
         first = ir.DenseI64ArrayAttr.get([0])
@@ -488,7 +488,7 @@ class TileEmitter:
         buffer, group = self._flat[id(self.column_access.buffer)], self.tile.instruction.group
         if group == 1:
             vector = self.load(buffer, position, piece, self._reads_whole_vectors)
-            return self._convert(self.column_factor, vector, piece.lanes)
+            return self._convert(self.column_factor, self.column_access, vector, piece.lanes)
         kind = ir.VectorType.get([piece.lanes * group], buffer.type.element_type)
         return create("vector.load", kind, buffer, position)  # stored panels are whole
 
@@ -501,7 +501,9 @@ class TileEmitter:
         sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, D.product(placed.shape)]
         return all(isinstance(size, int) and size % tile.width == 0 for size in sizes)
 
-    def _convert(self, factor: ProductInput, value: ir.Value, lanes: int) -> ir.Value:
+    def _convert(self, factor: ProductInput, access: BufferAccess, value: ir.Value, lanes: int) -> ir.Value:
+        if access.is_converted:
+            return value
         return widened(factor.emit(value, lanes), self.tile.product.accumulate_type)
 
     # Prefetches

@@ -85,6 +85,8 @@ class BufferAccess:
     is_opaque: bool = False
     inlined: BlockLeaf | None = None
     """The inlined block that computes the element."""
+    is_converted: bool = False
+    """Of a register tile: whether the copy has the element as it is multiplied (`convert`)."""
     is_held: bool = False
     """Whether the element that is written is only read where it is in a register."""
     is_tile: bool = False

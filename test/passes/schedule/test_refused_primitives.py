@@ -94,6 +94,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "pack": [rng.choice(buffers), rng.choice([(), (1, 0), (0, 0)]), rng.choice([(), ((1, size),), ((2, size),)])],
         "double_buffer": [rng.choice(buffers), size],
         "storage_align": [rng.choice(buffers), rng.randint(-1, 2), size, rng.randint(0, 2)],
+        "convert": [block],
         "register_tile": [block, some(loops), some(loops), rng.choice(["fma", "tdpbf16ps"])],
         "prefetch": [block, rng.choice(buffers), rng.choice(["", rng.choice(loops)]), size],
         "pad": [block, rng.choice(buffers), rng.choice([(0,), (0, 1), (5,)])],

@@ -276,6 +276,42 @@ def test_columns_with_rows_of_their_own(arrange: Callable[[Schedule], None]) -> 
     np.testing.assert_array_equal(f(x, w), sum(padded[k : k + 10] * w[k] for k in range(3)))
 
 
+@mirlo.prim_func
+def bytes_product(a: T.Buffer[(12, 20), T.i8], b: T.Buffer[(20, 24), T.i8], c: T.Out[(12, 24), T.i32]):
+    for i, j, x in T.grid(12, 24, 20):
+        with T.block("matmul"):
+            vi, vj, vk = T.axes("SSR", i, j, x)
+            with T.init():
+                c[vi, vj] = 0
+            c[vi, vj] += a[vi, vk].cast("i32") * b[vk, vj].cast("i32")
+
+
+@mirlo.script
+def bytes_model(a: R.Tensor[(12, 20), R.i8], b: R.Tensor[(20, 24), R.i8]):
+    return R.call_tir(bytes_product, a, b)
+
+
+@pytest.mark.parametrize("converted", [(), ("a",), ("b",), ("a", "b")])
+def test_elements_that_are_converted_in_copies(converted: tuple[str, ...]) -> None:
+    def arrange(s: Schedule) -> None:
+        i, j, k = s.loops("matmul")
+        panel, vector, lane = s.split(j, (None, 2, 8))
+        tiles, row = s.split(i, (None, 4))
+        s.reorder(panel, tiles, k, row, vector, lane)
+        copies = [s.cache_read("matmul", name) for name in converted]
+        for copy, name in zip(copies, converted, strict=True):
+            if name == "b":
+                s.compute_at(copy, panel)
+        s.register_tile("matmul", (row, vector, lane), (k,))
+        for copy in copies:
+            s.convert(copy)
+
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((12, 20), (20, 24)))
+    f = mirlo.compile(bytes_model, schedules={"bytes_product": arrange}, cache=False)
+    np.testing.assert_array_equal(f(a, b), a.astype(np.int32) @ b.astype(np.int32))
+
+
 def test_tiles_that_differ_at_edges_are_partitioned() -> None:
     s = Schedule.of(own_rows, TensorType.of((10, 40), "f32"), TensorType.of((3, 40), "f32"))
     _arrange_own_rows(s)
@@ -325,6 +361,8 @@ ERRORS: dict[str, Callable[[Schedule], object]] = {
         s.reorder("matmul_k", "matmul_j", "matmul_i"),
         s.register_tile("matmul", ("matmul_j", "matmul_i"), ("matmul_k",)),
     ),
+    "convert: expected a copy that register tiles read, found": lambda s: s.convert(s.cache_read("matmul", "a")),
+    "convert: expected a copy that register tiles read, found 'matmul'": lambda s: (tile(s), s.convert("matmul")),
     "'half' is no register tile": lambda s: s.prefetch("half", "b", distance=64),
     "'c' has not the columns of 'matmul', and its epilogue does not read it": lambda s: (
         tile(s),

@@ -60,14 +60,11 @@ def plan_of_primitives(
 
 def _refusal(plan: RegisterTilePlan) -> Decline | None:
     """Return why the loops of a plan are not those of a register tile of single products."""
-    contraction, rows, columns = plan.contraction, plan.rows, plan.columns
     if plan.dot or plan.group is not None:
         return decline("products are not added one by one")
     if plan.lane_axis.extent == 1:
         return decline("the result has one element")
-    if rows.is_converted or (plan.packing is not None and columns.needs_cast(contraction.product.accumulate_type)):
-        return decline("a copy of an operand is converted")
-    fixed = [plan.lane_axis, *plan.column_loops, *contraction.reduce]
+    fixed = [plan.lane_axis, *plan.column_loops, *plan.contraction.reduce]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
     if plan.dynamic_rows and plan.packing is not None:
@@ -82,7 +79,7 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     block, *after = s.blocks()
     order, tile_rows = plan.order_of_loops, plan.tile_rows
     loops = loops_of_contraction(s, block)
-    pad_operands(s, block, loops, plan)
+    copies = copy_operands(s, block, loops, plan)
     s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, rows = fuse_contiguous(s, block, loops.over), fuse_contiguous(s, block, loops.rows)
     row = take_row_loop(s, block, loops, rows, plan)
@@ -93,21 +90,15 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     if order.depth_axis is not None:
         block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
         blocks.append(block_of_k)
-    if order.row_block:
-        block_of_rows, tiles, row = s.split(row, (None, order.row_block // tile_rows, tile_rows))
-        blocks.append(block_of_rows)
-    else:
-        smaller = REST_ROWS_IN_LOOPS if len(plan.contraction.spatial) > 2 else REST_ROWS
-        rests = [rows for rows in smaller if rows < tile_rows] if plan.dynamic_rows else []
-        tiles, row = s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
+    tiles, row = split_rows(s, row, plan, blocks)
     outer, inner = [*loops.panels, panel], [*rows, tiles]
     if order.rows_outside:
         outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
     s.reorder(*blocks, *outer, *inner, *over, row, vector, lane)
     for tap in over[len(over) - len(plan.unrolled) :]:
         s.unroll(tap)
-    if plan.packing is not None and not pack_panel(s, block, loops.column_operand, panel, plan):
-        return decline("a copy of columns has no loop over them: windows overlap, and skip elements")
+    if plan.packing is not None:
+        copies += pack_panel(s, block, loops.column_operand, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
     parts = [tiles]
@@ -115,11 +106,25 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
         parts = s.partition(tiles, [D.static_dim(span.start) // tile_rows for span, _ in plan.row_spans[1:]])
     for part in parts:
         place_tile(s, s.blocks(part)[0], len(over), plan, loops)
+    for copy in copies:
+        s.convert(copy)
     if order.row_block:
         s.parallel(blocks[-1])
     else:
         share(s, outer, [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner, order.share)
     return None
+
+
+def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str]) -> list[str]:
+    """Split the loop over rows into tiles, in blocks where the order of the loops has them; add those to `blocks`."""
+    tile_rows, row_block = plan.tile_rows, plan.order_of_loops.row_block
+    if row_block:
+        block_of_rows, *inner = s.split(row, (None, row_block // tile_rows, tile_rows))
+        blocks.append(block_of_rows)
+        return inner
+    smaller = REST_ROWS_IN_LOOPS if len(plan.contraction.spatial) > 2 else REST_ROWS
+    rests = [rows for rows in smaller if rows < tile_rows] if plan.dynamic_rows else []
+    return s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
 
 
 def place_tile(s: Schedule, block: str, depth: int, plan: RegisterTilePlan, loops: ContractionLoops) -> None:
@@ -215,11 +220,17 @@ def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
     return list(result)
 
 
-def pad_operands(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> None:
-    """Copy operands whose elements beyond edges the loops do not leave out."""
+def copy_operands(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> list[str]:
+    """Copy operands with elements beyond edges that the loops do not leave out; return copies that are converted."""
+    converted: list[str] = []
     for operand, side in ((loops.row_operand, plan.rows), (loops.column_operand, plan.columns)):
-        if side.padded_shape is not None:
-            arrange_copy(s, s.pad(block, s.reads(block)[operand], padded_dims(side)), plan.lanes)
+        buffer = s.reads(block)[operand]
+        if side.padded_shape is None and not side.is_converted:
+            continue
+        copy = s.cache_read(block, buffer) if side.padded_shape is None else s.pad(block, buffer, padded_dims(side))
+        arrange_copy(s, copy, plan.lanes)
+        converted += [copy] if side.is_converted else []
+    return converted
 
 
 def padded_dims(side: ContractionOperand) -> list[int]:
@@ -264,10 +275,10 @@ def unrolled_epilogue(plan: RegisterTilePlan) -> tuple[int, ...]:
     return whole // operations, (MAX_UNROLLED_IN_REST if may_hold else whole) // operations
 
 
-def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: RegisterTilePlan) -> bool:
+def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: RegisterTilePlan) -> list[str]:
     """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step.
 
-    Return whether the copy has a loop over columns.
+    Return the copy if it is converted.
     """
     step = s.steps(block)[s.loops(block)[-1]][operand]
     copy = s.cache_read(block, operand)
@@ -275,21 +286,22 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
     loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
     column = next((loop for loop in loops if s.strides(copy, loop)[0][0] == step and s.extent(loop) != 1), None)
     if column is None:
-        return False
+        raise ScheduleError("a copy of columns has no loop over them: windows overlap, and skip elements")
     depth = [loop for loop in loops if loop != column]
     s.pack(s.reads(block)[operand], [loops.index(loop) for loop in (*depth, column)])
+    converted = [copy] if plan.columns.needs_cast(plan.contraction.product.accumulate_type) else []
     if step == 1:
         s.reorder(*depth, column)
         vectors, lane = s.split(column, (None, plan.lanes))
         s.vectorize(lane)
         s.unroll(vectors)
-        return True
+        return converted
     vectors, lane = s.split(column, (None, plan.lanes))
     steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if plan.machine.masked else "peel")
     s.reorder(vectors, *depth[:-1], steps, square, lane)
     s.vectorize(lane)
     s.transpose(square)
-    return True
+    return converted
 
 
 def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:

@@ -1,0 +1,70 @@
+"""The schedule primitive `convert`: a copy of an operand of a register tile that holds what the tile multiplies."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, widened
+from mirlo.passes.schedule.primitives.register_tile import sides_of
+from mirlo.passes.schedule.primitives.tree import BlockLeaf, Root, ScheduleError, TileLeaf, around
+
+_BLOCK = """
+func.func private @convert(%x: tensor<{shape}{element}>) -> tensor<{shape}{result}> attributes {{tir.prim_func}} {{
+  %y = "tir.block"(%x) ({{
+  ^bb0({indices}, %value: {element}):
+    %0 = ub.poison : {result}
+    "tir.yield"(%0) {{operandSegmentSizes = array<i32: 1, 0, 0, 0>}} : ({result}) -> ()
+  }}) {{axes = [{axes}], domain = [{domain}], init = [unit], name = "convert",
+    maps = [affine_map<({dims}) -> ({dims})>, affine_map<({dims}) -> ({dims})>],
+    operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : (tensor<{shape}{element}>) -> tensor<{shape}{result}>
+  return %y : tensor<{shape}{result}>
+}}
+"""
+"""A block of one element for each axis: its body alone is used."""
+
+
+def convert(root: Root, copy: BlockLeaf) -> None:
+    """Convert elements where they are copied, in place of each product: the copy has the type of accumulators."""
+    buffer = copy.writes[0].buffer
+    readers = [leaf for leaf in root.leaves() for access in leaf.reads if access.buffer is buffer]
+    tiles = [loop.tile for reader in readers for loop in around(reader) if loop.tile is not None]
+    if copy.view is not None or not tiles or len(tiles) != len(readers):
+        raise ScheduleError(f"convert: expected a copy that register tiles read, found '{copy.name}'")
+    if any(tile.instruction.group > 1 for tile in tiles):
+        raise ScheduleError(f"convert: '{tiles[0].instruction.name}' multiplies elements as they are in memory")
+    factors = [_factor_of(tile, copy) for tile in tiles]
+    kind = tiles[0].product.accumulate_type
+    for writer in root.leaves():
+        if any(access.buffer is buffer for access in writer.writes):
+            writer.view = _block(root, factors[0], len(writer.domain), buffer.element, kind)
+    buffer.element = kind
+    for reader in readers:
+        for access in reader.reads:
+            access.is_converted = access.is_converted or access.buffer is buffer
+
+
+def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> ProductInput:
+    """Return the factor of a product that reads a copy."""
+    buffer = copy.writes[0].buffer
+    factors = [factor for factor, access in sides_of(tile) if access.buffer is buffer]
+    if len(factors) != 1:
+        raise ScheduleError(f"convert: '{tile.leaf.name}' multiplies elements of '{buffer.name}' with each other")
+    return factors[0]
+
+
+def _block(root: Root, factor: ProductInput, rank: int, element: ir.Type, kind: ir.Type) -> BlockView:
+    """Return a block that computes a factor of an element."""
+    dims = [f"d{i}" for i in range(rank)]
+    text = _BLOCK.format(
+        shape="1x" * rank, element=element, result=kind, indices=", ".join(f"%i{i}: index" for i in range(rank)),
+        axes=", ".join(['"spatial"'] * rank), domain=", ".join(["1"] * rank), dims=", ".join(dims),
+    )  # fmt: skip
+    module = ir.Module.parse(text, root.view.op.context)
+    root.modules.append(module)
+    view = BlockView(module.body.operations[0].operation.regions[0].blocks[0].operations[0])
+    *_, made = view.body.operations
+    with ir.InsertionPoint(made), ir.Location.unknown(root.view.op.context):
+        made.operation.operands[0] = widened(factor.emit(view.input_arguments[0], 1), kind)
+    view.body_ops[0].erase()
+    return view
