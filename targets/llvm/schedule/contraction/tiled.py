@@ -189,9 +189,10 @@ def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
     kinds, steps = s.kinds(block), s.steps(block)
     units = [loop for loop in kinds if s.extent(loop) == 1]
     *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
-    moved = [sum(not is_zero(steps[loop][side]) for loop in others) for side in (0, 1)]
-    along = [not is_zero(steps[lane][side]) for side in (0, 1)]
-    x, w = (1, 0) if along[0] and (not along[1] or moved[1] > moved[0]) else (0, 1)
+    sides = (0, len(steps[lane]) - 1)  # one operand may be both factors
+    moved = [sum(not is_zero(steps[loop][side]) for loop in others) for side in sides]
+    along = [not is_zero(steps[lane][side]) for side in sides]
+    w, x = sides if along[0] and (not along[1] or moved[1] > moved[0]) else sides[::-1]
     over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
     if not over:
         over = [loop for loop in units if kinds[loop] == "reduce"][-1:]
