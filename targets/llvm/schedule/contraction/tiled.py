@@ -67,6 +67,9 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
     fixed = [plan.lane_axis, *plan.column_loops, *plan.contraction.reduce]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
+    is_cast = plan.packing is not None and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
+    if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns:
+        return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
     if plan.dynamic_rows and plan.packing is not None:
         return decline("columns are packed for a number of rows that is known at run time only")
     if plan.dynamic_rows and plan.order_of_loops.row_block:
