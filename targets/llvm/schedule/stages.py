@@ -19,7 +19,7 @@ from mirlo.passes.schedule.scalar_nest import SCALAR_NEST, plan_scalars
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction import plan_contraction
+from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.part_rules import RunPlan
 from mirlo.targets.llvm.schedule.rows import RowsPlan
@@ -102,11 +102,18 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
     memory = TensorBuffers(buffers)
     set_parts(kernel.view.op, parts)
     facts = {"rule": "stages", "stages": ", ".join(stage.name for stage in plans)}
-    trace = None if wanted else trace_of_stages([each.plan if isinstance(each, RowsPlan) else each for each in plans])
+    trace = None if wanted else trace_of_stages([_loops_of(each) for each in plans])
     result = buffers.build(lambda: emit_in_turn(plans, memory), facts)
     if trace is not None:
         record_trace(result, trace)
     return result
+
+
+def _loops_of(plan: PartPlan) -> object:
+    """Return the schedule of primitives that a plan is, if it is one."""
+    if isinstance(plan, VectorContractionPlan):
+        return plan.by_primitives
+    return plan.plan if isinstance(plan, RowsPlan) else plan
 
 
 def emit_in_turn(plans: Sequence[PartPlan], memory: TensorBuffers) -> None:
