@@ -19,8 +19,10 @@ import pytest
 PROGRAMS = Path(__file__).parent / "Inputs"
 PACKAGES = {
     "captcha": "captcha-whisperer",
+    "faces": "insightface",
     "features": "onnx-asr",
     "file_types": "magika",
+    "generation": "optimum-onnx",
     "hotword": "efficientword-net",
     "layout": "rapid-layout",
     "music": "basic-pitch",
@@ -33,8 +35,10 @@ PACKAGES = {
     "phonemes": "g2p-id-py",
     "pitch": "swift-f0",
     "seizures": "brainmaze-eeg-models",
+    "sentences": "sentence-transformers",
     "slider": "captcha-recognizer",
     "speech_quality": "speechmos",
+    "subpackages": "onnxruntime",
     "turns": "pipecat-ai",
     "voice_silero": "silero-vad",
     "voice_whisper": "faster-whisper",
