@@ -44,6 +44,6 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
 
     if name not in MADE:
         return samples.path(name, cache)
-    source = b"".join((HERE / file).read_bytes() for file in ("made.py", "nets.py"))
+    source = b"".join((HERE / file).read_bytes() for file in ("large.py", "made.py", "nets.py"))
     target = samples.file_in(cache, name, source)
     return target if target.exists() else fill(name, target)

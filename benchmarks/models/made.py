@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from .large import LARGE
 from .nets import Net
 
 
@@ -278,5 +279,5 @@ MADE: dict[str, Callable[[], Any]] = {
         swin,
         whisper_encoder,
     )
-}
+} | LARGE
 """The models by name."""

@@ -6,7 +6,6 @@ are. What follows (scales, biases, activations, quantization) is computed on the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -251,48 +250,52 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
         return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
     if array is None:
         return decline("there are zero points, and the weights are not constant")
-    out_axis, in_axis, _ = kernel_axes(op.kernel_layout, array.ndim)
+    out_axis, _, _ = kernel_axes(op.kernel_layout, array.ndim)
     centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
-    x = data.value
-    if zero is None or isinstance(zero, np.integer):
-        number = np.int64(0) if zero is None else zero
-        x = _bordered(op, x, number, b)
-        inner = tuple(i for i in range(array.ndim) if i != out_axis)
-        shift = (centred.sum(axis=inner) * -number).astype(np.int32)
+    sums = centred.sum(axis=tuple(i for i in range(array.ndim) if i != out_axis))
+    x = _bordered(op, data.value, np.int64(0) if zero is None else zero, b)
+    if isinstance(x, Decline):
+        return x
+    attributes["padding"] = ()
+    if isinstance(zero, np.integer):
+        shift = (sums * -zero).astype(np.int32)
         output = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
         bias = output if bias is None else b.emit(OPS["add"], bias, output)
-        attributes["padding"] = ()
     total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
-    if zero is not None and not isinstance(zero, np.integer):
-        inside = _sums_of_weights(op, kind_of(x), centred.sum(axis=in_axis, keepdims=True), attributes, b)
-        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], inside, _zero_point_value(zero, b)))
+    if isinstance(zero, ir.Value):
+        shape = _channel_shape(op, len(sums))
+        channels = b.constant(sums.astype(np.int32), TensorType.of(shape, "i32"), "sums")
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], channels, _zero_point_value(zero, b)))
     if weight_zero is None:
         return total
     # The sum of each window of the data is a product with ones: one channel serves all.
-    shape = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
-    ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
+    kernel = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
+    ones = b.constant(np.ones(kernel, np.int8), TensorType.of(kernel, "i8"), "ones")
     windows = b.emit(OPS["conv"], x, ones, **attributes)
     return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], windows, _zero_point_value(weight_zero, b)))
 
 
-def _sums_of_weights(
-    op: ir.OpView, data: TensorType, sums: np.ndarray, attributes: Mapping[str, object], b: Rewriter
-) -> ir.Value:
-    """Return what the weights of each window sum up to: those that lie beyond the border are not among them."""
-    axis = channel_axis(op.data_layout, data.rank)
-    sizes = [1 if i == 0 else op.groups if i == axis else size for i, size in enumerate(data.shape)]
-    ones = b.emit(OPS["full"], shape=tuple(sizes), value=1.0, dtype=I32)
-    weights = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"), "sums")
-    return b.emit(OPS["conv"], ones, weights, **attributes)
-
-
-def _bordered(op: ir.OpView, x: ir.Value, zero: np.generic, b: Rewriter) -> ir.Value:
+def _bordered(op: ir.OpView, x: ir.Value, zero: np.integer | ir.Value, b: Rewriter) -> ir.Value | Decline:
     """Pad images with the zero point: then every window contains all weights, and their sum is constant."""
-    rank = kind_of(x).rank
-    axes, pads = spatial_axes(op.data_layout, rank), [0] * (2 * rank)
+    kind = kind_of(x)
+    axes, pads = spatial_axes(op.data_layout, kind.rank), [0] * (2 * kind.rank)
     for axis, (begin, end) in zip(axes, padding_pairs(op.padding, len(axes)), strict=True):
-        pads[axis], pads[rank + axis] = begin, end
-    return b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero)) if any(pads) else x
+        pads[axis], pads[kind.rank + axis] = begin, end
+    if not any(pads):
+        return x
+    padded = b.emit(
+        OPS["pad"], x, pads=pads, mode="constant", value=float(zero) if isinstance(zero, np.integer) else 0.0
+    )
+    if isinstance(zero, np.integer):
+        return padded
+    cast = defining(zero, "relax.cast")
+    byte = zero if cast is None else cast.x
+    if kind_of(byte).dtype is not kind.dtype:
+        return decline("a zero point that is computed is of another type than the data", zero=str(kind_of(byte)))
+    sizes = tuple(size if axis in axes else 1 for axis, size in enumerate(kind.shape))
+    image = b.emit(OPS["full"], shape=sizes, value=1.0, dtype=DTYPES["bool"])
+    inside = b.emit(OPS["pad"], image, pads=pads, mode="constant", value=0.0)
+    return b.emit(OPS["where"], inside, padded, byte)
 
 
 def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:

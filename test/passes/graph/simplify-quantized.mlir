@@ -126,14 +126,17 @@ func.func @dynamically_quantized(%x: tensor<3x2xui8>, %s: tensor<f32>, %z: tenso
 
 // -----
 
-// The border of an image is zero: a zero point counts only for the weights inside, whose sums are a convolution of ones.
+// The border of an image is zero: it is filled with the zero point, so that all windows have the same sum of weights.
 // CHECK-LABEL: func.func @border(
-// CHECK:         %[[T:.*]] = "relax.conv"(%arg0, %{{.*}}) {{.*}}out_dtype = i32{{.*}} : (tensor<1x1x4x4xui8>, tensor<1x1x3x3xi8>) -> tensor<1x1x4x4xi32>
-// CHECK:         %[[O:.*]] = "relax.constant"() {value = dense<1> : tensor<1x1x4x4xi32>}
-// CHECK:         %[[I:.*]] = "relax.conv"(%[[O]], %{{.*}}) {{.*}} -> tensor<1x1x4x4xi32>
+// CHECK-DAG:     %[[P:.*]] = "relax.pad"(%arg0) {{.*}} -> tensor<1x1x6x6xui8>
+// CHECK-DAG:     %[[I:.*]] = "relax.constant"() {{.*}} -> tensor<1x1x6x6xi1>
+// CHECK:         %[[X:.*]] = "relax.where"(%[[I]], %[[P]], %arg1) : (tensor<1x1x6x6xi1>, tensor<1x1x6x6xui8>, tensor<ui8>)
+// CHECK:         %[[T:.*]] = "relax.conv"(%[[X]], %{{.*}}) {{.*}}out_dtype = i32{{.*}} : (tensor<1x1x6x6xui8>, tensor<1x1x3x3xi8>) -> tensor<1x1x4x4xi32>
+// CHECK:         %[[S:.*]] = "relax.constant"() {value = dense<18> : tensor<1x1x1x1xi32>}
 // CHECK:         %[[Z:.*]] = "relax.cast"(%arg1) {dtype = i32}
-// CHECK:         %[[M:.*]] = "relax.multiply"(%[[I]], %[[Z]])
+// CHECK:         %[[M:.*]] = "relax.multiply"(%[[S]], %[[Z]])
 // CHECK:         "relax.subtract"(%[[T]], %[[M]])
+// CHECK-NOT:     "relax.conv"
 func.func @border(%x: tensor<1x1x4x4xui8>, %z: tensor<ui8>) -> tensor<1x1x4x4xf32> {
   %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
   %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
