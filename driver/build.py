@@ -13,6 +13,7 @@ from mirlo.runtime.model_runner import model_runner
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.compiled_program import CompiledProgram
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
@@ -30,7 +31,6 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
     from mirlo.runtime.artifact import Artifact
-    from mirlo.runtime.program import Program
     from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
@@ -48,9 +48,15 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if isinstance(compiled, Artifact) and not compiler.is_loaded and model_runner() is None:
         return UnloadedModel(compiled, session.params, "it was compiled to be saved, with 'load=False'")
     request.report("load")
-    if not isinstance(compiled, Artifact):
-        return _placed(Program(compiled, session.params))
-    return load_compiled(compiled, session.params)
+    return load_built(compiled, session.params)
+
+
+def load_built(compiled: Artifact | CompiledProgram, params: ParameterStore) -> Executable | Program | UnloadedModel:
+    """Load what the compiler returned."""
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.program import Program
+
+    return load_compiled(compiled, params) if isinstance(compiled, Artifact) else _placed(Program(compiled, params))
 
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:

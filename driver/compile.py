@@ -8,12 +8,12 @@ and its emitter.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mirlo.driver.build import build
+from mirlo.driver.build import build, load_built
 from mirlo.driver.compile_strategy import requested_strategies, with_strategies
 from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
 from mirlo.driver.request import CompileRequest
@@ -68,6 +68,16 @@ def compile(arguments: CompileArguments) -> Any:
 
         return wrap(compile_specialized(request, request.specialize, _tune_and_build))
     return wrap(_tune_and_build(request))
+
+
+def compile_levels(arguments: CompileArguments, levels: Sequence[int]) -> Iterator[Any]:
+    """Yield the model compiled at each of several levels of optimization; its passes run once."""
+    from mirlo.driver.compiler import Compiler
+
+    request, _ = _request(arguments)
+    compiler = Compiler(request, build)
+    for compiled in compiler.compile_levels(levels):
+        yield load_built(compiled, compiler.model.session.params)
 
 
 def _request(arguments: CompileArguments) -> tuple[CompileRequest, Callable[[CompiledModel], object]]:

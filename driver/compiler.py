@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -109,6 +109,21 @@ class Compiler:
         program = build_program(module, session, self.target.name, compile_part)
         check_used(session)
         return program, session
+
+    def compile_levels(self, levels: Sequence[int]) -> Iterator[Artifact | CompiledProgram]:
+        """Run the passes once, and yield the code for each level of optimization in turn."""
+        self._import()
+        module = self.model.module
+        if needs_program(module):
+            for level in levels:
+                yield Compiler(replace(self.request, opt_level=level), self.compile_request).run()[0]
+            return
+        self._run_passes(module, None)
+        for level in levels:
+            self.options = replace(self.options, opt_level=level)
+            yield self._emit(clone_module(module))
+        self.options = replace(self.options, while_compiling=None)
+        recycle_context(module.context)
 
     def list_kernels(self) -> list[tuple[KernelText, list[str]]]:
         """Compile the model to the code of its kernels in the requested form; return each with its nodes."""

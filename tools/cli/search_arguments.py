@@ -56,7 +56,7 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
         metavar="N",
         type=int,
         choices=range(4),
-        help="optimization level of LLVM, or of the C compiler",
+        help="optimization level of LLVM, or of the C compiler (graphs: all of them by default)",
     )
     parser.add_argument("--processes", metavar="N", type=positive, default=1, help="number of processes (default: 1)")
     parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds per input (default: 120)")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
@@ -16,6 +18,9 @@ from mirlo.tools.fuzz.fences import FencedOutputs
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 from mirlo.tools.verify.model import can_verify
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
 
 RIGHT, ROUNDED, WRONG, DISPUTED = "right", "rounded", "wrong", "disputed"
 STATES = {
@@ -32,44 +37,84 @@ VERIFIED = 4
 """The kernels of one graph in so many are compared with their definitions, which takes as long as three graphs."""
 
 
-def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
-    """Compile the graph of a seed, run it, compare."""
+LEVELS = (0, 1, 2, 3)
+"""Levels of optimization; the passes of a graph run once for all."""
+
+
+def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int | None = None) -> SeedVerdict:
+    """Compile the graph of a seed at a level of optimization, or at all, run it, compare."""
     graph = random_graph(seed)
     verify = seed % VERIFIED == 0 and can_verify(target)
-    return replace(judge_graph(graph, target, threads, opt_level, verify), used=tuple(graph.operators))
+    levels = LEVELS if opt_level is None else (opt_level,)
+    return replace(judge_graph(graph, target, threads, levels, verify), used=tuple(graph.operators))
 
 
 def judge_graph(
-    graph: RandomGraph, target: str = "llvm", threads: int = 1, opt_level: int = 2, verify: bool = False
+    graph: RandomGraph, target: str = "llvm", threads: int = 1, levels: Sequence[int] = (2,), verify: bool = False
 ) -> SeedVerdict:
-    """Compile a graph, run it, compare; with `verify`, compare its kernels with their definitions as well."""
-    from mirlo.driver.compile import compile as compile_model
+    """Compile a graph at each level, run it, compare; with `verify`, compare its kernels with their definitions too.
+
+    The verdict is that of the first level that departs from the oracles.
+    """
+    from mirlo.driver.compile import compile_levels
+    from mirlo.driver.options import CompileArguments
 
     names = [value.name for value in graph.model.graph.output]
     if not names:
         return SeedVerdict(RIGHT, "no nodes")
+    oracles = _Oracles(graph, names)
+    verdict, compiled = SeedVerdict(RIGHT), 0
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
-        compiled = compile_model(
-            graph.model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level, verify=verify
-        )
-        fenced = FencedOutputs(compiled.outputs)
-        compiled.run(graph.feeds, out=fenced.arrays)
-        if (overwritten := fenced.overwritten()) is not None:
-            return SeedVerdict(FAILED, overwritten)
-        computed = compiled.run(graph.feeds)
+        arguments = CompileArguments(graph.model, target, threads=threads, jobs=1, cache=False, verify=verify)
+        for model in compile_levels(arguments, levels):
+            verdict = _judge_model(model, oracles, target, threads)
+            if verdict.state != RIGHT:
+                break
+            compiled += 1
     except Exception as error:
-        return verdict_of_error(error)
-    expected = reference(graph.model, graph.feeds, names)
-    departing = {name: text for name in names if (text := _departs(name, computed, expected, graph)) is not None}
-    if not departing:
+        verdict = verdict_of_error(error)
+    if verdict.state == RIGHT or len(levels) == 1:
+        return verdict
+    return replace(verdict, text=f"level {levels[compiled]}: {verdict.text}")
+
+
+class _Oracles:
+    """What the outputs of a graph should be, computed once."""
+
+    def __init__(self, graph: RandomGraph, names: list[str]):
+        self.graph, self.names = graph, names
+
+    @cached_property
+    def reference(self) -> Mapping[str, ModelValue]:
+        return reference(self.graph.model, self.graph.feeds, self.names)
+
+    @cached_property
+    def other(self) -> Mapping[str, ModelValue]:
+        try:
+            return onnxruntime(self.graph.model, self.graph.feeds, self.names)
+        except OracleError:
+            return either(self.graph.model, self.graph.feeds, self.names)
+
+
+def _judge_model(model: Executable, oracles: _Oracles, target: str, threads: int) -> SeedVerdict:
+    """Run a compiled graph and compare it with the oracles."""
+    graph = oracles.graph
+    fenced = FencedOutputs(model.outputs)
+    model.run(graph.feeds, out=fenced.arrays)
+    if (overwritten := fenced.overwritten()) is not None:
+        return SeedVerdict(FAILED, overwritten)
+    computed = model.run(graph.feeds)
+
+    def departing(names: Iterable[str], expected: Mapping[str, ModelValue]) -> dict[str, str]:
+        texts = {name: _departs(name, computed, expected, graph) for name in names}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    first = departing(oracles.names, oracles.reference)
+    if not first:
         return SeedVerdict(RIGHT)
-    try:
-        other = onnxruntime(graph.model, graph.feeds, names)
-    except OracleError:
-        other = either(graph.model, graph.feeds, names)
-    differences = {name: text for name, text in departing.items() if _departs(name, computed, other, graph) is not None}
-    wrong = [name for name in differences if _departs(name, other, expected, graph) is None]
+    differences = departing(first, oracles.other)
+    wrong = [name for name in differences if _departs(name, oracles.other, oracles.reference, graph) is None]
     if wrong and _is_rounding(graph, target, threads, wrong):
         return SeedVerdict(ROUNDED, f"'{wrong[0]}': {differences[wrong[0]]}")
     if wrong:
