@@ -90,7 +90,7 @@ ERRORS = {
     ),
     "unknown": (
         '%i = tosa.abs %x : (KIND) -> KIND %0 = "tf.If"(%i) : (KIND) -> KIND',
-        "'tf.If' at .*: is not supported",
+        "'tf.If' at .*: is a branch or a loop of TensorFlow",
     ),
     "zero point": (
         "%z = tosa.cast %x : (KIND) -> tensor<2xi32> "

@@ -60,3 +60,10 @@ REFUSED.update(
         "has weights in TensorFlow Lite's sparse format, which the conversion to TOSA leaves as they are",
     )
 )
+REFUSED.update(
+    dict.fromkeys(
+        ("tf.If", "tf.While"),
+        "is a branch or a loop of TensorFlow, whose functions the conversion to TOSA does not read: export the model "
+        "without it, or with a fixed condition",
+    )
+)
