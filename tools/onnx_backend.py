@@ -32,16 +32,16 @@ class MirloBackendRep(BackendRep):  # type: ignore[misc]
     A model whose inputs have dims without a size is compiled when it is run, once for each set of shapes.
     """
 
-    def __init__(self, model: onnx.ModelProto, threads: int = 1) -> None:
+    def __init__(self, model: onnx.ModelProto, threads: int = 1, verify: bool = False) -> None:
         self._model = load(model)
-        self._threads = threads
+        self._threads, self._verify = threads, verify
         graph = self._model.content.graph
         inputs = graph_inputs(graph)
         self._names = [value.name for value in inputs]
         self._outputs = [value.name for value in graph.outputs]
         self._compiled: dict[Shapes | None, Executable] = {}
         if _can_be_compiled_now(inputs):
-            self._compiled[None] = compile_model(self._model, threads=threads)
+            self._compiled[None] = compile_model(self._model, threads=threads, verify=verify)
 
     def run(self, inputs: Inputs, **options: object) -> tuple[np.ndarray, ...]:
         """Return the outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
@@ -74,7 +74,9 @@ class MirloBackendRep(BackendRep):  # type: ignore[misc]
         shapes = tuple(tuple(np.shape(array)) for array in arrays)
         if shapes not in self._compiled:
             input_shapes = dict(zip(self._names, shapes, strict=True))
-            self._compiled[shapes] = compile_model(self._model, threads=self._threads, shapes=input_shapes)
+            self._compiled[shapes] = compile_model(
+                self._model, threads=self._threads, shapes=input_shapes, verify=self._verify
+            )
         return self._compiled[shapes]
 
 
@@ -83,11 +85,11 @@ class MirloBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> MirloBackendRep:
-        """Compile a model. The only option is `threads`; the tolerances of a test are ignored."""
+        """Compile a model. The options are `threads` and `verify`; the tolerances of a test are ignored."""
         _require_device(device)
-        threads = options.pop("threads", 1)
+        threads, verify = options.pop("threads", 1), options.pop("verify", False)
         _refuse_options(options)
-        return MirloBackendRep(model, threads)
+        return MirloBackendRep(model, threads, verify)
 
     @classmethod
     def run_model(

@@ -76,17 +76,25 @@ class Outcome:
 
 def load_suite(whole: bool = True) -> dict[str, unittest.TestCase]:
     """Return the cases of the suite for the CPU, by name; whole models, which take longest, come first."""
+    import onnx
     from nearer import is_nearer
     from node_cases import leave_out_slow_cases
     from onnx.backend.test import BackendTest
 
-    from mirlo.onnx_backend import MirloBackend
+    from mirlo.onnx_backend import MirloBackend, MirloBackendRep
+
+    class VerifyingBackend(MirloBackend):
+        """The backend, which also compares each kernel with its definition; one that differs is an error."""
+
+        @classmethod
+        def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> MirloBackendRep:
+            return super().prepare(model, device, verify=True, **options)
 
     if not whole:
         leave_out_slow_cases()
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        groups = BackendTest(MirloBackend, __name__).test_cases
+        groups = BackendTest(VerifyingBackend, __name__).test_cases
     found = {}
     for _, group in sorted(groups.items(), key=lambda item: "Real" not in item[0]):
         for name in unittest.defaultTestLoader.getTestCaseNames(group):
