@@ -13,7 +13,7 @@ from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord, check_give
 from mirlo.passes.schedule.tuned import TUNED
 from mirlo.passes.targets import CompileOptions, find_target
 
-FACTS = ("tir.schedule", "tir.choices", "tir.applied")
+FACTS = ("tir.schedule", "tir.choices", "tir.applied", "tir.parts")
 
 
 def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:

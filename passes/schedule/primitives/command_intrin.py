@@ -8,6 +8,7 @@ from dataclasses import field
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
 from mirlo.passes.schedule.primitives.tensorize import (
+    Instruction,
     PrimScript,
     find_blocks,
     listed_parameters,
@@ -38,7 +39,7 @@ NEUTRAL = {"arith.addi": 0, "arith.subi": 0, "arith.muli": 1}
 
 
 @dataclass(frozen=True, eq=False)
-class CommandIntrin:
+class CommandIntrin(Instruction):
     """An instruction of a command stream: a block, of any size where its description has symbols."""
 
     name: str

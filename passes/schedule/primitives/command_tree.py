@@ -25,7 +25,9 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    TileStart,
     around,
+    intrinsic_of,
     without_single,
 )
 from mirlo.runtime.records import dataclass
@@ -278,23 +280,25 @@ class _TreeBuilder:
                 )
             if not isinstance(node, Loop):
                 yield from self.nodes(node.body)
-            elif node.tensorized is not None:
+            elif intrinsic_of(node) is not None:
                 yield self._site(node)
-            elif node.start is not None or not isinstance(node.extent, int):
-                what = "is where an aligned tile begins" if node.start is not None else f"has {node.extent} iterations"
+            elif isinstance(node.form, TileStart) or not isinstance(node.extent, int):
+                is_start = isinstance(node.form, TileStart)
+                what = "is where an aligned tile begins" if is_start else f"has {node.extent} iterations"
                 raise ScheduleError(f"commands: '{node.name}' {what}, which only the run time knows")
             else:
                 yield CommandLoop(node.name, node.extent, tuple(self.nodes(node.body)))
 
     def _site(self, loop: Loop) -> CommandSite:
-        if not isinstance(loop.tensorized, CommandIntrin):
-            assert loop.tensorized is not None
+        intrinsic = intrinsic_of(loop)
+        if not isinstance(intrinsic, CommandIntrin):
+            assert intrinsic is not None
             raise ScheduleError(
-                f"commands: '{loop.tensorized.name}' is a tensor intrinsic, which emitted loops call; a command is one "
+                f"commands: '{intrinsic.name}' is a tensor intrinsic, which emitted loops call; a command is one "
                 "of command_intrin"
             )
         with self.root.view.op.context:
-            match = loop.tensorized.match(loop)
+            match = intrinsic.match(loop)
         leaf = match.leaf
         guards, ends = [], []
         reduced = leaf.reduce_loops()
@@ -380,7 +384,7 @@ def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace],
             continue
         leaves = [leaf for leaf, _ in uses[id(buffer)]]
         common = common_loops(leaves)
-        common = common[: next((i for i, loop in enumerate(common) if loop.tensorized is not None), len(common))]
+        common = common[: next((i for i, loop in enumerate(common) if intrinsic_of(loop) is not None), len(common))]
         region = region_of([(leaf, leaf.place(access)) for leaf, access in uses[id(buffer)]], common, buffer.shape)
         shape = tuple(int(str(dim)) for dim in memory_dims(buffer, [size for _, size in region]))
         size = -(-math.prod(shape) * element_bytes(buffer.element) // alignment) * alignment

@@ -17,6 +17,7 @@ from mirlo.passes.schedule.primitives.tree import (
     around,
     axis_name,
     extents_of,
+    intrinsic_of,
     leaves_of,
     placed_at,
 )
@@ -42,7 +43,7 @@ def contiguous_loops(leaf: BlockLeaf, last: Loop | None = None) -> list[Loop]:
     extent: Dim = 1
     for loop in reversed(chain):
         own = [expression.coefficient(loop.name) for expression in expressions]
-        if loop.kind != SERIAL or loop.tensorized is not None or _is_divided(loop, expressions):
+        if loop.kind != SERIAL or intrinsic_of(loop) is not None or _is_divided(loop, expressions):
             break
         if result:
             if loop.body != [result[0]]:

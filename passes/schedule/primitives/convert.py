@@ -28,7 +28,7 @@ def convert(root: Root, copy: BlockLeaf) -> None:
     """Convert elements where they are copied, in place of each product: the copy has the type of accumulators."""
     buffer = copy.writes[0].buffer
     readers = [leaf for leaf in root.leaves() for access in leaf.reads if access.buffer is buffer]
-    tiles = [loop.tile for reader in readers for loop in around(reader) if loop.tile is not None]
+    tiles = [loop.form for reader in readers for loop in around(reader) if isinstance(loop.form, TileLeaf)]
     if copy.view is not None or not tiles or len(tiles) != len(readers):
         raise ScheduleError(f"convert: expected a copy that register tiles read, found '{copy.name}'")
     if any(tile.instruction.group > 1 for tile in tiles):

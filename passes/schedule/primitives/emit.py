@@ -70,6 +70,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Node,
     PartRange,
     Root,
+    SharedPosition,
     ShiftedTiles,
     TileLeaf,
     TileStart,
@@ -316,27 +317,28 @@ class _Emitter(PointEmitter):
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
-        if loop.shift is not None:
+        form = loop.form
+        if isinstance(form, ShiftedTiles):
             assert not carried, "a reduction has no tiles that overlap"
-            self.shifted(loop, loop.shift, values)
+            self.shifted(loop, form, values)
             return carried
-        if loop.tile is not None:
+        if isinstance(form, TileLeaf):
             assert not carried, "a register tile has its own accumulators"
-            self.register_tile(loop.tile, values)
+            self.register_tile(form, values)
             return carried
-        if isinstance(loop.tensorized, TensorIntrin):
-            loop.tensorized.emit(loop, values, self.placed)
+        if isinstance(form, TensorIntrin):
+            form.emit(loop, values, self.placed)
             return carried
         if loop.accumulated and self.accumulators is None:
             self.accumulators = Accumulators(region_of(loop), self.placed)
             self.accumulators.emit(self, values)
             self.accumulators = None
             return carried
-        if loop.position is not None:
-            return self.nodes(loop.body, values.at({loop.name: values.emit(loop.position)}), carried)
-        if loop.start is not None:
+        if isinstance(form, SharedPosition):
+            return self.nodes(loop.body, values.at({loop.name: values.emit(form.index)}), carried)
+        if isinstance(form, TileStart):
             assert not carried, "a reduction has no tiles that overlap"
-            self.tile_start(loop, loop.start, values)
+            self.tile_start(loop, form, values)
             return carried
         if loop.is_transposed and self.transposed(loop, values):
             return carried
@@ -387,8 +389,9 @@ class _Emitter(PointEmitter):
 
     def smaller_tiles(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, rows: TiledRows) -> None:
         """Emit the smaller tiles of a dynamic number of rows; where its code is long, with one epilogue for all."""
-        tile = loop.body[0].tile if isinstance(loop.body[0], Loop) else None
-        if tile is None or not self.emitter_of(tile).shares_rest(loop, shift.rests):
+        inner = loop.body[0]
+        tile = inner.form if isinstance(inner, Loop) else None
+        if not isinstance(tile, TileLeaf) or not self.emitter_of(tile).shares_rest(loop, shift.rests):
             rows.loop_over_smaller(partial(self.shifted_tile, loop, shift, values))
             return
         emitter = self.emitter_of(tile)

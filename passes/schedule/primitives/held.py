@@ -20,7 +20,9 @@ from mirlo.passes.schedule.primitives.tree import (
     Loop,
     Root,
     ScheduleBuffer,
+    TileStart,
     around,
+    intrinsic_of,
     region_of,
     register_loop,
     without_single,
@@ -111,7 +113,7 @@ def _may_be_held(
     """Return whether what a node computes in an iteration may be in a register where a block reads it."""
     if reader.rule or access.is_opaque or access.outside is not None:
         return False
-    if any(loop.is_transposed or loop.tensorized is not None or loop.kind == BOUND for loop in around(reader)):
+    if any(loop.is_transposed or intrinsic_of(loop) is not None or loop.kind == BOUND for loop in around(reader)):
         return False
     if node is not leaf or not leaf.guards:
         return True
@@ -140,7 +142,7 @@ def _once_an_iteration(leaf: BlockLeaf) -> Loop | BlockLeaf | None:
     elif leaf.is_reduction:
         return None
     while isinstance(node.parent, Loop) and node.parent.extent == 1 and len(node.parent.body) == 1:
-        if node.parent.is_unswitched or node.parent.start is not None or leaf.guards:
+        if node.parent.is_unswitched or isinstance(node.parent.form, TileStart) or leaf.guards:
             break
         node = node.parent
     return node

@@ -68,7 +68,7 @@ def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
 
 def _is_plain_unit(loop: Loop) -> bool:
     """Return whether a loop of one iteration says nothing of how it is run."""
-    marks = (loop.tensorized, loop.start, loop.position, loop.part, loop.tile, loop.shift)
+    marks = (loop.form, loop.part)
     flags = (loop.is_peeled, loop.is_unswitched, loop.is_transposed, loop.is_joined, loop.waits, loop.accumulated)
     return loop.kind == SERIAL and loop.extent == 1 and not any(flags) and all(mark is None for mark in marks)
 

@@ -25,6 +25,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ShiftedTiles,
     TileStart,
     around,
+    intrinsic_of,
     leaves_of,
     loops_of,
     replace,
@@ -101,7 +102,7 @@ def split_shifted(root: Root, loop: Loop, factors: list[int | None], rests: list
         _require_repeatable(loop, leaf)
     extent = loop.extent
     tiles, row = split(root, loop, factors)
-    tiles.shift = ShiftedTiles(size, tuple(rests), extent, row.name)
+    tiles.form = ShiftedTiles(size, tuple(rests), extent, row.name)
     return [tiles, row]
 
 
@@ -131,7 +132,7 @@ def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: Sc
             )
     tiles, start, inner = (unique_loop_name(root, f"{loop.name}_{part}") for part in ("0", "start", "1"))
     new_loops = [Loop(tiles, D.ceildiv(loop.extent, size) + 1), Loop(start, loop.extent - size + 1), Loop(inner, size)]
-    new_loops[1].start = TileStart(loop_index(tiles), size, loop.extent, buffer)
+    new_loops[1].form = TileStart(loop_index(tiles), size, loop.extent, buffer)
     substitute(loop, {loop.name: loop_index(start) + loop_index(inner)}, None)
     return replace_by_nest(loop, new_loops)
 
@@ -149,7 +150,8 @@ def rotate(loop: Loop, by: Loop) -> None:
                 )
     require_no_accumulators("rotate", loop)
     for start in loops_of(loop):
-        if start.start is not None and loop.name in start.start.tile.variables() and by not in around(start):
+        form = start.form
+        if isinstance(form, TileStart) and loop.name in form.tile.variables() and by not in around(start):
             raise ScheduleError(
                 f"rotate: '{start.name}' is where a tile of '{loop.name}' begins, which '{by.name}' in it cannot move: "
                 f"rotate '{loop.name}' by a loop around '{start.name}'"
@@ -234,8 +236,8 @@ def _require_starts_inside(chain: Sequence[Loop]) -> None:
     """Require that the loop of where a tile begins is in the loops over tiles."""
     for position, loop in enumerate(chain):
         later = {other.name for other in chain[position:]}
-        if loop.start is not None and loop.start.tile.variables() & later:
-            name = min(loop.start.tile.variables() & later)
+        if isinstance(loop.form, TileStart) and loop.form.tile.variables() & later:
+            name = min(loop.form.tile.variables() & later)
             raise ScheduleError(f"reorder: '{loop.name}' is where a tile of '{name}' begins, and must be inside of it")
 
 
@@ -306,12 +308,12 @@ def unswitch(loop: Loop) -> None:
 
 
 def require_serial(loop: Loop) -> None:
-    by = next((other.tensorized for other in (*around(loop), loop) if other.tensorized is not None), None)
+    by = next((found for other in (*around(loop), loop) if (found := intrinsic_of(other)) is not None), None)
     if by is not None:
         raise ScheduleError(f"'{loop.name}' is computed by '{by.name}' and has no loops any more")
     if loop.kind != SERIAL:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
-    if loop.start is not None:
+    if isinstance(loop.form, TileStart):
         raise ScheduleError(f"'{loop.name}' is where a tile begins, and has one iteration")
 
 
@@ -335,8 +337,8 @@ def substitute(node: Loop, values: dict[str, IndexExpr], guard: Guard | None) ->
             if access.is_tile:
                 access.at = [index.replace(values) for index in access.at]
     for loop in loops_of(node):
-        if loop.start is not None:
-            loop.start = replaced(loop.start, tile=loop.start.tile.replace(values))
+        if isinstance(loop.form, TileStart):
+            loop.form = replaced(loop.form, tile=loop.form.tile.replace(values))
 
 
 def replace_by_nest(loop: Loop, nest: list[Loop]) -> list[Loop]:

@@ -39,6 +39,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    TileLeaf,
     around,
     axis_name,
     extents_of,
@@ -308,7 +309,7 @@ def _blocks_of_k(buffer: ScheduleBuffer, leaves: Sequence[BlockLeaf]) -> list[Lo
     return [
         loop
         for leaf in tiles
-        for loop in itertools.takewhile(lambda loop: loop.tile is None, around(leaf))
+        for loop in itertools.takewhile(lambda loop: not isinstance(loop.form, TileLeaf), around(leaf))
         if loop.name in leaf.reduce_loops() and loop.extent != 1
     ]
 

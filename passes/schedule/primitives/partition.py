@@ -18,6 +18,7 @@ from mirlo.passes.schedule.primitives.tree import (
     PartRange,
     Root,
     ScheduleError,
+    TileStart,
     around,
     extents_of,
     leaves_of,
@@ -157,11 +158,12 @@ def _copy(
     values: dict[str, IndexExpr],
     held: dict[int, Accumulation],
 ) -> Loop:
-    start = loop.start
+    form = loop.form
+    if isinstance(form, TileStart):
+        form = changed(form, tile=form.tile.replace(values))
     result = changed(
         loop, name=names[loop.name], parent=None, nested=None,
-        accumulated=tuple(held[id(old)] for old in loop.accumulated),
-        start=None if start is None else changed(start, tile=start.tile.replace(values)),
+        accumulated=tuple(held[id(old)] for old in loop.accumulated), form=form,
     )  # fmt: skip
     inside = [_copy(n, names, leaves, values, held) if isinstance(n, Loop) else leaves[id(n)] for n in loop.body]
     set_children(result, inside)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.passes.schedule.primitives.loops import unique_loop_name
 from mirlo.passes.schedule.primitives.threads import accesses_of, computed_in
-from mirlo.passes.schedule.primitives.tree import BOUND, Loop, Root, around, leaves_of, set_children
+from mirlo.passes.schedule.primitives.tree import BOUND, Loop, Root, SharedPosition, around, leaves_of, set_children
 
 
 def share_positions(root: Root) -> None:
@@ -39,7 +39,7 @@ def _share_position(root: Root, outer: Loop, inner: Loop) -> bool:
         replaced.append((leaf, at, guards))
     for leaf, at, guards in replaced:
         leaf.at, leaf.guards = at, guards
-    loop = Loop(name, outer.extent * inner.extent, position=position)
+    loop = Loop(name, outer.extent * inner.extent, form=SharedPosition(position))
     inside = inner.body
     set_children(inner, [loop])
     set_children(loop, inside)

@@ -25,6 +25,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    ShiftedTiles,
     TileLeaf,
     around,
     extents_of,
@@ -61,7 +62,7 @@ def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | N
 
     A buffer that the epilogue reads is prefetched before the reduction of the tile.
     """
-    tile = next((each.tile for each in around(leaf) if each.tile is not None), None)
+    tile = next((each.form for each in around(leaf) if isinstance(each.form, TileLeaf)), None)
     if tile is None:
         raise ScheduleError(f"prefetch: '{leaf.name}' is no register tile")
     if sides_of(tile)[1][1].buffer is not buffer:
@@ -132,7 +133,7 @@ def register_tile(
     lines = spatial[0] if len(spatial) == 4 else None
     rows, vectors, lanes = _by_role(leaf, spatial[-3:])
     blocks = [each for each in outer if each.name in reduced and each.extent != 1]
-    if blocks and any(each.shift is not None for each in chain):
+    if blocks and any(isinstance(each.form, ShiftedTiles) for each in chain):
         raise ScheduleError(
             f"register_tile: '{leaf.name}' has blocks of K, '{blocks[0].name}', between which shifted tiles would add "
             "to elements twice"
@@ -157,7 +158,7 @@ def register_tile(
     leaf.part = TILE
     if blocks:
         tile.is_stored, leaf.writes[0].is_held = not leaf.writes[0].is_held, False
-    over[0].tile = tile
+    over[0].form = tile
     return tile
 
 
@@ -306,9 +307,9 @@ def _require_operands(tile: TileLeaf) -> None:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
     if tile.lines is not None and tile.rows is not None:
         has_rest = any(tile.rows.name in form.variables() for form, _ in leaf.guards)
-        if has_rest or any(loop.shift is not None for loop in around(leaf)):
+        if has_rest or any(isinstance(loop.form, ShiftedTiles) for loop in around(leaf)):
             raise ScheduleError(f"register_tile: '{tile.rows.name}' has a rest, inside of the registers of a loop")
-    shifted = {loop.shift.row for loop in around(leaf) if loop.shift is not None}
+    shifted = {loop.form.row for loop in around(leaf) if isinstance(loop.form, ShiftedTiles)}
     for form, bound in leaf.guards:
         inside = form.variables() & {loop.name for loop in tile.depth}
         if inside:

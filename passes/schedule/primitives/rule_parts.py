@@ -92,7 +92,7 @@ def _is_untouched(leaf: BlockLeaf) -> bool:
     """Return whether a block is in loops of its own, one for each axis, and uses the function's own buffers."""
     chain = around(leaf)
     names = loop_names(leaf.name, len(leaf.domain))
-    plain = all(loop.kind == SERIAL and len(loop.body) == 1 and loop.tensorized is None for loop in chain)
+    plain = all(loop.kind == SERIAL and len(loop.body) == 1 and loop.form is None for loop in chain)
     own = all(
         access.buffer.value is not None
         and not access.buffer.tiles

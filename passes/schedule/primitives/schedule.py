@@ -501,7 +501,7 @@ class Schedule(LoopQueries):
         loops.require_serial(node)
         with self._root.view.op.context:
             intrin.match(node)  # again when it is emitted: words that follow may change what is around it
-        node.tensorized = intrin
+        node.form = intrin
         self._record("tensorize", (loop, intrinsic), None)
 
     # The schedule as a whole

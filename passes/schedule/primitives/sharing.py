@@ -11,6 +11,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    SharedPosition,
     around,
     placed_at,
     reads_of,
@@ -57,7 +58,8 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     shared = itertools.takewhile(lambda level: all(loop is level[0] for loop in level), zip(*chains, strict=False))
     # Threads of a loop that was several loops use elements of their own, or wait for one another.
     common = [level[0] for level in itertools.takewhile(lambda level: not level[0].is_joined, shared)]
-    together = {name for loop in common if loop.position is not None for name in loop.position.variables()}
+    shared_positions = [loop.form for loop in common if isinstance(loop.form, SharedPosition)]
+    together = {name for position in shared_positions for name in position.index.variables()}
     names = {loop.name for loop in common if loop.extent != 1} - together
     places = [place for leaf in leaves for place in (*writes[id(leaf)], *touched[id(leaf)])]
     by_iteration = [[index if index.variables() & names else None for index in place] for place in places]

@@ -12,6 +12,10 @@ from mirlo.passes.schedule.primitives.tree import (
     Loop,
     Root,
     ScheduleBuffer,
+    ShiftedTiles,
+    TileLeaf,
+    TileStart,
+    intrinsic_of,
     leaves_of,
     placed_at,
 )
@@ -37,22 +41,22 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
         yield f"{indent}{_leaf(node)}"
         return
     kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
-    by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
+    form, intrinsic = node.form, intrinsic_of(node)
+    by = f" by {intrinsic.name}" if intrinsic is not None else ""
     peeled = " peeled" if node.is_peeled else ""
     peeled += " transposed" if node.is_transposed else ""
-    if node.tile is not None:
-        by = f" in a {node.tile.name}"
-    if node.shift is not None:
-        peeled += f" shifted, of {', '.join(map(str, (node.shift.size, *node.shift.rests)))}"
+    if isinstance(form, TileLeaf):
+        by = f" in a {form.name}"
+    if isinstance(form, ShiftedTiles):
+        peeled += f" shifted, of {', '.join(map(str, (form.size, *form.rests)))}"
     begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]
     names = [leaf.name for leaf in begun if leaf.accumulation in node.accumulated]
     held = f" with {', '.join(names)} in registers" if names else ""
-    if node.start is not None:
-        start = node.start
-        yield f"{indent}for {node.name} at tile {start.tile} of {start.size}, aligned to {start.buffer.name}:"
+    if isinstance(form, TileStart):
+        yield f"{indent}for {node.name} at tile {form.tile} of {form.size}, aligned to {form.buffer.name}:"
     else:
         yield f"{indent}for {node.name} in {node.extent}{kind}{peeled}{by}{held}:"
-    if node.tensorized is None:
+    if intrinsic is None:
         for child in node.body:
             yield from _node(child, depth + 1)
 

@@ -19,6 +19,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    LoopIntrinsic,
     Root,
     ScheduleError,
     around,
@@ -65,8 +66,18 @@ class PrimScript(PrimTemplate, Protocol):
     def why_loops(self, *inputs: TensorType) -> str | None: ...
 
 
+class Instruction(LoopIntrinsic):
+    """What replaces a loop: a tensor intrinsic, or an instruction of a command stream."""
+
+    means: PrimScript
+
+    def match(self, loop: Loop) -> object:
+        """Match a loop to the description; raise `ScheduleError` if it computes something else."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class TensorIntrin:
+class TensorIntrin(Instruction):
     """The description and implementation of a hardware instruction.
 
     `means` is a `@mirlo.prim_func` of one block: its body is the description. `does` is one of loops over buffers
@@ -185,19 +196,6 @@ class TensorIntrin:
             argument: tiles[i] for i, argument in enumerate(entry.arguments) if i in tiles
         }
         clone_on_tiles(self.name, entry, arguments, {})
-
-
-class Instruction(Protocol):
-    """What replaces a loop: a tensor intrinsic, or an instruction of a command stream."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def means(self) -> PrimScript: ...
-
-    def match(self, loop: Loop) -> object:
-        """Match a loop to the description; raise `ScheduleError` if it computes something else."""
 
 
 INTRINSICS: dict[str, Instruction] = {}

@@ -20,6 +20,8 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    LoopIntrinsic,
+    TileStart,
     around,
     leaves_of,
     register_loop,
@@ -119,8 +121,7 @@ def _is_straight(loop: Loop) -> bool:
         or loop.is_peeled
         or loop.is_unswitched
         or loop.is_transposed
-        or loop.start is not None
-        or loop.tensorized
+        or isinstance(loop.form, (TileStart, LoopIntrinsic))
     ):
         return False
     return loop.extent == 1 or _is_element(loop) and isinstance(loop.extent, int) and loop.extent <= MAX_UNROLL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -215,9 +215,25 @@ class BlockLeaf:
         return self.known_loops[1:]
 
 
+class LoopIntrinsic:
+    """A hardware instruction that replaces a loop."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SharedPosition:
+    """The index of a loop that has one iteration for each of those around it, as an expression of them."""
+
+    index: IndexExpr
+
+
 @dataclass(frozen=True)
 class TileStart:
-    """Where tiles of a loop begin that are aligned to lines of a buffer's memory; the first and last overlap others."""
+    """A loop of one iteration for each tile, where it begins: at a line of a buffer's memory.
+
+    The first and last tiles overlap others.
+    """
 
     tile: IndexExpr
     """The number of the tile, by the loops over tiles."""
@@ -249,8 +265,8 @@ class Loop:
     thread: str | None = None
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: Loop | Root | None = None
-    tensorized: Any = None
-    """The intrinsic that replaces the loop."""
+    form: LoopForm | None = None
+    """What the loop is, other than iterations of what is in it."""
     is_peeled: bool = False
     """Whether the iterations that no guard limits are a loop of their own."""
     accumulated: tuple[Accumulation, ...] = ()
@@ -259,10 +275,6 @@ class Loop:
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
     is_transposed: bool = False
     """Whether memory is accessed along this loop, and vectors along the one in it."""
-    start: TileStart | None = None
-    """Of a loop whose index is where a tile begins: one iteration for each tile."""
-    position: IndexExpr | None = None
-    """Of a loop that has one iteration for each of those around it, whose index is this expression of them."""
     part: PartRange | None = None
     """The iterations of the loop that this is a part of."""
     is_joined: bool = False
@@ -271,10 +283,6 @@ class Loop:
     """Of one of these: whether threads wait for one another before it."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
-    tile: TileLeaf | None = None
-    """The register tile that the loop and those inside are."""
-    shift: ShiftedTiles | None = None
-    """Of a loop over tiles of a dim: how the last ones begin early enough to be whole."""
 
 
 @dataclass(frozen=True)
@@ -348,6 +356,16 @@ class TileLeaf:
         """Return the loops of the tile, which have no code of their own, and those of `over`."""
         spatial = [loop for loop in (self.lines, self.rows, self.vectors, self.lanes) if loop is not None]
         return [*self.over, *spatial, *self.depth]
+
+
+LoopForm = LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | TileLeaf
+"""What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length, a
+register tile."""
+
+
+def intrinsic_of(loop: Loop) -> LoopIntrinsic | None:
+    """Return the instruction that replaces a loop."""
+    return loop.form if isinstance(loop.form, LoopIntrinsic) else None
 
 
 @dataclass(frozen=True)

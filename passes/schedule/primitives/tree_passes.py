@@ -15,13 +15,13 @@ from mirlo.passes.schedule.primitives.kernels import limits_of, prepare_kernels
 from mirlo.passes.schedule.primitives.positions import share_positions
 from mirlo.passes.schedule.primitives.registers import accumulate
 from mirlo.passes.schedule.primitives.threads import prepare_threads, reduced_threads
-from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, around
+from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, ShiftedTiles, TileStart, around
 from mirlo.runtime.nearest import nearest
 
 
 def drop_inplace(root: Root) -> None:
     """Keep results out of the memory of operands where tiles overlap: elements are computed twice."""
-    overlap = any(loop.start is not None or loop.shift is not None for loop in root.loops())
+    overlap = any(isinstance(loop.form, (TileStart, ShiftedTiles)) for loop in root.loops())
     if overlap and INPLACE in root.view.op.attributes:
         del root.view.op.attributes[INPLACE]
 

@@ -137,7 +137,7 @@ def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole:
                 break
             except mirlo.MirloError as error:
                 name = next(name for name in given if f" for '@{name}': " in str(error))
-                assert any(f" {key}=" in str(error) or f" {key}:" in str(error) for key in given[name].words[0].named)
+                assert any(f" {key}=" in str(error) or f" {key}:" in str(error) for key in given[name].calls[0].named)
                 del given[name]
         followed += len(given)
         for key, array in wanted.items():
