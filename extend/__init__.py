@@ -34,12 +34,9 @@ The names of these modules are also names of `mirlo.extend` itself for one versi
 
 from __future__ import annotations
 
-import importlib
-import sys
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirlo.runtime.extenders import record_extender
+from mirlo.runtime.former_names import former_names
 
 if TYPE_CHECKING:
     from mirlo.extend.codegen import *
@@ -83,7 +80,7 @@ _MOVED = {
     ),
     "schedules": (
         "BlockGroup Kernel Schedule ScheduleContext ScheduleError TileCommand TileCommands TileOperand "
-        "WordsPlan command_intrin part_rule scheduled tensor_intrin tuned_values words_of"
+        "command_intrin part_rule scheduled tensor_intrin tuned_values"
     ),
     "target": (
         "CodeForm CompileOptions KernelText LibraryForm Pass PassError Pipeline Target ThreadLimits "
@@ -95,14 +92,13 @@ _MODULES = {name: module for module, names in _MOVED.items() for name in names.s
 
 __all__ = sorted(_MODULES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'mirlo.extend' has no attribute '{name}'")
-    module = f"mirlo.extend.{_MODULES[name]}"
-    warnings.warn(f"mirlo.extend.{name} is now {module}.{name}", DeprecationWarning, stacklevel=2)
-    record_extender(str(sys._getframe(1).f_globals.get("__name__", "?")))
-    return getattr(importlib.import_module(module), name)
+_ADDRESSES = {name: f"mirlo.extend.{module}:{name}" for name, module in _MODULES.items()}
+_ADDRESSES |= {
+    "RuleChoice": "mirlo.passes.rule_choices:NamedChoice",
+    "WordsPlan": "mirlo.extend.schedules:PrimitivesPlan",
+    "words_of": "mirlo.extend.schedules:schedule_of",
+}
+__getattr__ = former_names(__name__, _ADDRESSES)
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,6 @@
 Converters of front ends in packages, such as `tosa_converter`, are names of this module for one version.
 """
 
-from typing import Any
-
 from mirlo.dialects.bindings import func, ir, new_context, stablehlo
 from mirlo.dialects.context import graph_operations, make_context
 from mirlo.dialects.core import dims
@@ -48,7 +46,7 @@ from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
 from mirlo.frontends.sizes import OF_INPUTS, Undecided
 from mirlo.frontends.tensor import SIZES, Tensor, concat, iota, maximum, minimum, number, stack, where
 from mirlo.runtime.extenders import record_extenders
-from mirlo.runtime.package_names import package_name
+from mirlo.runtime.former_names import former_names
 from mirlo.runtime.params import ParameterStore
 
 __all__ = [
@@ -144,8 +142,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return package_name(__name__, name)
+__getattr__ = former_names(__name__)
 
 
 record_extenders(__name__)

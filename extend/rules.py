@@ -14,6 +14,7 @@ from mirlo.passes.rules import (
     schedule,
 )
 from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.former_names import former_names
 
 __all__ = [
     "Choice",
@@ -30,3 +31,5 @@ __all__ = [
 ]
 
 record_extenders(__name__)
+
+__getattr__ = former_names(__name__, {"RuleChoice": "mirlo.passes.rule_choices:NamedChoice"})

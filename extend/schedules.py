@@ -1,8 +1,5 @@
 """Schedules of kernels: the primitives, and the interface of rules."""
 
-import warnings
-from typing import Any
-
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.primitives.command_intrin import command_intrin
@@ -23,6 +20,7 @@ from mirlo.passes.schedule.primitives.tile_instruction import MatrixUnit, TileIn
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.former_names import former_names
 from mirlo.targets.llvm.schedule.part_rules import part_rule
 
 __all__ = [
@@ -54,12 +52,4 @@ __all__ = [
 
 record_extenders(__name__)
 
-_FORMER = {"WordsPlan": "PrimitivesPlan", "words_of": "schedule_of"}
-"""Names of the last version, for one version."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FORMER:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    warnings.warn(f"{__name__}.{name} is now {__name__}.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_FORMER[name]]
+__getattr__ = former_names(__name__, {"WordsPlan": f"{__name__}:PrimitivesPlan", "words_of": f"{__name__}:schedule_of"})

@@ -86,6 +86,20 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class NamedChoice:
+    """A choice with its name, for `@schedule(choices=[...])`: what `RuleChoice` was, for one version."""
+
+    name: str
+    allowed: range | tuple[int, ...]
+    summary: str
+    is_per_loop: bool = False
+
+    def choice(self) -> Choice:
+        """Return the choice as arguments of rules declare it."""
+        return Choice(self.allowed, self.summary, is_per_loop=self.is_per_loop, name=self.name)
+
+
+@dataclass(frozen=True)
 class ChoiceArguments:
     """How a rule takes choices."""
 
@@ -93,13 +107,16 @@ class ChoiceArguments:
     """Those that are arguments."""
     grouped: tuple[tuple[str, type], ...] = ()
     """Arguments that are dataclasses of choices, with their types."""
+    listed: tuple[Choice, ...] = ()
+    """Those of `@schedule(choices=[...])`, which a rule reads with `tuned_values`."""
     takes_all: bool = False
     """Whether the rule takes all choices of a function as they are, for the rules that it plans parts by."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Return all declared choices."""
-        return (*self.single, *(choice for _, kind in self.grouped for choice in choices_of_type(kind)))
+        grouped = (choice for _, kind in self.grouped for choice in choices_of_type(kind))
+        return (*self.single, *grouped, *self.listed)
 
     def without_rejected(self, values: ChoiceValues) -> ChoiceValues:
         """Return values that were measured, without those that the rule does not allow: another one made them."""
@@ -114,6 +131,8 @@ class ChoiceArguments:
         return {**bound, **{name: bind_choices(kind, values) for name, kind in self.grouped}} if values else bound
 
 
+LISTED = "listed_choices"
+"""The attribute of a rule with the choices of `@schedule(choices=[...])`."""
 NO_ARGUMENTS = ChoiceArguments()
 
 
@@ -189,7 +208,8 @@ def arguments_of(function: Callable[..., object], positional: int) -> ChoiceArgu
             raise _argument_error(function, parameter)
         if parameter.default is parameter.empty:
             raise TypeError(f"{_place(function)}: choice '{parameter.name}' has no default: the rule is called without")
-    return ChoiceArguments(tuple(single), tuple(grouped), takes_all)
+    listed: tuple[Choice, ...] = getattr(function, LISTED, ())
+    return ChoiceArguments(tuple(single), tuple(grouped), listed, takes_all)
 
 
 def _parameters(function: Callable[..., object]) -> Iterator[inspect.Parameter]:

@@ -30,7 +30,15 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.traits import Trait, traits_of
-from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
+from mirlo.passes.rule_choices import (
+    LISTED,
+    NO_ARGUMENTS,
+    Choice,
+    ChoiceArguments,
+    ChoiceValues,
+    NamedChoice,
+    arguments_of,
+)
 from mirlo.passes.rule_choices import RuleError as RuleError
 from mirlo.runtime.callbacks import describe_raised, is_foreign, place_of
 from mirlo.runtime.records import dataclass
@@ -502,7 +510,12 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
 
 
 def schedule(
-    *functions: object, target: str = DEFAULT, priority: int = 0, name: str = "", space: TuningSpace | None = None
+    *functions: object,
+    target: str = DEFAULT,
+    priority: int = 0,
+    name: str = "",
+    space: TuningSpace | None = None,
+    choices: Sequence[NamedChoice] = (),
 ) -> Callable[[Registered], Registered]:
     """Register a schedule: `f(kernel, context)` returns the prim function as loops over buffers.
 
@@ -511,7 +524,20 @@ def schedule(
     """
     if functions:
         raise TypeError("a schedule rule is tried for every prim function: write @schedule(target=...), without names")
-    return SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space)
+    register = SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space)
+    if not choices:
+        return register
+    warnings.warn(
+        "@schedule(choices=[...]): choices are arguments of a rule now, size: Annotated[int, Choice(...)] = 16",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+
+    def register_with_choices(function: Registered) -> Registered:
+        function.__dict__[LISTED] = tuple(each.choice() for each in choices)
+        return register(function)
+
+    return register_with_choices
 
 
 RECOGNIZE = RuleBook("recognize", takes_patterns=True)

@@ -6,6 +6,7 @@ import ast
 import builtins
 import difflib
 import math
+import warnings
 from collections.abc import Callable, Sequence
 
 from mirlo.dialects.core.dims import SymbolicDim
@@ -164,8 +165,11 @@ class Interpreter(Expressions):
 
         TVM's order, with the element type of the result first, is read as well.
         """
-        values, nodes = self.arguments(node, 1), list(node.args)
-        wanted = None
+        values, nodes = self.arguments(node, 1, keywords=("dtype",)), list(node.args)
+        declared = self.keyword(node, "dtype")
+        wanted = None if declared is None else self.element_type(declared)
+        if declared is not None:
+            warnings.warn("T.call_intrin(dtype=...): leave it out, or write it first", DeprecationWarning, stacklevel=2)
         if len(values) > 1 and isinstance(values[1], str):
             wanted = self.element_type(nodes[0])
             values, nodes = values[1:], nodes[1:]

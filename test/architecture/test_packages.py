@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from commands import ROOT
 
 from mirlo.dialects.core.installed import GROUPS
+from mirlo.release.touched_packages import changed_paths, touched_packages
 from mirlo.runtime.known_packages import PACKAGES, install_command
 
 PLUGINS = ROOT / "plugins"
@@ -81,6 +83,22 @@ def test_known_packages_are_those_of_the_folder() -> None:
     assert expected == PACKAGES and {f"mirlo.{group}" for group in PACKAGES} <= set(GROUPS)
     assert install_command("mirlo.frontends", "sklearn") == "pip install mirlo-sklearn"
     assert install_command("mirlo.frontends", "none") is None and install_command("none", "sklearn") is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_package_has_its_test_command(name: str) -> None:
+    command = ["make", "--dry-run", "--always-make", f"test-{name}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    last = done.stdout.strip().splitlines()[-1:]
+    assert done.returncode == 0 and "pytest" in last[0] and name.partition("-")[0] in done.stdout, done.stderr
+
+
+def test_continuous_integration_tests_the_packages_that_a_change_touches() -> None:
+    paths = ["README.md", "plugins/sklearn/README.md", "plugins/editor/tests/test_server.py", "plugins/vscode/a.js"]
+    assert touched_packages(paths) == ["editor", "sklearn"]
+    assert changed_paths("no-such-commit") == []
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert 'release.touched_packages "$base"' in text and 'make "test-$package"' in text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ from mirlo.extend.codegen import register_in
 from mirlo.runtime import compiler_version, extenders
 from mirlo.runtime.known_packages import PACKAGES
 
-NOT_EXPORTED = ("typing", "mirlo.runtime.extenders", "mirlo.runtime.package_names")
+NOT_EXPORTED = ("typing", "mirlo.runtime.extenders", "mirlo.runtime.former_names")
 MODULES = sorted(path.stem for path in (ROOT / "extend").glob("*.py") if path.stem != "__init__")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mirlo
-from mirlo.runtime import compiler_version, package_methods, package_modules, package_names
+from mirlo.runtime import compiler_version, former_names, package_methods, package_modules
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.extenders import foreign_extenders
@@ -109,7 +109,7 @@ def test_a_package_that_compiles_nothing_leaves_the_cache_on() -> None:
 @pytest.mark.usefixtures("installed")
 def test_former_names_of_public_modules_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("extend.frontend.rows", "unit_package:rows", "mirlo.names")
-    monkeypatch.setattr(package_names, "offered", lambda group: [entry] if group == entry.group else [])
+    monkeypatch.setattr(former_names, "offered", lambda group: [entry] if group == entry.group else [])
     with pytest.warns(DeprecationWarning, match=r"mirlo.extend.frontend.rows is now unit_package.rows") as caught:
         rows = getattr(importlib.import_module("mirlo.extend.frontend"), "rows")  # noqa: B009
     assert rows is importlib.import_module("unit_package").rows and caught[0].filename == __file__

@@ -209,6 +209,21 @@ def f(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
     assert ":5:" in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["ownunit.held", "tir.exp"])
+def test_the_type_of_a_result_may_be_named_for_one_version(name: str) -> None:
+    text = f"""
+@T.prim_func
+def f(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
+    for i in range(4):
+        y[i] = T.call_intrin('{name}', x[i]{{dtype}})
+"""
+    with pytest.warns(DeprecationWarning, match="T.call_intrin.dtype=...."):
+        named = mirlo.parse_script(text.format(dtype=", dtype='float32'"))
+    assert same_ir(named, mirlo.parse_script(text.format(dtype=""), context=named.context))
+    with pytest.warns(DeprecationWarning), pytest.raises(ScriptError, match="returns a scalar of f32, not f16: cast"):
+        mirlo.parse_script(text.format(dtype=", dtype='float16'"))
+
+
 def test_vectors() -> None:
     """A pure intrinsic in an elementwise body is vectorized with it."""
     from mirlo.extend.ops import compute, elementwise

@@ -172,3 +172,27 @@ def test_rules_of_llvm_are_registered_by_one_line() -> None:
         ".".join(("mirlo", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__") for path in having
     }
     assert modules and modules <= set(find_target("llvm").rule_modules)
+
+
+def test_choices_by_name_are_choices_for_one_version() -> None:
+    import mirlo.extend
+    from mirlo.extend import rules
+    from mirlo.testing import temporary_registrations
+
+    with pytest.warns(DeprecationWarning, match="mirlo.extend.rules.RuleChoice is now mirlo.passes.rule_choices.Named"):
+        kind = rules.RuleChoice
+    with pytest.warns(DeprecationWarning, match="mirlo.extend.RuleChoice is now"):
+        assert mirlo.extend.RuleChoice is kind
+    choice = kind("size", range(1, 9), "elements of a block", True)
+    with temporary_registrations(__name__):
+        with pytest.warns(
+            DeprecationWarning, match=r"@schedule\(choices=\[...\]\): choices are arguments of a rule now"
+        ):
+
+            @schedule(target="llvm", name="listed", choices=[choice])
+            def listed(kernel: Any, context: Any) -> Any:
+                return kernel
+
+        (rule,) = [each for each in SCHEDULE.imported() if each.name == "listed"]
+        assert [each.name for each in rule.choices] == ["size"] and rule.choices[0].is_per_loop
+        assert rule.arguments.bind({"size": 4}) == {} and run_rule(rule, 1, 2, chosen={"size": 4}) == 1
