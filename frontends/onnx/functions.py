@@ -186,6 +186,8 @@ class Expansion:
         self.carried: dict[GraphDef, list[Kind]] = {}
         """What bodies of loops carry: an inner loop is imported again with the outer one, and
         need not find out again what changes its sizes."""
+        self.iterations = 1
+        """The iterations of loops inside of the one that is imported, where only trip counts of the file end them."""
         self._instances: dict[tuple[object, ...], tuple[NodeDef, ...]] = {}
         """The nodes of functions called in the same way before."""
 

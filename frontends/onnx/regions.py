@@ -101,6 +101,8 @@ def _kinds_of_branches(body: NodeImporter, one: Sequence[AnyValue], other: Seque
     return kinds
 
 
+MAX_ITERATIONS = 1 << 31
+"""Most iterations of loops that only trip counts of the file end, one inside of another: an hour or more."""
 ATTEMPTS = 8
 CHANGES_TYPE = "a value that the loop carries changes its type in every iteration"
 
@@ -199,6 +201,7 @@ def _repeat(
     if room is UNKNOWN:
         return _appending(body, round_, limit, going, carried, rows_as)
     most = None if limit is None else scalar_of(body, limit, "M")
+    around, body.expansion.iterations = body.expansion.iterations, 1
     going = body.constant(True) if going is None else going
     kinds = _carried_kinds(body, round_, carried)
     first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
@@ -219,10 +222,31 @@ def _repeat(
             continue
         if round_.graph is not None:
             body.expansion.carried[round_.graph] = kinds
+        if iteration.is_counted:
+            _limit_iterations(body, limit, going)
+        body.expansion.iterations = max(around, body.expansion.iterations)
         count, _, *results = loop_results
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
         return values if room is None else [*values, *map(body.tensor, results[len(kinds) :]), body.tensor(count)]
     raise NodeError(CHANGES_TYPE)
+
+
+def _limit_iterations(body: NodeImporter, limit: Tensor | None, going: Tensor) -> None:
+    """Count the iterations of a loop that only its trip count ends, with those inside; refuse what has no end."""
+    if going.array is not None and not going.known:
+        return
+    if limit is None:
+        raise NodeError("the loop never ends: it has no trip count, and its condition is always true")
+    if limit.array is None or limit.known is None:
+        return
+    rounds, inside = max(int(limit.known), 0), body.expansion.iterations
+    if rounds * inside > MAX_ITERATIONS:
+        of = f" of {inside} iterations inside" if inside > 1 else ""
+        raise NodeError(
+            f"the model says that the loop has {rounds} iterations{of}, and its condition is always true: at most "
+            f"{MAX_ITERATIONS} are computed. Give the trip count as an input, or end the loop by a condition"
+        )
+    body.expansion.iterations = max(rounds * inside, 1)
 
 
 def _appending(
@@ -378,6 +402,8 @@ class _Iteration:
     kinds: list[Kind]
     """The kinds of what is carried; those to carry instead once they were found not to fit."""
     room: Dim | None
+    is_counted: bool = False
+    """Whether only a trip count ends the loop: a condition that is always true does not, nor the size of a tensor."""
 
     def build(self, arguments: list[ir.Value]) -> list[ir.Value] | None:
         """Import the iteration and return what is carried to the next; None if kinds do not fit."""
@@ -395,7 +421,10 @@ class _Iteration:
         for i, (rows, new) in enumerate(zip(arguments[2 + len(self.kinds) :], collected, strict=False)):
             is_backwards = i < len(round_.backwards) and round_.backwards[i]
             values.append(self._with_row(body.tensor(rows), new, count, is_backwards))
-        return [body.full(count + 1), scalar_of(body, condition, "cond"), *values]
+        flag = scalar_of(body, condition, "cond")
+        is_always_true = flag == arguments[1] or (condition.array is not None and bool(condition.known))
+        self.is_counted = round_.graph is not None and is_always_true
+        return [body.full(count + 1), flag, *values]
 
     def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
         """Return rows with what an iteration makes in its place."""

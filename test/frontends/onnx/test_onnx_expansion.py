@@ -307,3 +307,66 @@ def test_functions_of_newer_opsets_name_what_to_install(operator, domain, monkey
     opsets = [helper.make_opsetid("", 27), helper.make_opsetid("com.microsoft", 1)]
     with pytest.raises(OnnxImportError, match=rf"{operator}.* function of ONNX's opset 27.* up to 23: pip install"):
         import_model(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+def counted_loop(rounds, flag="Identity"):
+    """Return a model with a loop around an addition, which its trip count ends, or data."""
+    one = numpy_helper.from_array(np.float32(1), "one")
+    conditions = {
+        "Identity": [helper.make_node("Identity", ["c"], ["d"])],
+        "Constant": [helper.make_node("Constant", [], ["d"], value=numpy_helper.from_array(np.array(True)))],
+        "data": [
+            helper.make_node("ReduceMax", ["r"], ["m"], keepdims=0),
+            helper.make_node("Less", ["m", "three"], ["d"]),
+        ],
+    }
+    work = [helper.make_node("Add", ["a", "one"], ["r"]), *conditions[flag]]
+    inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("a", [4])]
+    body = helper.make_graph(work, "body", inputs, [value("d", [], TensorProto.BOOL), value("r", [4])])
+    count = "" if rounds is None else "rounds"
+    constants = [one, numpy_helper.from_array(np.float32(3), "three")]
+    if rounds is not None:
+        constants.append(numpy_helper.from_array(np.array(rounds), "rounds"))
+    nodes = [helper.make_node("Loop", [count, "", "x"], ["y"], body=body, name="rounds_of_the_file")]
+    return model_of(nodes, constants)
+
+
+@pytest.mark.parametrize("flag", ["Identity", "Constant"])
+@pytest.mark.parametrize("rounds", [(1 << 31) + 1, 1 << 40, 1 << 62, (1 << 63) - 1])
+def test_trip_counts_that_no_call_computes_are_refused(rounds, flag):
+    with pytest.raises(OnnxImportError, match=f"rounds_of_the_file.*has {rounds} iterations.* at most 2147483648"):
+        import_model(counted_loop(rounds, flag))
+
+
+@pytest.mark.parametrize("flag", ["Identity", "Constant"])
+def test_loops_without_an_end_are_refused(flag):
+    with pytest.raises(OnnxImportError, match="rounds_of_the_file.*the loop never ends"):
+        import_model(counted_loop(None, flag))
+
+
+@pytest.mark.parametrize("rounds", [2000, 1 << 31, 1 << 62, (1 << 63) - 1, None])
+def test_loops_that_data_end_are_computed(rounds):
+    model = counted_loop(rounds, "data")
+    assert mirlo.compile(model, cache=False)(np.zeros(4, np.float32)).tolist() == [3] * 4
+
+
+@pytest.mark.parametrize("rounds", [-(1 << 62), 0, 1, 2000])
+def test_few_iterations_are_computed(rounds):
+    assert mirlo.compile(counted_loop(rounds), cache=False)(np.zeros(4, np.float32)).tolist() == [max(rounds, 0)] * 4
+    import_model(counted_loop(1 << 31))
+
+
+LOOPS_INSIDE = [
+    (3, 2000, True), (4, 1 << 10, False), (2, 1 << 15, False), (2, 1 << 16, True), (8, 1100, True), (2, 0, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("depth", "rounds", "is_refused"), LOOPS_INSIDE)
+def test_iterations_of_loops_inside_are_multiplied(depth, rounds, is_refused):
+    """Those that are unrolled are limited by their nodes."""
+    model = nested_loops(depth, rounds)
+    if is_refused:
+        with pytest.raises(OnnxImportError, match="iterations inside, and its condition is always true"):
+            import_model(model)
+    else:
+        import_model(model)
