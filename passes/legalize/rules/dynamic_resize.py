@@ -154,9 +154,16 @@ def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, coun
         return weighted(x.at(*at[:i], axis.place(index), *at[i + 1 :]), weight)
 
     if not axis.op.antialias:
-        return p.compute(
-            shape, lambda *at: sum_of([term(at, *tap) for tap in _few_taps(axis, at[i])]), name="interpolate"
-        )
+        # Each position has its taps once, not once for each element that is computed there.
+        few = 2 * RADIUS[axis.op.mode]
+        places = p.compute((count, few), lambda j, k: axis.place(axis.tap(j, k)[0]), name="places")
+        shares = p.compute((count, few), lambda j, k: _share(axis, j, k), name="shares")
+
+        def few_terms(*at: Expr) -> Expr:
+            taps = [(places.at(at[i], k), shares.at(at[i], k)) for k in range(few)]
+            return sum_of([term(at, *tap) for tap in taps])
+
+        return p.compute(shape, few_terms, name="interpolate")
     rank, taps = x.rank, axis.taps
     weights = p.compute((count, taps), lambda j, k: axis.tap(j, k)[1], name="weights")
     totals = p.reduce("add", (count,), (taps,), lambda j, k: weights.at(j, k), name="total")
@@ -167,10 +174,9 @@ def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, coun
     )  # fmt: skip
 
 
-def _few_taps(axis: _ResizeAxis, i: Expr) -> list[tuple[Expr, Expr]]:
-    """Return the indices that are read, and their weights."""
-    taps = [axis.tap(i, k) for k in range(2 * RADIUS[axis.op.mode])]
+def _share(axis: _ResizeAxis, i: Expr, k: Expr) -> Expr:
+    """Return the weight of a tap, by the sum of the weights where they are normalized."""
+    weight = axis.tap(i, k)[1]
     if not is_normalized(axis.op):
-        return taps
-    total = sum_of([weight for _, weight in taps])
-    return [(index, weight / total) for index, weight in taps]
+        return weight
+    return weight / sum_of([axis.tap(i, tap)[1] for tap in range(2 * RADIUS[axis.op.mode])])
