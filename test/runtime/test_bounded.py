@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import sys
 import threading
 import time
@@ -86,6 +87,29 @@ def test_without_forks(worker: BoundedWorker, monkeypatch: pytest.MonkeyPatch) -
         process.call("end")
     assert worker.call_alone("echo", b"content").content == b"content"
     process.end()
+
+
+ANYWHERE = ("fail", "end", "sleep", "compute")
+"""Failures that end without a limit of the system, but that of time."""
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_as_on_windows(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Without forks, limits of the system and descriptors, each process is started by itself and limited in time."""
+
+    def refuse(*descriptor: object) -> None:
+        pytest.fail("a descriptor was passed")
+
+    monkeypatch.setattr("mirlo.runtime.bounded.can_fork", lambda: False)
+    monkeypatch.setattr(socket, "send_fds", refuse)
+    without = BoundedWorker("functions_without_limits", bounds=BOUNDS)
+    for new in (without.process, lambda: without.process().fork()):
+        with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):
+            new().call(name, seconds=1 if name in ("sleep", "compute") else 30)
+        content = bytes(3 << 20)
+        assert without.call("echo", content, value=[1]) == ({"value": [1], "process": process_of(without)}, content)
+    with pytest.raises(BoundedRefusal, match="^these arguments are wrong$"):
+        without.call("refuse")
 
 
 def test_refusals_and_threads(worker: BoundedWorker) -> None:
