@@ -63,8 +63,8 @@ def _block(root: Root, factor: ProductInput, rank: int, element: ir.Type, kind: 
     module = ir.Module.parse(text, root.view.op.context)
     root.modules.append(module)
     view = BlockView(module.body.operations[0].operation.regions[0].blocks[0].operations[0])
-    *_, made = view.body.operations
-    with ir.InsertionPoint(made), ir.Location.unknown(root.view.op.context):
-        made.operation.operands[0] = widened(factor.emit(view.input_arguments[0], 1), kind)
+    *_, terminator = view.body.operations
+    with ir.InsertionPoint(terminator), ir.Location.unknown(root.view.op.context):
+        terminator.operation.operands[0] = widened(factor.emit(view.input_arguments[0], 1), kind)
     view.body_ops[0].erase()
     return view

@@ -308,9 +308,9 @@ def unswitch(loop: Loop) -> None:
 
 
 def require_serial(loop: Loop) -> None:
-    by = next((found for other in (*around(loop), loop) if (found := intrinsic_of(other)) is not None), None)
-    if by is not None:
-        raise ScheduleError(f"'{loop.name}' is computed by '{by.name}' and has no loops any more")
+    intrinsic = next((each for each in map(intrinsic_of, (*around(loop), loop)) if each is not None), None)
+    if intrinsic is not None:
+        raise ScheduleError(f"'{loop.name}' is computed by '{intrinsic.name}' and has no loops any more")
     if loop.kind != SERIAL:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
     if isinstance(loop.form, TileStart):
