@@ -37,6 +37,8 @@ class CompiledGraph:
     """Takes the executable's results, and returns the graph's."""
     numbers: tuple[int, ...]
     """The positions of the inputs that are numbers, of which the executable takes arrays of that length."""
+    orders: Mapping[int, tuple[int, ...]]
+    """By position, the dims of inputs that the executable takes as they are in memory, the outermost first."""
     graph: torch.fx.GraphModule
 
     def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
@@ -44,12 +46,19 @@ class CompiledGraph:
         if any(int(inputs[index]) < LEAST_NUMBER for index in self.numbers):
             return self.run_eagerly(inputs)
         try:
-            results = self.executable(*[_argument(inputs[index]) for index in self.inputs])
+            results = self.executable(*[self._argument(inputs, index) for index in self.inputs])
         except InputError as problem:
             result = self.run_eagerly(inputs)  # refuses what it does in the words of PyTorch
             warnings.warn(f"mirlo: a call runs eagerly: {problem}", stacklevel=2)
             return result
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
+
+    def _argument(self, inputs: Sequence[torch.Tensor | torch.SymInt], index: int) -> np.ndarray:
+        """Return an input as the executable takes it: a number is the length of an array without elements."""
+        value: Any = inputs[index]
+        if index in self.orders:
+            value = value.permute(self.orders[index])
+        return to_input(value) if hasattr(value, "dtype") else np.empty((int(value), 0), np.float32)
 
     def run_eagerly(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
         """Run the graph by PyTorch."""
@@ -102,7 +111,8 @@ def _compile_graph(
     if isinstance(executable, Executable):
         executable.share_arenas(arenas)
     executable.code_source = None  # it keeps the imported module with its context, and no caller gets the executable
-    return CompiledGraph(executable, program.positions, partial(finish, program.results), tuple(program.numbers), graph)
+    finishing = partial(finish, program.results)
+    return CompiledGraph(executable, program.positions, finishing, tuple(program.numbers), program.orders, graph)
 
 
 class _Program:
@@ -138,6 +148,7 @@ class _Program:
             if index not in frozen and not isinstance(value, torch.Tensor):
                 self._replace_size(node, index, value)
         self.positions = (*self.positions, *self.numbers)
+        self.orders = self._take_orders()
         self.results = self._take_results()
         self.module.graph.lint()
         self.module.recompile()
@@ -154,8 +165,9 @@ class _Program:
                 tensors.append(torch.zeros((hint(fake), 0)))
                 rows.append({0: torch.export.Dim.DYNAMIC})
                 continue
-            tensors.append(torch.zeros([_example_size(dim) for dim in fake.shape], dtype=fake.dtype))
-            dims = [axis for axis, dim in enumerate(fake.shape) if not isinstance(dim, int)]
+            shape = [fake.shape[axis] for axis in self.orders.get(index, range(fake.ndim))]
+            tensors.append(torch.zeros([_example_size(dim) for dim in shape], dtype=fake.dtype))
+            dims = [axis for axis, dim in enumerate(shape) if not isinstance(dim, int)]
             rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
         return ExampleInputs(tuple(tensors), {}, tuple(rows))
 
@@ -188,6 +200,28 @@ class _Program:
         size.meta["val"] = value
         node.replace_all_uses_with(size)
         self.module.graph.erase_node(node)
+
+    def _take_orders(self) -> dict[int, tuple[int, ...]]:
+        """Return the order of dims in memory of inputs that are not contiguous, and permute them in the graph.
+
+        They are not copied for the call, and views that PyTorch takes of them can be exported.
+        """
+        import torch
+
+        orders = {}
+        first = next(node for node in self.module.graph.nodes if node.op != "placeholder")
+        for index in self.positions:
+            fake = self.fake_inputs[index]
+            order = memory_order(fake) if isinstance(fake, torch.Tensor) and not fake.dtype.is_complex else None
+            if order is None:
+                continue
+            orders[index], node = order, self._nodes[index]
+            inverse = [order.index(axis) for axis in range(len(order))]
+            with self.module.graph.inserting_before(first):
+                logical = self.module.graph.call_function(torch.ops.aten.permute.default, (node, inverse))
+            logical.meta = dict(node.meta)
+            node.replace_all_uses_with(logical, delete_user_cb=lambda user, own=logical: user is not own)
+        return orders
 
     def _places_of(self, value: object) -> Iterator[tuple[torch.fx.Node, int]]:
         """Return the inputs and their dims that have a size."""
@@ -227,11 +261,6 @@ def finish(results: Sequence[tuple[str, object]], tensors: list[torch.Tensor]) -
     """Return a graph's results: tensors of the executable, sizes among them, and constants."""
     rest = iter(tensors)
     return [value if kind == "constant" else _RESULTS[kind](next(rest), value) for kind, value in results]
-
-
-def _argument(value: torch.Tensor | int) -> np.ndarray:
-    """Return an input as the executable takes it: a number is the length of an array without elements."""
-    return to_input(value) if hasattr(value, "dtype") else np.empty((int(value), 0), np.float32)
 
 
 def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:

@@ -1,0 +1,82 @@
+"""Inputs whose dims are in another order in memory: neither copied nor left to eager PyTorch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from mirlo_torch.backend import graph as graphs  # noqa: E402
+
+STRICT = {"strict": True, "cache": False, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the arrays that compiled graphs are called with."""
+    arrays: list[Any] = []
+    to_input = graphs.to_input
+    monkeypatch.setattr(graphs, "to_input", lambda x: arrays.append(to_input(x)) or arrays[-1])
+    return arrays
+
+
+def _in_order(rng: random.Random) -> tuple[Any, list[int]]:
+    """Return a tensor with a random order of its dims in memory, and what permutes it to that order."""
+    sizes = [
+        rng.choice((0, 1, 1, 2, 3, 5, 5)) if rng.random() < 0.3 else rng.randint(2, 5) for _ in range(rng.randint(1, 5))
+    ]
+    order = list(range(len(sizes)))
+    rng.shuffle(order)
+    x = torch.randn([sizes[axis] for axis in order]).permute([order.index(axis) for axis in range(len(order))])
+    return x, order
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_views_of_inputs_in_any_order(seed: int, passed: list[Any]) -> None:
+    """A view that PyTorch takes of an input for its strides is compiled, with sizes of any kind."""
+    rng = random.Random(seed)
+    x, order = _in_order(rng)
+    w = torch.randn(x.numel(), requires_grad=True)
+
+    def run(x: Any, w: Any) -> Any:
+        return (x.permute(order).view(-1) * w).sum() + x.exp().sum()
+
+    expected = run(x, w)
+    (gradient,) = torch.autograd.grad(expected, w)
+    compiled = torch.compile(run, backend="mirlo", options=STRICT, dynamic=bool(seed % 2))
+    found = compiled(x, w)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found, w), (gradient,))
+    assert passed and all(array.flags.c_contiguous for array in passed)
+
+
+@pytest.mark.parametrize("kind", ["gaps", "repeated", "contiguous", "complex"])
+def test_other_strides_are_copied_or_contiguous(kind: str) -> None:
+    x = torch.randn(4, 6, dtype=torch.complex64 if kind == "complex" else torch.float32)
+    x = {"gaps": x[:, ::2].t(), "repeated": x[:, :1].expand(4, 6).t(), "complex": x.t()}.get(kind, x)
+    run = torch.compile(lambda x: x * 2 + 1, backend="mirlo", options=STRICT)
+    torch.testing.assert_close(run(x), x * 2 + 1)
+
+
+def test_channels_last_in_training(passed: list[Any]) -> None:
+    """Images and weights with channels last are read as they are, by forward and backward."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 1))
+    net, x = net.to(memory_format=torch.channels_last), torch.randn(2, 16, 6, 6).to(memory_format=torch.channels_last)
+    net(x).square().sum().backward()
+    expected = [parameter.grad.clone() for parameter in net.parameters()]
+    net.zero_grad()
+    torch.compile(net, backend="mirlo", options=STRICT)(x).square().sum().backward()
+    torch.testing.assert_close([parameter.grad for parameter in net.parameters()], expected, rtol=1e-4, atol=1e-3)
+    assert all(array.flags.c_contiguous for array in passed)
