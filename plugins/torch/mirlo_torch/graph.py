@@ -145,7 +145,10 @@ class GraphImport(GraphImporter):
             results = list(converted) if isinstance(converted, (list, tuple)) else [converted]
             if len(results) != len(declared):
                 raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(results)}")
-            return [self._as_declared(op, one, other, convert) for one, other in zip(declared, results, strict=True)]
+            return [
+                None if other is None and not op.is_used(index) else self._as_declared(op, one, other, convert)
+                for index, (one, other) in enumerate(zip(declared, results, strict=True))
+            ]
         if not hasattr(declared, "shape") or not hasattr(declared, "dtype"):
             return converted
         if not isinstance(converted, (Tensor, Complex)):
