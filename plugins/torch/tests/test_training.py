@@ -192,7 +192,7 @@ class Way:
 WAYS = {
     "a decoder": Way(Decoder, _step, 2),
     "an LSTM": Way(Recurrent, _step, 2),
-    "convolutions": Way(Convolutions, _step, 5, 1e-4),
+    "convolutions": Way(Convolutions, _step, 2, 1e-4),
     "gradients set to zero": Way(Decoder, _with_zeros, 2),
     "gradients accumulated": Way(Decoder, _accumulated, 2),
     "gradients clipped": Way(Decoder, _clipped, 2),
