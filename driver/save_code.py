@@ -32,7 +32,7 @@ def texts_by_form(
 ) -> Iterator[tuple[CodeForm, Sequence[KernelText]]]:
     """Yield the code of a planned module's kernels in each form of the target that is text; the module stays."""
     source = code_target(target)
-    if source.code is None:
+    if not source.has("code"):
         return
     for form in source.forms:
         if form.is_text:

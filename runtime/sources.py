@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE_FOLDERS = ("dialects", "passes", "targets", "runtime")
 """What a code generator may import, and so what the code of a kernel may depend on. These are folders and no list of
 files: none can be forgotten. The import graph of the code generator has two thirds of them already."""
-MODEL_FOLDERS = (*CODE_FOLDERS, "frontends", "driver")
-"""What a compiled model depends on."""
+MODEL_FOLDERS = (*CODE_FOLDERS, "frontends", "driver", "extend")
+"""What a compiled model depends on: packages declare options of compilations through `extend`."""
 _LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
 _GENERATED = ("__pycache__",)
 

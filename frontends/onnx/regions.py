@@ -233,8 +233,8 @@ def _repeat(
 
 def _limit_iterations(body: NodeImporter, limit: Tensor | None, going: Tensor) -> None:
     """Count the iterations of a loop that only its trip count ends, with those inside; refuse what has no end."""
-    if going.array is not None and not going.known:
-        return
+    if going.array is None or not going.known:
+        return  # an input decides whether there is an iteration
     if limit is None:
         raise NodeError("the loop never ends: it has no trip count, and its condition is always true")
     if limit.array is None or limit.known is None:

@@ -71,7 +71,7 @@ class Targets:
             if names.count(name) > 1:
                 raise TargetError(f"target '{name}' is named twice in '{','.join(names)}'")
         last = find_target(names[-1])
-        hosted = last.emit is not None or last.codegen is None
+        hosted = last.has("emit") or last.codegen is None
         generators = chosen[:-1] if hosted else chosen
         for target in generators:
             _ = target.generator  # report a wrong name or option before anything is compiled

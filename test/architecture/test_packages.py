@@ -87,7 +87,7 @@ def test_known_packages_are_those_of_the_folder() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_has_its_test_command(name: str) -> None:
-    command = ["make", "--dry-run", "--always-make", f"test-{name}"]
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", f"test-{name}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     last = done.stdout.strip().splitlines()[-1:]
     assert done.returncode == 0 and "pytest" in last[0] and name.partition("-")[0] in done.stdout, done.stderr

@@ -46,6 +46,8 @@ PACKAGES = {
     "watermark": "invisible-watermark",
 }
 """The package of each program."""
+ALSO = {"subpackages": ("sympy",)}
+"""What programs need besides, by the names of packages."""
 TOLERANCE = 3e-3
 """Largest difference of numbers, as a fraction of the largest in their list: features are logarithms of small sums."""
 
@@ -89,10 +91,11 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 @pytest.mark.parametrize("program", PACKAGES)
 def test_a_program_gives_the_same_answers(program: str) -> None:
-    try:
-        version(PACKAGES[program])
-    except PackageNotFoundError:
-        pytest.skip(f"package '{PACKAGES[program]}' is not installed: make test-clients")
+    for package in (PACKAGES[program], *ALSO.get(program, ())):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            pytest.skip(f"package '{package}' is not installed: make test-clients")
     expected = _answers(program)
     assert expected
     _assert_alike(_answers(program, "-m", "mirlo.as_onnxruntime"), expected, program)

@@ -45,7 +45,7 @@ def test_make_has_the_targets() -> None:
         assert planned.returncode == 0, planned.stderr
     for tool in ("ruff check", "mypy", "lit ", "pytest"):
         assert tool in planned.stdout
-    assert "exec make --keep-going test" in (ROOT / ".ci" / "run").read_text()
+    assert "\nmake --keep-going test" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_commands(folder: Path, whole: bool) -> None:

@@ -19,7 +19,6 @@ FACTS = ("tir.schedule", "tir.choices", "tir.applied", "tir.parts")
 def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:
     """Return a model after the pass `schedule`, and how each function was scheduled."""
     chosen = find_target(target)
-    assert chosen.pipeline is not None
     steps = [str(step) for step in Pipeline(chosen.pipeline(CompileOptions(target)))]
     end = next(i for i, step in enumerate(steps) if step.startswith("schedule"))
     opened = open_model(model)

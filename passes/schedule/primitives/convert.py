@@ -62,7 +62,9 @@ def _block(root: Root, factor: ProductInput, rank: int, element: ir.Type, kind: 
     )  # fmt: skip
     module = ir.Module.parse(text, root.view.op.context)
     root.modules.append(module)
-    view = BlockView(module.body.operations[0].operation.regions[0].blocks[0].operations[0])
+    (function,) = module.body.operations
+    block, *_ = function.operation.regions[0].blocks[0].operations
+    view = BlockView(block)
     *_, terminator = view.body.operations
     with ir.InsertionPoint(terminator), ir.Location.unknown(root.view.op.context):
         terminator.operation.operands[0] = widened(factor.emit(view.input_arguments[0], 1), kind)

@@ -20,7 +20,6 @@ from mirlo.runtime.params import ParameterStore
 def kernel_pairs(text: str, target: str = "llvm", options: str = "") -> Iterator[tuple[ir.Module, KernelPair]]:
     """Yield the kernels of a model in both forms, with the module that they are in."""
     found = find_target(target)
-    assert found.pipeline is not None
     pipeline = Pipeline(found.pipeline(CompileOptions(target, target_options=options)))
     steps = list(pipeline.insert_before("schedule", "keep-definitions").steps)
     names = [step.name for step in steps]

@@ -65,7 +65,6 @@ def test_threads_share_each_kernel(seed: int) -> None:
     rng = random.Random(seed)
     text, session = program(rng), Session(ParameterStore())
     target = find_target("llvm")
-    assert target.pipeline is not None
     options = CompileOptions(
         "llvm", threads=2, target_options=f"cpu={rng.choice(CPUS)} thread_work=1{rng.choice(CACHES)}"
     )

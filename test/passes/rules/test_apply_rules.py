@@ -133,7 +133,7 @@ def test_declines_are_recorded_in_order() -> None:
 
 
 def test_rules_with_patterns_are_rules_of_the_operators_at_the_root() -> None:
-    book = RuleBook("test")
+    book = RuleBook("test", takes_patterns=True)
     x = wildcard().named("x")
 
     @book.decorator(is_op("relax.exp")(is_op("relax.log")(x)) | is_op("relax.relu")(x))
@@ -149,7 +149,7 @@ def test_rules_with_patterns_are_rules_of_the_operators_at_the_root() -> None:
 
 
 def test_a_rule_has_one_pattern_with_a_known_root() -> None:
-    book = RuleBook("test")
+    book = RuleBook("test", takes_patterns=True)
     with pytest.raises(TypeError, match="any operator may be the pattern's root"):
         book.decorator(wildcard())(lambda match, b: None)
     with pytest.raises(TypeError, match="join several by |"):

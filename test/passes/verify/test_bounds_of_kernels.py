@@ -49,7 +49,6 @@ def _processor(rng: random.Random) -> str:
 
 def _prove(text: str, processor: str) -> None:
     target = find_target("llvm")
-    assert target.pipeline is not None
     options = CompileOptions("llvm", target_options=f"cpu={processor}")
     passes, _, _ = target.pipeline(options).partition("verify-bounds")
     with make_context(), ir.Location.unknown():

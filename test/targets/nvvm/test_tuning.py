@@ -34,7 +34,6 @@ def scheduled(text: str, options: str, values: dict[str, int]) -> tuple[str, lis
     """Return the kernel as text for these measured choices, and the choices that were offered."""
     target = find_target("nvvm")
     asked = SimpleNamespace(target_options=options)
-    assert target.pipeline is not None and target.space is not None
     steps = [str(step) for step in Pipeline(target.pipeline(asked))]
     at = next(i for i, step in enumerate(steps) if step.startswith("apply-tuning"))
     with make_context(), ir.Location.unknown():

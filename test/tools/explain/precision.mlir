@@ -4,7 +4,7 @@
 
 // CHECK: kernel @cast_0
 // TRACE: trace, for schedules={"cast_0"
-// RULES: --precision, --database, --no-tuning, --shape and --dim are for models
+// RULES: --precision, --database, --no-tuning, --shape, --dim and options of packages are for models
 
 func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x32xf32>) -> tensor<8x32xf32> {
   %0 = "relax.matmul"(%x, %w) : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>

@@ -213,7 +213,6 @@ def test_tiles_of_windows_share_what_they_load(machine: Machine, tile: tuple[int
 @pytest.mark.parametrize("order", [{}, {"depth_block": 64}, {"row_block": 1}, {"rows_outside": 1}], ids=str)
 def test_threads_share_all_orders(text: str, order: dict[str, int]) -> None:
     target = find_target("llvm")
-    assert target.pipeline is not None
     options = CompileOptions("llvm", threads=2, target_options="l2=32KiB thread_work=1")
     passes, outlining, _ = target.pipeline(options).partition("outline-parallel")
     assert outlining
