@@ -287,9 +287,10 @@ class KernelBounds:
         if len(sizes) != 1:
             return False
         for lane in range(sizes.pop()):
-            here = [self.values.in_lane(fact, lane) for fact in facts]
+            # Refined again: goals are rounded to integers, and so must be what a mask says of this lane.
+            here = self.prover.refine(self.values.in_lane(fact, lane) for fact in facts)
             is_masked = any(_is_negative(fact) for fact in here)
-            if not is_masked and not self.prover.is_nonnegative(self.values.in_lane(goal, lane), tuple(here)):
+            if not is_masked and not self.prover.is_nonnegative(self.values.in_lane(goal, lane), here):
                 return False
         return True
 

@@ -23,6 +23,7 @@ LEAST_SHARE = 0.95
 HARMLESS = {
     ("tiles", "a longer loop"),  # the start is clamped, and the other access is guarded
     ("mask", "a longer loop"),  # all lanes are masked
+    ("column", "a longer loop"),  # all lanes of one more block of rows are masked
     ("position", "no guard"),  # what is stored is an index either way
     ("ring", "no guard"),  # the position is always 0
 }

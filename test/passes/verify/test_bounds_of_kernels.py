@@ -26,6 +26,14 @@ func.func @main(%x: tensor<1x34x11x4xi8>) -> tensor<1x66x5x2xi32> {
   return %y : tensor<1x66x5x2xi32>
 }
 """
+COPY_OF_A_TRANSPOSED_KERNEL = """
+func.func @main(%x: tensor<1x4x1x7x4xf32>, %w: tensor<33x2x1x3x4xf32>) -> tensor<1x2x1x7x33xf32> {
+  %y = "relax.conv"(%x, %w) {strides = array<i64: 3, 1, 1>, dilations = array<i64: 2, 1, 1>,
+    padding = array<i64: 2, 0, 0, 1, 0, 2>, groups = 1 : i64, out_dtype = f32, data_layout = "N*C",
+    kernel_layout = "O*I"} : (tensor<1x4x1x7x4xf32>, tensor<33x2x1x3x4xf32>) -> tensor<1x2x1x7x33xf32>
+  return %y : tensor<1x2x1x7x33xf32>
+}
+"""
 
 
 @pytest.mark.sample(20)
@@ -59,3 +67,9 @@ def _prove(text: str, processor: str) -> None:
 def test_masks_of_a_copied_panel_are_proven() -> None:
     """The last panel of 33 columns of a group reaches into the vectors beyond the end of the weights."""
     _prove(PANEL_OF_A_GROUP, "x86-64-v2 l2=64KiB")
+
+
+@pytest.mark.parametrize("processor", [f"{name} l2=64KiB" for name in TARGETS])
+def test_gathers_of_a_copy_are_proven(processor: str) -> None:
+    """The kernel is transposed by gathers with a stride: the last of its 33 rows are under a mask."""
+    _prove(COPY_OF_A_TRANSPOSED_KERNEL, processor)

@@ -51,6 +51,30 @@ func.func private @mask(%x: memref<20xf32>, %y: memref<20xf32>) attributes {tir.
   return
 }
 
+// The last lanes of a column that is gathered are under a mask: what it says of each lane is rounded, as the index is.
+func.func private @column(%x: memref<360xf32>, %y: memref<360xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %c15 = arith.constant 15 : index
+  %c24 = arith.constant 24 : index
+  %rows = arith.constant dense<[0, 24, 48, 72, 96, 120, 144, 168]> : vector<8xindex>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  scf.for %i = %c0 to %c15 step %c8 {
+    %left = arith.subi %c15, %i : index
+    %mask = vector.create_mask %left : vector<8xi1>
+    %row = arith.muli %i, %c24 : index
+    scf.for %j = %c0 to %c24 step %c1 {
+      %from = arith.addi %row, %j : index
+      %v = vector.gather %x[%from] [%rows], %mask, %zero : memref<360xf32>, vector<8xindex>, vector<8xi1>, vector<8xf32> into vector<8xf32>
+      %column = arith.muli %j, %c15 : index
+      %to = arith.addi %column, %i : index
+      vector.maskedstore %y[%to], %mask, %v : memref<360xf32>, vector<8xi1>, vector<8xf32>
+    }
+  }
+  return
+}
+
 // An index from data that is wrapped and clamped.
 func.func private @data(%x: memref<10xf32>, %at: memref<4xi64>, %y: memref<4xf32>) attributes {tir.prim_func} {
   %c0 = arith.constant 0 : index
