@@ -70,6 +70,8 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
     is_cast = plan.packing is not None and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
     if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
+    if any(side.is_converted and set(side.access.shape) == {1} for side in (plan.rows, plan.columns)):
+        return decline("a copy of one element has no loops")
     if plan.dynamic_rows and plan.packing is not None:
         return decline("columns are packed for a number of rows that is known at run time only")
     if plan.dynamic_rows and plan.order_of_loops.row_block:

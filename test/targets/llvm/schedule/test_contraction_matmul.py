@@ -235,6 +235,13 @@ def test_dot_products_on_other_machines(machine: str) -> None:
         check((m, k), (n, k), transpose_b=True, epilogue="bias", machine=machine)
 
 
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(("m", "n"), [(64, 1), (1, 64), (1, 1)])
+def test_an_operand_of_one_element(m: int, n: int, element: str) -> None:
+    for machine in ("avx2", "avx512"):
+        check((m, 1), (n, 1), transpose_b=True, element=element, machine=machine)
+
+
 def test_a_single_number() -> None:
     def body(p: Any, a: Any, b: Any) -> Any:
         return p.reduce("add", (), (77,), lambda k: a[k] * b[k])
