@@ -80,3 +80,28 @@ def test_channels_last_in_training(passed: list[Any]) -> None:
     torch.compile(net, backend="mirlo", options=STRICT)(x).square().sum().backward()
     torch.testing.assert_close([parameter.grad for parameter in net.parameters()], expected, rtol=1e-4, atol=1e-3)
     assert all(array.flags.c_contiguous for array in passed)
+
+
+class Weighted(torch.nn.Module):
+    """Takes its weights before, between and behind its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u, self.v, self.w = (torch.nn.Parameter(torch.randn(3, 5)) for _ in range(3))
+
+    def forward(self, x: Any, y: Any, order: str) -> Any:
+        values = {"u": self.u, "v": self.v, "w": self.w, "x": x, "y": y}
+        result = torch.ones(3, 5)
+        for name in order:
+            result = result * 0.5 + values[name] * values[name].sin()
+        return result
+
+
+@pytest.mark.parametrize("order", ["uxvyw", "xuvwy", "xuyvw", "uvwxy", "xyuvw", "yux", "xy", "uv"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_weights_among_transposed_inputs(order: str, dynamic: bool) -> None:
+    """Weights are constants of inference, wherever the graph takes them among its inputs."""
+    net, x, y = Weighted(), torch.randn(5, 3).t(), torch.randn(5, 3).t()
+    with torch.no_grad():
+        found = torch.compile(net, backend="mirlo", options=STRICT, dynamic=dynamic)(x, y, order)
+        torch.testing.assert_close(found, net(x, y, order))
