@@ -13,6 +13,8 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.meanings import widened
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 from mirlo.passes.targets import HOST, CompileOptions, find_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.executable import Executable
@@ -60,9 +62,6 @@ def _evaluate_in_numpy(
 
 def _run_kernel(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray] | str:
     """Compile a module with the operation alone for this machine and run it."""
-    from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.session import Session
-
     if not all(isinstance(dim, int) for dim in op.opview.every_dim()):
         return "its sizes are dynamic"
     target, options, session = find_target(HOST), CompileOptions(target=HOST, jobs=1), Session()
