@@ -32,7 +32,7 @@ def parsing(what: str, error: type[FrontendError], explain: Callable[[str], str]
         with diagnostics_to(context, note):
             yield
     except (ir.MLIRError, ValueError) as problem:
-        told = checked(explain, _EXPLANATION, what, error)("; ".join(problems) or str(problem))
-        raise error(f"{what}: {told}") from None
+        explanation = checked(explain, _EXPLANATION, what, error)("; ".join(problems) or str(problem))
+        raise error(f"{what}: {explanation}") from None
     finally:
         context.allow_unregistered_dialects = before

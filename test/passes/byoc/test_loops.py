@@ -90,8 +90,8 @@ class Legalizing(CodeGenerator):
 
     def codegen(self, module: Any) -> Artifact:
         VIEWS.extend(_description(node) for node in module.functions[0].nodes)
-        told = {f.name: ["sin" if "tir.sin" in _operations(f) else "relu", len(f.nodes)] for f in module.functions}
-        return Artifact("legalizing", module.names, json.dumps(told).encode())
+        kernels = {f.name: ["sin" if "tir.sin" in _operations(f) else "relu", len(f.nodes)] for f in module.functions}
+        return Artifact("legalizing", module.names, json.dumps(kernels).encode())
 
 
 def _description(node: Any) -> dict[str, Any]:
