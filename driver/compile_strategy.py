@@ -92,10 +92,7 @@ def save_compiled(options: Mapping[str, object], compiled: Any, path: str | os.P
 
 
 def _strategy(entry: EntryPoint, options: object) -> CompileStrategy[Any]:
-    try:
-        kind: object = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise CompileOptionError(f"the strategy '{entry.name}' of {entry.package} does not load: {error}") from error
+    kind = entry.load_for("strategy", CompileOptionError)
     if not isinstance(kind, type) or not issubclass(kind, CompileStrategy):
         raise CompileOptionError(
             f"the entry point '{entry.name}' of {entry.package} in {GROUP}, {entry.value}, names "

@@ -33,10 +33,7 @@ def options_of_packages(entries: Iterable[EntryPoint]) -> tuple[type, ...]:
 
 
 def _loaded(entry: EntryPoint) -> type:
-    try:
-        kind: object = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise CompileOptionError(f"the option '{entry.name}' of {entry.package} does not load: {error}") from error
+    kind = entry.load_for("option", CompileOptionError)
     if (
         not isinstance(kind, type)
         or not dataclasses.is_dataclass(kind)

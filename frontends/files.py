@@ -146,12 +146,7 @@ def _forms_for(path: str | os.PathLike[str]) -> list[FileForm]:
 def _forms_of_packages(entries: tuple[EntryPoint, ...]) -> tuple[FileForm, ...]:
     forms: list[FileForm] = []
     for entry in entries:
-        try:
-            value: object = entry.load()
-        except (ImportError, AttributeError) as error:
-            raise FrontendError(
-                f"the form of files '{entry.name}' of {entry.package} does not load: {error}"
-            ) from error
+        value = entry.load_for("form of files", FrontendError)
         loaded = value if isinstance(value, tuple) else (value,)
         for form in loaded:
             if not isinstance(form, FileForm):

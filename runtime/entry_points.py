@@ -32,6 +32,14 @@ class EntryPoint(NamedTuple):
             value = getattr(value, attribute)
         return value
 
+    def load_for(self, what: str, error_type: type[Exception]) -> object:
+        """Return what the entry names; raise an error that says what does not load, and of which package."""
+        try:
+            loaded: object = self.load()
+        except (ImportError, AttributeError) as error:
+            raise error_type(f"the {what} '{self.name}' of {self.package} does not load: {error}") from error
+        return loaded
+
     @property
     def package(self) -> str:
         """Return the name of the package as it is installed."""
