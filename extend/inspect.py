@@ -11,13 +11,14 @@ from mirlo.driver.source import SPLIT_MARKER, Chunk, SourceFile
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.frontends.script.check import check_scripts, is_definition
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.symbols import Word
+from mirlo.frontends.script.symbols import ScriptName
 from mirlo.frontends.script.syntax import dotted
 from mirlo.passes.legalize.legalize import load_default_rules
 from mirlo.passes.locations import SourcePosition, find_source_position
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
 from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.former_names import former_names
 from mirlo.tools.explain.locations import locations_in
 from mirlo.tools.explain.model import ExplainedKernel, Explanation, explain_model
 from mirlo.tools.explain.report import text_lines
@@ -38,7 +39,7 @@ __all__ = [
     "SourcePosition",
     "TypeSizeError",
     "UnknownSubject",
-    "Word",
+    "ScriptName",
     "check_scripts",
     "dotted",
     "explain_model",
@@ -56,4 +57,5 @@ __all__ = [
     "text_lines",
 ]
 
+__getattr__ = former_names(__name__, {"Word": f"{__name__}:ScriptName"})
 record_extenders(__name__)

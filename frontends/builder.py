@@ -224,7 +224,7 @@ class GraphBuilder:
         return None if all(new is old for new, old in zip(expanded, operands, strict=True)) else expanded
 
     def _broadcast_of(self, error: BroadcastDiffers) -> Dim:
-        """Return what all operands broadcast to along the axis, of which the error names two; numbers come first."""
+        """Return the dim that the operands broadcast to along the axis of the error; numbers are tried first."""
         dims = [shape[error.axis] for shape in error.shapes if -error.axis <= len(shape)]
         dims.sort(key=lambda dim: not isinstance(dim, int))
         return reduce(self.broadcast_dim, (dim for dim in dims if dim is not UNKNOWN))
@@ -354,7 +354,10 @@ class GraphBuilder:
 
     @contextmanager
     def region(self, depth: int | None) -> Iterator[None]:
-        """Insert into the region of a depth around the current one, before what leads to it; None for the current."""
+        """Insert into the enclosing region of this depth, before the operation with the current region.
+
+        None stands for the current region.
+        """
         if depth is None or depth >= self.depth:
             yield
             return
@@ -431,8 +434,8 @@ class GraphBuilder:
     ) -> list[ir.Value]:
         """Make an scf.if of what two functions build, for a flag of rank 0; return its results.
 
-        `join` is called with what both return, and returns what maps the results of a branch to the values that it
-        yields: their types may depend on both branches.
+        `join` gets the results of both functions, and returns a function from the results of a branch to the values
+        that the branch yields: their types may depend on both branches.
         """
         condition = tensor.ExtractOp(flag, []).result
         # An operation cannot gain results: the branches are built in a temporary operation and moved.
@@ -608,7 +611,7 @@ def _elements(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _expanded(operand: Any, error: BroadcastDiffers, size: Dim) -> Any:
-    """Return an operand that broadcasts along the axis of an error as one of this size there."""
+    """Return an operand expanded to this size along the axis of a broadcasting error, if it broadcasts there."""
     tensor_type = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
     if tensor_type is None or tensor_type.shape not in error.shapes or -error.axis > tensor_type.rank:
         return operand
@@ -647,8 +650,8 @@ def _with_dim(value: Tensor, old: Dim, new: Dim) -> Tensor:
     return result
 
 
-def unless(holds: Tensor, values: Tensor) -> Tensor:
-    """Return sizes if all of these conditions hold, else invalid ones."""
+def sizes_if(holds: Tensor, values: Tensor) -> Tensor:
+    """Return sizes where all of these conditions hold, else invalid sizes."""
     return where(holds.all() if holds.rank else holds, values, WRONG)
 
 
@@ -657,7 +660,7 @@ def as_sizes(values: Tensor) -> Tensor:
     return where(_is_small(values), values.cast("i64"), WRONG)
 
 
-def holds_sum(*terms: Tensor) -> Tensor:
+def sum_fits(*terms: Tensor) -> Tensor:
     """Return whether the sum of these integers fits i64."""
     return _is_small(reduce(lambda x, y: x + y, [term.cast("f64") for term in terms]))
 
@@ -667,7 +670,7 @@ def _is_small(values: Tensor) -> Tensor:
 
 
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
-    """Return what shapes broadcast to, where each dim is 1 or that of the result."""
+    """Return the shape that shapes broadcast to, where each dim is 1 or that of the result."""
     rank = max(map(len, shapes), default=0)
     dims: list[Dim] = [1] * rank
     for shape in shapes:

@@ -1,8 +1,8 @@
 """Files that are programs of other systems: how each form is recognized, and what opens it.
 
 A package adds forms with an entry point in the group `mirlo.file_forms`: `NAME = "module:FORM"`, a `FileForm` or a
-tuple of them. Its name is the suffix of the files or the dialect of MLIR, by which files are recognized whose package
-is not installed. The module should import what opens a file when it is opened.
+tuple of them. The entry point is named for the suffix of the files or the dialect of MLIR, so that files of packages
+that are not installed are recognized. The module should import what opens a file when it is opened.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def form_of(path: str | Path, content: bytes) -> FileForm | None:
 
 
 def missing_package(path: str | os.PathLike[str], content: bytes | None = None) -> str | None:
-    """Return the form of a file that a package opens which is not installed, and how to install it; None for others.
+    """Return the form of a file whose package is not installed, and the command that installs it; else None.
 
     Without its content a file is known by its name alone.
     """
@@ -122,7 +122,7 @@ def _is_program_of(dialect: str, content: bytes) -> bool:
 
 
 def tool_versions(path: str | Path) -> str | None:
-    """Return the versions of the tools that convert files of such a name; None if it is not said what they are."""
+    """Return the versions of the tools that convert files of such a name; None if its form names no tools."""
     forms = _forms_for(path)
     if not forms or not all(form.tools for form in forms):
         return None
@@ -136,7 +136,7 @@ def forms_named(path: str | os.PathLike[str]) -> str:
 
 
 def _forms_for(path: str | os.PathLike[str]) -> list[FileForm]:
-    """Return the forms of files of such a name: those that this process has registered, then those of packages."""
+    """Return the forms of files of such a name: those registered in this process, then those of packages."""
     suffix = Path(path).suffix.lower()
     known = FORMS if suffix in CORE_SUFFIXES else [*FORMS, *_forms_of_packages(tuple(offered(GROUP)))]
     return [form for form in known if suffix in form.suffixes]

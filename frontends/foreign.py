@@ -1,8 +1,8 @@
-"""Models of other frameworks: what a front end for one is, and how it is found.
+"""The interface of front ends for other frameworks, and how they are found.
 
 A front end is an entry point in the group `mirlo.frontends`, named for the top-level package of the objects that it
-opens: `torch`, `sklearn`. A package that adds one needs no more than that line. No framework is imported to find out
-whose an object is.
+opens: `torch`, `sklearn`. A package that adds one needs only that line. No framework is imported to find the front end
+of an object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FrontendError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class ExampleInputs:
-    """What the user gives beside the model: arguments of a call, and which of their dims are dynamic."""
+    """Example inputs of a model: the arguments of a call, and which of their dims are dynamic."""
 
     args: tuple[object, ...] | None = None
     kwargs: Mapping[str, object] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class ExampleInputs:
 
     @property
     def given(self) -> bool:
-        """Return whether the user gave any."""
+        """Return whether there are any example inputs."""
         return self.args is not None or bool(self.kwargs) or self.dynamic_shapes is not None
 
 
@@ -109,7 +109,7 @@ class InputSpec(Protocol):
 
 
 class CompiledModel(Protocol):
-    """What front ends use of an executable or a program."""
+    """The interface of executables and programs that front ends use."""
 
     @property
     def inputs(self) -> Sequence[InputSpec]: ...
@@ -123,7 +123,7 @@ class CompiledModel(Protocol):
 
 @dataclass(frozen=True)
 class ConvertedModel:
-    """A model in a form that Mirlo compiles, and what to put around its executable."""
+    """A model in a form that Mirlo compiles, and a function that wraps its executable."""
 
     model: object
     """An ONNX model: a path, bytes, an `onnx.ModelProto` or a `LoadedModel`; or an `ImportedModule`."""

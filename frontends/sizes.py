@@ -1,4 +1,4 @@
-"""Arithmetic on sizes while importing: what programs compute from the dims of their inputs, and require of them.
+"""Arithmetic on sizes while importing: computations on the dims of inputs, and equations that operators require.
 
 It is exact, or not done: a result that depends on the values of symbols raises `Undecided`, and the call computes it.
 
@@ -104,7 +104,7 @@ class SizeArithmetic:
 
     @cached_property
     def functions(self) -> Mapping[str, Callable[[Dim, Dim], Dim]]:
-        """What elementwise operators of relax compute of two dims, by their names."""
+        """Functions of two dims for elementwise operators of relax, by name."""
         return {
             "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
             "divide": self.divide, "mod": self.mod, "fmod": self.fmod, "maximum": self.maximum,
@@ -223,7 +223,7 @@ def _is_equal_unless_empty(one: Dim, other: Dim) -> bool:
 
 
 def broadcast_of(dims: Collection[Dim]) -> Dim:
-    """Return what dims broadcast to, each of which may be 1 in a call: the largest, or 0 if one is."""
+    """Return the dim that dims broadcast to, each of which may be 1 in a call: the largest, or 0 if one is 0."""
     ordered = sorted(dims, key=str)
     return reduce(D.maximum, ordered) * D.product([D.minimum(1, dim) for dim in ordered])
 
@@ -233,7 +233,7 @@ MULTIPLE = "_times"
 
 
 def divisor_of(dim: Dim) -> int | None:
-    """Return the number of which a dim must be a multiple, if it is that number of times a quotient's symbol."""
+    """Return the number that must divide a dim; None if the dim is not that number times the symbol of a quotient."""
     terms = D.terms_of(dim)
     if len(terms) != 1 or len(terms[0][0]) != 1 or not terms[0][0][0].endswith(f"_per_{terms[0][1]}{MULTIPLE}"):
         return None
@@ -256,7 +256,7 @@ class Solved(Exception):
         """What follows for other symbols of the inputs, in this order, from what else the node requires."""
 
     def substitute(self, dim: Dim) -> Dim:
-        """Return what a dim is with these solutions."""
+        """Return a dim with these solutions substituted."""
         for each in (self, *self.also):
             dim = D.substitute(dim, {each.name: each.dim})
         return dim
@@ -264,7 +264,7 @@ class Solved(Exception):
 
 @dataclass
 class Solutions:
-    """What was found so far for symbols, by name."""
+    """The solutions found so far, by symbol."""
 
     dims: dict[str, Dim] = field(default_factory=dict)
     restarts: int = 0
@@ -275,17 +275,17 @@ class Solutions:
 
     @property
     def is_open(self) -> bool:
-        """Whether further equations may be solved."""
+        """Return whether further equations may be solved."""
         return self.restarts < MAX_EQUATIONS
 
     def add(self, solved: Solved) -> None:
-        """Add what one symbol must be."""
+        """Add the solution for one symbol."""
         self._substitute({solved.name: solved.dim})
         if solved.of_data:
             self._of_data.add(solved.name)
 
     def restart(self, solved: Solved) -> None:
-        """Add what one symbol must be before the import begins with the first node again."""
+        """Add the solution for one symbol before the import begins with the first node again."""
         self.restarts += 1
         for each in (solved, *solved.also):
             self.add(each)
@@ -306,7 +306,7 @@ class Solutions:
         self._of_data.update(sizes)
 
     def add_repeated(self, nodes: int, imported: int) -> bool:
-        """Count nodes that are imported again; return whether they are not too many for an import of this size."""
+        """Count nodes that are imported again; return whether their number is allowed for an import of this size."""
         self._repeated += nodes
         return self._repeated <= MAX_EQUATIONS * imported
 
@@ -315,7 +315,7 @@ class Solutions:
 
 
 def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str, int] | None = None) -> Solved | None:
-    """Return what one of these symbols must be for two dims to be equal, if that follows.
+    """Return the solution for one of these symbols that makes two dims equal; None if there is none.
 
     Of symbols for data-dependent sizes, solve for the one that was created last.
     """
@@ -342,13 +342,13 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str,
 
 
 def _preference(solved: Solved) -> tuple[bool, bool, int]:
-    """Rank solutions: a number says more than a symbol; a difference may be negative, which only the call can tell."""
+    """Rank solutions: numbers first; a difference last, as only the call can tell whether it is negative."""
     dim = solved.dim
     return not isinstance(dim, int), not D.is_certain(lambda: dim >= 0), len(str(dim))
 
 
 def multiple_of(dim: Dim, number: int) -> Dim:
-    """Return a dim that must be a multiple of a number in a form that shows it."""
+    """Write a dim that must be a multiple of a number in a form that shows it."""
     name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
 
@@ -362,7 +362,7 @@ def divisible(dim: Dim, number: int) -> tuple[Dim, Dim]:
 
 @dataclass(frozen=True)
 class SymbolMark:
-    """How many symbols of each kind there were at a point of an import."""
+    """The number of symbols of each kind at a point of an import."""
 
     count: int
     of_data: int
@@ -405,13 +405,13 @@ class DimSymbols:
                 return name
 
     def bind(self, base: str) -> str:
-        """Return such a name that is bound to a run-time value."""
+        """Return a new name that is bound to a run-time value."""
         name = self.new(base)
         self.bound[name] = None
         return name
 
     def of_data(self, base: str) -> tuple[str, Dim]:
-        """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
+        """Return a new name for a data-dependent size, and the dim it must equal: its symbol if any dim will do."""
         name = self.bind(base)
         if self.solutions is None:
             return name, D.symbol(name)
@@ -424,7 +424,7 @@ class DimSymbols:
         return self.solutions.dims.get(name, D.symbol(name))
 
     def solve(self, left: Dim, right: Dim, with_inputs: bool) -> Solved | None:
-        """Return what follows for a symbol, of inputs or of data, if two dims must be equal."""
+        """Return the solution for a symbol, of inputs or of data, for two dims that must be equal."""
         inputs = self.taken if with_inputs and self.solutions is not None else ()
         return solve(left, right, inputs, self._of_data)
 
@@ -461,7 +461,7 @@ class DimSymbols:
         return frozenset().union(*(self._parts.get(dim, frozenset([dim])) for dim in dims))
 
     def undecided(self) -> dict[str, Dim]:
-        """Return what dims broadcast to, by symbol, if no operator required more."""
+        """Return the dims that symbols of broadcasts stand for, where no operator required more."""
         return {
             name: broadcast_of(parts) for parts, name in self._names.items() if self._sizes[parts] == D.symbol(name)
         }

@@ -1,11 +1,11 @@
-"""A tensor of a program that is imported, with operators: converters read as mathematics.
+"""A tensor of an imported program, with operators, so that converters read as mathematics.
 
     low = x + weight * (end - x)               # relax.subtract, relax.multiply, relax.add
     near = abs(weight) < 0.5                   # relax.abs, relax.less
     result = where(near, low, end - (end - x) * (1 - weight))
 
-A tensor is an SSA value of relax, or what is known of its elements. Operators make relax operators through its builder.
-The other operand is a tensor of the same element type, or a number or a size, which becomes a constant of that type.
+A tensor is an SSA value of relax, or its known elements. Operators make relax operators through its builder. The other
+operand is a tensor of the same element type, or a number or a size, which becomes a constant of that type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Index: TypeAlias = "int | slice | None | EllipsisType"
 
 
 class TensorBuilder(Protocol):
-    """What operators use of the function that is being built."""
+    """The interface of a function builder that tensors use."""
 
     def constant(
         self, array: npt.ArrayLike, like: Like | None = None, shape: Sequence[Dim] | None = None, name: str = ""
@@ -185,7 +185,7 @@ class Tensor:
 
     @property
     def partial_sizes(self) -> list[Dim | None]:
-        """Return the elements of a list that are sizes for sure; None for the others."""
+        """Return the elements of a list that are known sizes; None for the others."""
         elements = self.partial or ()
         return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
 
@@ -468,7 +468,7 @@ ONE_TENSOR = Expected("a Tensor", lambda value: isinstance(value, Tensor))
 
 
 def expected_tensors(count: int) -> Expected:
-    """Return what a function of a front end returns that computes several tensors."""
+    """Return the type of the result of a front end's function that computes several tensors."""
     holds = each_is(ONE_TENSOR.holds)
     return Expected(f"a list of {count} Tensors", lambda value: holds(value) and len(value) == count)
 

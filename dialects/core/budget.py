@@ -1,7 +1,7 @@
-"""What may be computed while compiling: the bytes of a constant that the model does not have itself.
+"""Limits on the constants that are computed while compiling, in bytes.
 
-Whatever makes constants of sizes that a model gives asks here first, before it allocates: importers, folding, tables of
-weights. A few bytes of a model must not become gigabytes.
+Code that makes constants whose size the model decides asks here first, before it allocates: importers, folding, tables
+of weights. A few bytes of a model must not become gigabytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def require_table(
 ) -> None:
     """Refuse a table of these dims that is beyond the budget; `what` says what it holds.
 
-    The budget is `most` bytes, and `GROWTH` times those of what the model has that the table is made of.
+    The budget is `most` bytes plus `GROWTH` times the bytes of the constants from which the table is computed.
     """
     limit = most + GROWTH * source_bytes
     if prod(dims) * element_bytes > limit:

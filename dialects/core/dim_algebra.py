@@ -243,7 +243,7 @@ def _pairs_of(atoms: Monomial) -> tuple[Pair, ...]:
 
 @lru_cache(maxsize=16384)
 def _reached_from(atoms: Monomial) -> Reached | None:
-    """Return what a product of atoms can become when halves in it are replaced."""
+    """Return the products that a product of atoms can become when halves in it are replaced."""
     return reached_from(atoms, _pairs_of)
 
 
@@ -487,20 +487,20 @@ MAX_BOUND_STEPS = 4_000
 
 @lru_cache(maxsize=16384)
 def search_bounds(dim: SymbolicDim, bounds: int) -> tuple[bool, int]:
-    """Return whether a dim is shown not to be negative, and how many terms the search looked at."""
+    """Return whether a dim is proven not to be negative, and how many terms the search looked at."""
     search = _BoundSearch()
     return search.is_nonnegative(dim, bounds), search.steps
 
 
 class _BoundSearch:
-    """A search for bounds that show that a dim is not negative; what it finds depends on the dim only."""
+    """A search for bounds that prove that a dim is not negative; its result depends on the dim only."""
 
     def __init__(self) -> None:
         self.steps = 0
         self._known: dict[tuple[Dim, int], bool] = {}
 
     def is_nonnegative(self, dim: Dim, bounds: int) -> bool:
-        """Return whether a dim is shown not to be negative with so many quotients replaced."""
+        """Return whether a dim is proven not to be negative with so many quotients replaced."""
         key = dim, bounds
         if key not in self._known:
             self._known[key] = self._search(dim, bounds)

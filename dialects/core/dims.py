@@ -127,6 +127,6 @@ def is_static(dim: Dim) -> bool:
 
 
 def static_dim(dim: Dim) -> int:
-    """Return a dim as an integer, where only static dims come."""
+    """Return a dim, which must be static, as an integer."""
     assert isinstance(dim, int)
     return dim

@@ -346,7 +346,7 @@ def _quotient_of_range(value: IndexExpr, divisor: Dim, extents: Extents | None) 
 
 
 def larger(left: IndexExpr, right: IndexExpr, extents: Extents) -> IndexExpr | None:
-    """Return the maximum of two expressions if one of them always is; the other is their minimum."""
+    """Return the expression that is never smaller than the other one, or None if neither is."""
     try:
         low, high = (left - right).range(extents)
     except UndecidedDim:

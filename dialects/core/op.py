@@ -257,7 +257,7 @@ def apply_meaning(
     attributes: Mapping[str, object],
     shapes: Sequence[Sequence[int]] | None = None,
 ) -> tuple[Any, ...] | None:
-    """Return what `meaning` makes of arrays: the results, with these shapes, or None where they are not defined."""
+    """Apply `meaning` to arrays; return results of these shapes, or None where they are not defined."""
     meaning = cls.meaning
     assert meaning is not None, "the caller asked whether there is one"
     try:

@@ -51,7 +51,7 @@ class RankLayout:
         return tuple(pieces)
 
     def fitting(self, shape: Sequence[Dim]) -> RankLayout:
-        """Return the layout without divisions of dims that are no multiples of their parts, or of run time."""
+        """Return the layout without the divisions of dynamic dims and of dims that are no multiples of their parts."""
         return RankLayout(
             tuple(
                 split if isinstance(dim, int) and dim % count_parts(split) == 0 else None
@@ -107,10 +107,10 @@ def tile_layout(parts: Sequence[int], order: Sequence[int]) -> RankLayout:
     inner = tiles
     for count in parts:
         inner //= count
-        held = [0] * len(order)
+        parts = [0] * len(order)
         for place, rank in enumerate(order):
-            held[rank] = place // copies // inner % count
-        splits.append(tuple(held) if count > 1 else None)
+            parts[rank] = place // copies // inner % count
+        splits.append(tuple(parts) if count > 1 else None)
     return RankLayout(tuple(splits))
 
 

@@ -86,7 +86,7 @@ class ShardingRule:
 
 
 def parts_of(dim: Dim, parts: int, is_shared: bool) -> int | None:
-    """Return in how many parts a dim is divided if its label is in so many; None if that cannot be."""
+    """Return the number of parts of a dim whose label is divided into `parts`; None if the dim cannot be divided."""
     if not isinstance(dim, int):
         return None
     if dim % parts == 0:
@@ -95,7 +95,7 @@ def parts_of(dim: Dim, parts: int, is_shared: bool) -> int | None:
 
 
 def positional_labels(shape: Sequence[Dim], rank: int) -> Labels:
-    """Return labels of dims that broadcast to a result of a rank: by their place, none for dims of 1."""
+    """Return labels, by position, of dims that broadcast to a result of this rank; None for dims of 1."""
     first = rank - len(shape)
     return tuple("" if dim == 1 else f"d{first + i}" for i, dim in enumerate(shape))
 
@@ -140,7 +140,7 @@ def view_labels(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Labels, La
 
 
 def _last_group(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[int, int]:
-    """Return how many of the last dims of two shapes have the same product: all, if no fewer are known to."""
+    """Return how many of the last dims of two shapes have the same product; all dims if no fewer are known to."""
     i, j = 1, 1
     left, right = before[-1], after[-1]
     while left != right:

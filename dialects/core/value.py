@@ -176,8 +176,8 @@ def is_constant(value: ir.Value) -> bool:
 
 def integer_of(value: ir.Value) -> int | None:
     """Return the integer that a value is, None if it is no constant or none of integers."""
-    held = value.owner.attributes["value"] if is_constant(value) else None
-    return int(ir.IntegerAttr(held).value) if isinstance(held, ir.IntegerAttr) else None
+    attribute = value.owner.attributes["value"] if is_constant(value) else None
+    return int(ir.IntegerAttr(attribute).value) if isinstance(attribute, ir.IntegerAttr) else None
 
 
 def emit_constant(value: float, kind: ir.Type) -> Value:

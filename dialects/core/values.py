@@ -46,8 +46,8 @@ class DeclaredValue(ValueDeclaration, Generic[Held]):
             return self
         layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
         values = op.operation.results if self.is_result else op.operation.operands
-        held: Held = layout.pick(self, op.operation, values)
-        return held
+        value: Held = layout.pick(self, op.operation, values)
+        return value
 
 
 def operand(doc: str = "") -> DeclaredValue[ir.Value]:

@@ -1,4 +1,7 @@
-"""Callbacks from MLIR: walks of operations, and handlers of diagnostics. What they raise, an interrupt too, is kept."""
+"""Callbacks from MLIR: walks of operations, and handlers of diagnostics.
+
+Exceptions in callbacks are raised unchanged.
+"""
 
 from __future__ import annotations
 

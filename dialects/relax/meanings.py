@@ -69,13 +69,13 @@ FAR = 1e4
 
 
 def _mean_over_circle(x: float, function: Callable[[Array], Array]) -> float:
-    """Return the mean of a periodic function of an angle that oscillates with an argument x, by equal steps."""
+    """Return the mean of a periodic function of an angle by equal steps; `x` makes the function oscillate."""
     angles = np.arange(steps := 64 + 2 * int(x)) * (2 * math.pi / steps)
     return float(function(angles).mean())
 
 
 def _by_size(x: float, order: int, of_size: Callable[[float], float]) -> float:
-    """Return a Bessel function that is even or odd by its order, 0 at infinity, from its values at sizes of x."""
+    """Return an even or odd Bessel function from its values at |x|; it is 0 at infinity."""
     if math.isnan(x) or (x == 0 and order == 1):
         return x
     if math.isinf(x):

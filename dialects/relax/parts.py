@@ -1,4 +1,4 @@
-"""Where a tensor of the program becomes parts that ranks have, and parts become a tensor again."""
+"""Operators that divide a tensor of the program into parts on ranks, and that join the parts again."""
 
 from __future__ import annotations
 

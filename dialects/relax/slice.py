@@ -158,9 +158,9 @@ class Concat(RelaxOp, name="concat"):
         if len(arguments) != 1:
             return super().build(*arguments, **kwargs)
         xs = list(arguments[0])
-        while (held := cls._operand_layout.fits([x.type for x in xs])) < len(xs):
-            joined = super().build(xs[:held], **{**kwargs, "result_types": None})
-            xs = [joined.output, *xs[held:]]
+        while (count := cls._operand_layout.fits([x.type for x in xs])) < len(xs):
+            joined = super().build(xs[:count], **{**kwargs, "result_types": None})
+            xs = [joined.output, *xs[count:]]
         return super().build(xs, **kwargs)
 
     @staticmethod

@@ -90,9 +90,9 @@ isfinite  f?   x is neither NaN nor an infinity
 popcount  i    number of one bits
 clz       i    number of zero bits above the highest one; the width, of zero
 ctz       i    number of zero bits below the lowest one; the width, of zero
-sat_adds  ii   x + y as signed integers, held to the range of the type
-sat_addu  ii   x + y as unsigned integers, held to the range
-sat_subs  ii   x - y as signed integers, held to the range
+sat_adds  ii   x + y as signed integers, saturated to the range of the type
+sat_addu  ii   x + y as unsigned integers, saturated
+sat_subs  ii   x - y as signed integers, saturated
 sat_subu  ii   x - y as unsigned integers, zero where that is negative
 shl       ii   x · 2^y, zero where y (unsigned) is the width or more
 shrs      ii   signed x / 2^y, rounded down; 0 or -1 where y (unsigned) is the width or more

@@ -2,7 +2,7 @@
 
     VTA = register_dialect("vta")
     define_intrinsic(VTA, "dep_pop", "ii", None, pure=False, doc="wait for a token of another queue")
-    define_intrinsic(VTA, "peak", "f", doc="x, held to the range of the unit")
+    define_intrinsic(VTA, "peak", "f", doc="x, clamped to the range of the unit")
     define_intrinsic(VTA, "open", "i", "handle", pure=False, doc="a channel to the unit")
 
 A declaration says what the operands are, a letter each: `f` a float, `i` an integer, `h` a handle (a buffer, or what an

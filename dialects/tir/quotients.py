@@ -37,7 +37,7 @@ def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[SymbolQuotient]]:
 
 
 def in_finest(quotients: Sequence[SymbolQuotient], finest: Dim) -> Mapping[D.Atom, Dim]:
-    """Return the value of each quotient for a value of the first."""
+    """Return each quotient as a function of the first quotient, whose value is `finest`."""
     first = quotients[0]
     return {
         each.atom: (finest + (each.shift - first.shift) // first.divisor) // (each.divisor // first.divisor)

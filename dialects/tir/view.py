@@ -145,12 +145,12 @@ class PrimView:
         self.returned = list(operations[-1].operation.operands)
 
     def name_of(self, block: BlockView) -> str:
-        """Return what schedules call a block; they number those of the same name."""
+        """Return the name of a block in schedules; blocks of the same name are numbered."""
         return block.name
 
     @property
     def default_names(self) -> dict[ir.Value, str]:
-        """Return what scripts call the buffers that have no name: inputs `x0`, outputs `y0`, others `t2`."""
+        """Return names for the buffers that have none: inputs `x0`, outputs `y0`, others `t2`."""
         names: dict[ir.Value, str] = {argument: f"x{i}" for i, argument in enumerate(self.arguments)}
         names.update({value: f"y{i}" for i, value in enumerate(self.returned) if value not in names})
         for output in (output.value for block in self.blocks for output in block.outputs):
@@ -159,7 +159,7 @@ class PrimView:
 
     @property
     def names(self) -> dict[ir.Value, str]:
-        """Return what the author calls the buffers, where that is known; each name once."""
+        """Return the names that the author gave the buffers, where they are known; each name once."""
         stored = self.op.attributes.get(NAMES)
         if not isinstance(stored, ir.ArrayAttr):
             return {}

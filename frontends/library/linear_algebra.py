@@ -31,7 +31,7 @@ def solve_triangular(
 
 
 def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
-    """Return the number, from 1, of the first element on each diagonal that is set; 0 if none is."""
+    """Return the number, from 1, of the first true element on each diagonal; 0 if there is none."""
     *_, rows, columns = flags.shape
     size = D.minimum(rows, columns)
     row, column = (op.positions(TensorType.of((size, size), "i64"), axis) for axis in (0, 1))

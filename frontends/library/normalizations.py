@@ -26,7 +26,7 @@ class Moments:
 
 
 def moments(x: Tensor, axes: Sequence[int]) -> Moments:
-    """Return the mean and the variance over axes, the variance from what is apart from the mean."""
+    """Return the mean and the variance over axes; the variance is computed from the differences to the mean."""
     mean = x.mean(axes, keepdims=True)
     centred = x - mean
     return Moments(centred, mean, centred.square().mean(axes, keepdims=True))
@@ -97,5 +97,5 @@ def rms_norm(x: Tensor, scale: Tensor | None, axis: int, epsilon: float) -> Tens
 
 
 def moved(old: Tensor, new: Tensor, share: float) -> Tensor:
-    """Return running statistics of which the new ones have a share."""
+    """Return running statistics updated by a share of the new ones."""
     return old * (1 - share) + new * share

@@ -72,7 +72,7 @@ class Direction:
         return x.clip(-self.clip, self.clip) if self.clip else x
 
     def recur(self, hidden: Tensor) -> Tensor:
-        """Return the part of the gates that is of the state."""
+        """Return the part of the gates that is computed from the state."""
         product = self.product(hidden, self.recurrent)
         return _biased(product, self.recurrent_bias) if self.cell.keeps_recurrent_bias else product
 
@@ -82,7 +82,7 @@ class Direction:
         return dict(zip(self.cell.gates, x.split([x.shape[axis] // count] * count, axis), strict=True))
 
     def projected(self, x: Tensor) -> Tensor:
-        """Return the part of the gates that is of the input, for all steps at once."""
+        """Return the part of the gates that is computed from the input, for all steps at once."""
         result = _biased(self.product(x, self.given), self.given_bias)
         return result if self.cell.keeps_recurrent_bias else _biased(result, self.recurrent_bias)
 
@@ -115,7 +115,7 @@ def linear_gru_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[T
 
 
 def lstm_step(d: Direction, x: Tensor, states: Sequence[Tensor], is_coupled: bool = False) -> list[Tensor]:
-    """Return the next hidden state and cell; gates that are coupled forget what they do not let in."""
+    """Return the next hidden state and cell; a coupled forget gate is 1 minus the input gate."""
     hidden, cell = states
     gates = d.split(x + d.recur(hidden))
     for gate, weight in zip("iof", d.peepholes, strict=False):

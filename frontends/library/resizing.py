@@ -15,7 +15,7 @@ F64 = DTYPES["f64"]
 
 @dataclass(frozen=True)
 class Interpolation:
-    """How elements between those of the operand are computed; the words are those of `relax.resize`."""
+    """How elements between those of the operand are computed; the names are those of `relax.resize`."""
 
     mode: str
     coordinates: str = "half_pixel"

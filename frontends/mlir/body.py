@@ -51,7 +51,7 @@ class ProgramImport(BodyImporter):
 
     @property
     def states(self) -> Mapping[str, TensorType]:
-        """Return what a program keeps from call to call: further inputs, and outputs, of these names."""
+        """Return the names of the states that a program keeps between calls, which become inputs and outputs."""
         return {}
 
     def input_type(self, type_: ir.Type) -> TensorType | None:
@@ -71,15 +71,15 @@ class ProgramImport(BodyImporter):
     # Ranks
 
     def own_input(self, entry: ir.Operation, index: int, whole: TensorType) -> TensorType:
-        """Return what of an input the program takes: all, or the part of a rank."""
+        """Return the part of an input that the program takes: all of it, or the part of this rank."""
         return whole
 
     def whole_input(self, entry: ir.Operation, index: int, whole: TensorType, argument: Tensor) -> Tensor:
-        """Return an input from what the program takes of it."""
+        """Return the whole input, given the part that the program takes."""
         return argument
 
     def own_result(self, entry: ir.Operation, index: int, result: Tensor) -> Tensor:
-        """Return what of a result the program returns."""
+        """Return the part of a result that the program returns."""
         return result
 
     # Operations
@@ -101,7 +101,7 @@ class ProgramImport(BodyImporter):
             self.calls.pop()
 
     def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
-        """Import the operations of a block for the parts of its arguments; return those of what it returns."""
+        """Import the operations of a block for the parts of its arguments; return the parts of its results."""
         inner = dict(scope)
         types = [value.type for value in block.arguments]
         inner.update(zip(block.arguments, self.grouped(types, operands, "a block takes"), strict=True))
@@ -114,7 +114,7 @@ class ProgramImport(BodyImporter):
         raise UnsupportedOperation("a block ends without a return")
 
     def grouped(self, types: Sequence[ir.Type], tensors: Sequence[Tensor], what: str) -> list[Parts]:
-        """Return the parts of each value of these types, given those of all; `what` is for the error."""
+        """Divide a list of parts among values of these types; `what` is for the error."""
         counts = [len(self.part_types(type_)) for type_ in types]
         if sum(counts) != len(tensors):
             raise UnsupportedOperation(f"{what} {sum(counts)} values, found {len(tensors)}")

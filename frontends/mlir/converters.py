@@ -45,7 +45,7 @@ class ConverterTable(dict[str, Converter]):
 
 
 def convert_by(converter: Converter, op: MlirOperation) -> list[Tensor]:
-    """Return what a converter makes of an operation; what it raises or returns wrongly names it and its place."""
+    """Call the converter of an operation and check its result; errors name the converter and where it is defined."""
     converted = call_converter(converter, op)
     results = [converted] if isinstance(converted, Tensor) else converted
     if isinstance(results, (list, tuple)) and all(isinstance(each, Tensor) for each in results):
@@ -54,7 +54,7 @@ def convert_by(converter: Converter, op: MlirOperation) -> list[Tensor]:
 
 
 def call_converter(converter: Callable[..., object], *arguments: Any, **named: Any) -> object:
-    """Return what a converter returns; what it raises names it and its place."""
+    """Call a converter and return its result; exceptions name the converter and where it is defined."""
     try:
         return converter(*arguments, **named)
     except (MirloError, MemoryError):
@@ -66,7 +66,7 @@ def call_converter(converter: Callable[..., object], *arguments: Any, **named: A
 
 
 def unexpected_result(converter: Callable[..., object], converted: object) -> UnsupportedOperation:
-    """Return the error of a converter that returned something else than tensors."""
+    """Return the error for a converter that did not return tensors."""
     return UnsupportedOperation(
         f"its converter {name_of(converter)} returned {describe_value(converted)}: expected a Tensor, or a list of one "
         "for each result"

@@ -19,7 +19,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class Interface:
-    """What a program does not say itself: names of inputs and outputs, and dynamic dims with their names.
+    """The interface that a program does not state itself: names of inputs and outputs, and names of dynamic dims.
 
     The shapes are those of the program, without dims that only relax has.
     """

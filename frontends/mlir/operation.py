@@ -32,15 +32,15 @@ class BodyImporter(GraphBuilder, ABC):
 
     @abstractmethod
     def call(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
-        """Import a function's body here, for the parts of its arguments; return those of what it returns."""
+        """Import a function's body here, for the parts of its arguments; return the parts of its results."""
 
     @abstractmethod
     def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
-        """Import the operations of a block for the parts of its arguments; return those of what it returns."""
+        """Import the operations of a block for the parts of its arguments; return the parts of its results."""
 
     @abstractmethod
     def grouped(self, types: Sequence[ir.Type], tensors: Sequence[Tensor], what: str) -> list[Parts]:
-        """Return the parts of each value of these types, given those of all; `what` is for the error."""
+        """Divide a list of parts among values of these types; `what` is for the error."""
 
     @abstractmethod
     def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
@@ -86,7 +86,7 @@ class MlirOperation(OperationView):
         return name in self.op.attributes
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Return an attribute that is a list of integers, in any of the forms that have been in use."""
+        """Return an attribute that is a list of integers, in any form that programs have used."""
         if name not in self.op.attributes:
             if default is None:
                 raise UnsupportedOperation(f"has no attribute '{name}'")

@@ -38,7 +38,7 @@ class Body(NodeImporter):
         return results
 
     def _deferred(self, inputs: Sequence[AnyValue | None]) -> int:
-        """Return how many operations are deferred that these values need in turn; make those of long chains."""
+        """Return the number of deferred operations that these values need; make those of long chains."""
         most = 0
         for value in inputs:
             if not isinstance(value, Tensor) or value.made is not None:
@@ -93,7 +93,7 @@ class Body(NodeImporter):
         return values
 
     def _nodes_after(self, frame: Frame, values: Sequence[AnyValue], scope: Scope) -> list[AnyValue]:
-        """Import the nodes behind the current one of a frame, for the results of the nodes in its place."""
+        """Import the nodes that follow the current node of a frame, given the results that replace that node."""
         assert frame.outputs is not None
         step = frame.order[frame.index]
         self.assign(step, frame.outputs(values), scope)
@@ -124,7 +124,7 @@ class Body(NodeImporter):
 
 
 def _as_declared(values: Sequence[AnyValue], frame: Frame) -> list[AnyValue]:
-    """Return results of a subgraph, those of one element in the rank that is declared: others may be of either."""
+    """Return the results of a subgraph; those of one element get their declared rank, as others may have either."""
     return [_of_shape(value, frame.scope.declared.get(name)) for name, value in zip(frame.wanted, values, strict=True)]
 
 

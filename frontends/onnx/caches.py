@@ -1,7 +1,7 @@
 """Inputs that are caches of attentions.
 
 Those of layers with a sliding window may become rings, which hold the rows of the window only. `PagedAttention` reads
-caches in pages, and what says where the rows of each sequence are.
+caches in pages, and inputs that locate the rows of each sequence.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WindowedCaches:
 def find_windows(graph: GraphDef) -> list[WindowedCaches]:
     """Return the caches that may become rings: inputs of attentions with `local_window_size` that nothing else reads.
 
-    What declares that rows belong to positions, a bias or scores as an output, keeps all rows.
+    An attention with a bias or with scores as an output, whose elements belong to positions, keeps all rows.
     """
     uses = Counter(_used(graph))
     names = {value.name for value in graph.inputs}

@@ -48,7 +48,7 @@ class Frame:
 
 
 class Ended(Exception):
-    """Raised once both branches of an If contain the rest of several frames: the results are those of the outermost."""
+    """Raised once both branches of an If contain the rest of several frames; holds the results of the outermost one."""
 
     def __init__(self, frame: Frame, values: list[AnyValue]) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class BranchSearch:
         self._imports = 0
 
     def run(self, attempt: Callable[[Choices], T], choices: Choices) -> tuple[T, Choices]:
-        """Return the result of an attempt that succeeds, and its choices; raise what the last one raised."""
+        """Return the result of the first attempt that succeeds, and its choices; raise the last attempt's error."""
         self._imports += 1
         try:
             return attempt(choices), choices

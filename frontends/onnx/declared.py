@@ -27,7 +27,7 @@ def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] |
 def declared_of_static(node: Node, index: int) -> tuple[int, ...] | None:
     """Return the declared shape of an output where the dims of the first input are numbers, too.
 
-    A shape of dims that only a call knows cannot be compared with it: what the input makes is computed in the call.
+    A shape of dims that only a call knows cannot be compared with it; that shape is computed in the call.
     """
     return declared_shape(node, index) if node.type(0).is_static else None
 

@@ -90,7 +90,7 @@ def by_domain(known: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
-    """Return a list of supported operators for the error of an unsupported one."""
+    """Return the list of supported operators that the error for an unsupported one contains."""
     if since:
         return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
     if domain not in names:

@@ -108,7 +108,7 @@ def _static_body(domain: str, operator: str, version: int) -> FunctionDef | None
 
 
 def _versions(version: int, written: Sequence[int]) -> list[int]:
-    """Return the versions of a function body to ask for: ONNX gives none where an operator in it has changed since."""
+    """Return the versions of a function body to request: ONNX has none where an operator in the body changed later."""
     return [version, *sorted((each for each in written if each < version), reverse=True)]
 
 
@@ -212,7 +212,7 @@ class Expansion:
 
 
 def _key(attribute: AttributeDef) -> tuple[object, ...]:
-    """Return what equal attributes have in common; -0.0 is not 0.0."""
+    """Return a key that is the same for equal attributes; -0.0 is not 0.0."""
     value = attribute.value
     is_number = isinstance(value, float) or attribute.kind == FLOATS
     return attribute.name, attribute.kind, repr(value) if is_number else value

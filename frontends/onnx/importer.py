@@ -196,7 +196,7 @@ class _NodeNames(Observer):
 
 
 def model_nodes(model: models.Source, shapes: Shapes | None = None) -> dict[str, str]:
-    """Return the nodes of a model that can be imported, with why no operator comes from one, where none does."""
+    """Return the importable nodes of a model; for nodes without operators of their own, also the reason."""
     names = _NodeNames()
     import_model(model, shapes=shapes, observer=names)
     return names.found
@@ -211,7 +211,7 @@ def _describe(
     windows: Mapping[str, int],
     pages: Mapping[str, str],
 ) -> None:
-    """Set the type of `@main`, the names of its arguments and results, and what arguments are to attentions."""
+    """Set the type of `@main`, the names of its arguments and results, and the roles of arguments in attentions."""
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in results])
     )
@@ -246,7 +246,7 @@ def _named(name: str, kind: Kind | None, window: int | None = None, role: str | 
 
 
 def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
-    """Check that the declared element type of an output is the computed one; warn of a shape that is not."""
+    """Check the declared element type of an output against the computed one; warn if the shapes differ."""
     tensor = declared.type
     if not tensor.case or (tensor.case == "tensor" and not tensor.code):
         return

@@ -363,7 +363,7 @@ class NodeImporter(ObjectBuilder, ABC):
     def _in_place(
         self, outputs: Callable[[Sequence[AnyValue]], Sequence[AnyValue | None]], make: Callable[[], list[AnyValue]]
     ) -> list[AnyValue]:
-        """Import nodes in place of the current one, whose outputs are made of their results."""
+        """Import nodes in place of the current one; its outputs become their results."""
         frame = self.frames[-1]
         frame.outputs = outputs
         try:
@@ -402,7 +402,7 @@ class NodeImporter(ObjectBuilder, ABC):
 
     @abstractmethod
     def describe(self, node: Node, result: Tensor) -> None:
-        """Add to the first result of a node what is known of its elements."""
+        """Record what is known of the elements of the first result of a node."""
 
     @abstractmethod
     def moved_strings(
@@ -508,9 +508,9 @@ class NodeImporter(ObjectBuilder, ABC):
         return [value for value in values if value is not None]
 
     def _resumed(self, solved: Solved, checkpoints: list[Checkpoint]) -> int:
-        """Return to the last checkpoint before a symbol was made that is solved for, and the node that comes next.
+        """Return to the last checkpoint before the solved symbol was made; return the index of the next node.
 
-        Raise what was found if the symbol is older, or if that would be done too often.
+        Raise the solution if the symbol is older, or if the import resumed too often.
         """
         solutions = self.symbols.solutions
         while checkpoints and not self.symbols.is_made_after(solved.name, checkpoints[-1].symbols):
@@ -589,9 +589,9 @@ class NodeImporter(ObjectBuilder, ABC):
         return self._convert(step, inputs, scope)
 
     def _solve_further(self, solved: Solved, step: NodeDef, inputs: list[AnyValue | None], scope: Scope) -> None:
-        """Add what a node requires of the inputs' symbols beside what is solved: the import begins again once for all.
+        """Collect all equations that a node requires of the inputs' symbols, so that the import restarts once.
 
-        What is emitted here is erased with the rest of the module.
+        The operations emitted here are erased with the rest of the module.
         """
         for _ in range(MAX_ASSUMED_DIMS):
             try:
@@ -685,7 +685,7 @@ class NodeImporter(ObjectBuilder, ABC):
     def _invalid(
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
     ) -> OnnxImportError:
-        """Return why a node is not valid over which a converter raised by mistake; raise if it is valid."""
+        """Return the error for an invalid node whose converter raised; if the node is valid, raise the mistake."""
         text = inference_error(step, scope.opsets.get(step.domain, 1), inputs)
         if text is not None:
             return NodeError(f"the node is not valid: {text}")
@@ -769,12 +769,12 @@ class Node(NodeInputs):
         raise NotSupported(complaint)
 
     def unmade(self, count: int) -> str | None:
-        """Return an output beyond the first `count`, which a converter did not make; None if there is none."""
+        """Return an output beyond the first `count`, for which the converter returned no value, or None."""
         missing = [i for i in range(count, len(self.outputs)) if self.has_output(i)]
         return f"output #{missing[0]} ('{self.outputs[missing[0]]}')" if missing else None
 
     def fresh(self) -> Node:
-        """Return the node as one of which nothing was read."""
+        """Return a copy of the node on which no attribute or input is marked as read."""
         if not self._read and not self.attr.read:
             return self
         return self.with_inputs(self.inputs, Attributes(self.attr.by_name.values()))

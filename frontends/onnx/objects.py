@@ -77,7 +77,7 @@ MAX_OPERAND_TYPES = 12
 
 
 def _built(items: list[ir.Value], kind: Kind, body: ObjectBuilder) -> ir.Value:
-    """Return a sequence of elements, concatenated from pieces."""
+    """Return a sequence concatenated from pieces."""
     result = _single_result(call_host(body, "mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
     for start in range(MAX_OPERAND_TYPES, len(items), MAX_OPERAND_TYPES):
         result = _single_result(

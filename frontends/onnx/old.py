@@ -35,7 +35,7 @@ SIZES = (1009, 2003)
 
 
 def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """Convert with numbers in place of symbols, which the version converter needs and which must leave no trace."""
+    """Convert the model with numbers for symbols, which the version converter needs, and restore the symbols."""
     from onnx import version_converter
 
     dims = list(_dynamic_dims(proto))

@@ -1,9 +1,9 @@
-"""The first stride of the import: from the messages of a model to its typed graph, checked on the way.
+"""Reading of an ONNX model: from the messages of a file to the typed graph, with checks.
 
 Only this file and three others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
-`writing.py` asks the `onnx` package. What is checked here: names are text and distinguishable,
-operator sets are named, graphs and types are not nested without end; nodes have the attributes and as many inputs and
-outputs as their schemas say. Conditions on types of values are checked when nodes are converted.
+`writing.py` calls the `onnx` package. What is checked here: names are text and distinguishable, operator sets are
+named, graphs and types are not nested without end; nodes have the attributes and as many inputs and outputs as their
+schemas say. Conditions on types of values are checked when nodes are converted.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class _Reader:
         return self.name(proto.dim_param) or None
 
     def tensor(self, proto: onnx.TensorProto) -> TensorDef:
-        """Return where the elements of a tensor are; they are not looked at."""
+        """Return where the elements of a tensor are, without reading them."""
         raw = external = numbers = None
         if proto.data_location == _EXTERNAL or proto.external_data:
             external = self.external(proto)
@@ -310,13 +310,13 @@ def _numbers(values: Sequence[float], dtype: type[np.generic]) -> np.ndarray:
 
 
 def _checked(nodes: Sequence[NodeDef], versions: Mapping[str, int]) -> tuple[NodeDef, ...]:
-    """Return nodes with what is wrong with them; `versions` are those of operators by domain."""
+    """Return nodes with the problem of each one; `versions` are those of operators by domain."""
     problems = [problem_of(node, versions) for node in nodes]
     return tuple(replace(node, problem=text) if text else node for node, text in zip(nodes, problems, strict=True))
 
 
 def problem_of(node: NodeDef, versions: Mapping[str, int]) -> str:
-    """Return what is wrong with a node whatever its inputs are; '' if nothing is."""
+    """Return the problem of a node that does not depend on its inputs; '' if there is none."""
     version = versions.get(node.domain)
     sig = None if version is None else signature(node.domain, node.operator, version)
     names: set[str] = set()

@@ -15,7 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
@@ -69,7 +69,7 @@ def conditional(
 
 
 def _kinds_of_ends(body: NodeImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
-    """Return the kinds of what the rest of a graph makes in either branch."""
+    """Return the kinds of the results of the rest of a graph in either branch."""
     kinds = []
     for a, b in zip(one, other, strict=True):
         kind = without_dims(a.kind, b.kind) or join(a.kind, b.kind)
@@ -108,7 +108,7 @@ CHANGES_TYPE = "a value that the loop carries changes its type in every iteratio
 
 
 def iteration_of_graph(body: NodeImporter, graph: GraphDef, carried: int) -> LoopIteration:
-    """Return the iteration that the body of ONNX's Loop defines."""
+    """Return the `LoopIteration` that the body of ONNX's Loop defines."""
 
     def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, *results = body.branch(graph, [count, going, *values])
@@ -155,16 +155,16 @@ def _repeat_after_first(
     room: Dim | None,
     why: str,
 ) -> list[Any]:
-    """Peel the first iteration, of which the call checks that there is one: others make values of its types.
+    """Peel the first iteration of a loop whose other iterations make values of its types.
 
-    Exporters of programs with variables that are not defined before the loop carry scalars in their place, and those
-    of TensorFlow's maps collect rows whose sizes the body computes.
+    The call checks that there is a first iteration. Exporters of programs with variables that are not defined before
+    the loop carry scalars in their place, and those of TensorFlow's maps collect rows whose sizes the body computes.
     """
     starts = body.constant(True) if going is None else going.reshape(())
     if limit is not None:
         starts = starts & (limit.reshape(()) > body.constant(0, "i64"))
     if starts.array is None or not starts.known:
-        body.bind(unless(starts, body.constant([0], "i64")), "loop", f"the loop has no iteration, but {why}")
+        body.bind(sizes_if(starts, body.constant([0], "i64")), "loop", f"the loop has no iteration, but {why}")
     condition, results, first_rows = _made(round_, body.constant(0, "i64"), body.constant(True), list(carried))
 
     def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
@@ -232,7 +232,7 @@ def _repeat(
 
 
 def _limit_iterations(body: NodeImporter, limit: Tensor | None, going: Tensor) -> None:
-    """Count the iterations of a loop that only its trip count ends, with those inside; refuse what has no end."""
+    """Count the iterations of a loop that only its trip count ends, and of loops inside; refuse endless loops."""
     if going.array is None or not going.known:
         return  # an input decides whether there is an iteration
     if limit is None:
@@ -293,7 +293,7 @@ def _types_of_rows(
 
 
 def _appended(body: NodeImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
-    """Return the rows with one more."""
+    """Return the rows with one more row."""
     last = _tensor(_conformed(body, new, tensor_kind(row))).expand_dims(0)
     return concat([_tensor(old), last], axis=0)
 
@@ -375,7 +375,7 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 def _imported(
     body: NodeImporter, round_: LoopIteration, arguments: list[ir.Value], kinds: list[Kind]
 ) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
-    """Import an iteration for the arguments of its block: whether to continue, carried values, scan outputs."""
+    """Import an iteration for the arguments of its block: the flag to continue, carried values, scan outputs."""
     count, going = map(body.tensor, arguments[:2])
     values = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *values):
@@ -386,7 +386,7 @@ def _imported(
 def _made(
     round_: LoopIteration, count: Tensor, going: Tensor, values: list[AnyValue]
 ) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
-    """Import an iteration; return whether to continue, which must be a tensor, carried values and scan outputs."""
+    """Import an iteration; return the flag to continue, which must be a tensor, carried values and scan outputs."""
     condition, results, collected = round_.make(count, going, values)
     if not isinstance(condition, Tensor):
         raise NodeError(f"the body's condition is {condition}, expected a tensor")
@@ -406,7 +406,7 @@ class _Iteration:
     """Whether only a trip count ends the loop: a condition that is always true does not, nor the size of a tensor."""
 
     def build(self, arguments: list[ir.Value]) -> list[ir.Value] | None:
-        """Import the iteration and return what is carried to the next; None if kinds do not fit."""
+        """Import the iteration and return the values carried to the next one; None if kinds do not fit."""
         body, round_ = self.body, self.round_
         condition, results, collected = _imported(body, round_, arguments, self.kinds)
         pairs = [
@@ -427,7 +427,7 @@ class _Iteration:
         return [body.full(count + 1), flag, *values]
 
     def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
-        """Return rows with what an iteration makes in its place."""
+        """Return rows in which the result of an iteration is at its position."""
         row = _tensor(_conformed(self.body, new, _row_kind(rows)))
         row = row.expand_dims(0)
         if is_backwards:
@@ -439,7 +439,7 @@ class _Iteration:
 
 
 def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
-    """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
+    """Return the next carried value, conformed to the kind if possible, and the common kind of both."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(new, Tensor):
         return new, new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
@@ -469,7 +469,7 @@ def _declared_dims(declared: ValueDef | None, rank: int) -> list[int | None]:
 
 
 def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
-    """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
+    """Return a tensor as one of this kind, with a check of dims that only the call can confirm."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(value, Tensor) or value.type == wanted or not _may_be(value.type, wanted):
         return value
@@ -496,7 +496,7 @@ def _may_be(computed: TensorType, wanted: TensorType) -> bool:
 
 
 def _checked(carried: Sequence[AnyValue], kinds: list[Kind], next_kinds: list[Kind]) -> list[Kind]:
-    """Return the kinds that are carried instead; they must be less specific."""
+    """Return the new kinds of carried values, which must be less specific than the old ones."""
     for old, kind, new in zip(carried, kinds, next_kinds, strict=True):
         is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
         if new != kind and not is_less_specific:

@@ -91,7 +91,7 @@ class Registry(Generic[F]):
         versions.converters.insert(at, function)
 
     def declare(self, domain: str, operator: str, traits: Collection[NodeTrait]) -> None:
-        """Add to what is known of an operator."""
+        """Add traits or other facts of an operator."""
         versions = self._table.setdefault((domain, operator), _Versions())
         versions.traits = versions.traits.union(traits)
 
@@ -105,7 +105,7 @@ class Registry(Generic[F]):
         return versions.converters[at - 1] if versions and at else None
 
     def began(self, domain: str, operator: str, version: int) -> int:
-        """Return the version from which the converter is that of a version; 0 if there is none."""
+        """Return the first version of the converter that serves this version; 0 if there is none."""
         versions = self._versions(domain, operator)
         at = bisect_right(versions.since, version) if versions else 0
         return versions.since[at - 1] if versions and at else 0
@@ -184,7 +184,7 @@ class Converters:
         return self.users.since(domain, operator) or tuple(sorted(own))
 
     def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
-        """Return what the converters of an operator, and its class, declare of it."""
+        """Return the facts that the converters of an operator, and its class, declare."""
         registries = (self.users, self.built_in, self.declared)
         return frozenset().union(*(registry.traits(domain, operator) for registry in registries))
 
@@ -203,7 +203,7 @@ def _relax_classes() -> Mapping[str, type[DialectOp]]:
 
 
 def relax_class(operator: str) -> type[DialectOp]:
-    """Return the operator of relax that ONNX calls so, whether it has a converter of its own or not."""
+    """Return the operator of relax with this name in ONNX, whether it also has a converter or not."""
     return _relax_classes()[operator]
 
 
@@ -214,7 +214,7 @@ def relax_name(operator: str) -> str | None:
 
 
 def meaning_of(operator: str) -> Callable[..., np.ndarray]:
-    """Return what an operator that relax has computes of arrays."""
+    """Return the meaning in numpy of an operator that relax has."""
     meaning = relax_class(operator).meaning
     assert meaning is not None, operator
     return meaning

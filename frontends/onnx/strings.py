@@ -123,7 +123,7 @@ def _type_of(value: ir.Value) -> TensorType:
 
 
 def _template(type_: TensorType) -> list[int] | None:
-    """Return a shape in which the only dim that is not known is -1; None if more are not, or if that is ambiguous."""
+    """Return a shape in which the only unknown dim is -1; None if more dims are unknown, or if it is ambiguous."""
     template = [dim if isinstance(dim, int) else -1 for dim in type_.shape]
     return None if template.count(-1) > 1 or 0 in template else template
 

@@ -128,7 +128,7 @@ class LoopIteration:
 
 @dataclass(frozen=True)
 class FoldedDims:
-    """What a folder returns for dims of another element type than that of its operands."""
+    """The result of a folder for dims whose element type is not that of its operands."""
 
     array: np.ndarray
     dtype: DType

@@ -1,9 +1,8 @@
-"""In-place access to the weights of an ONNX file: finds large tensors in the protobuf bytes and cuts them out.
+"""In-place access to the weights of an ONNX file: large tensors are found in the protobuf bytes and cut out.
 
-Most of an ONNX file is the data of a few tensors, which parsing would copy. `slim` walks the wire format only where
-tensors can be (model, graphs, nodes, attributes, functions), records the byte range of each large tensor, and
-returns the message with a short ticket in place of those bytes. Everything else is passed unchanged to the protobuf
-library.
+Most of an ONNX file is the data of a few tensors, which parsing would copy. `slim` reads the wire format only where
+tensors can be (model, graphs, nodes, attributes, functions), records the byte range of each large tensor, and returns
+the message with a short ticket in place of those bytes. Everything else is passed unchanged to the protobuf library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages for the `onnx` package: what Mirlo asks it about nodes and models, and models that others run."""
+"""Messages for the `onnx` package: nodes and models that it checks, and models that other programs run."""
 
 from __future__ import annotations
 

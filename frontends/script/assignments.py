@@ -1,4 +1,4 @@
-"""What the statements of a script assign."""
+"""Assignments in scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def as_value(target: ast.expr) -> ast.expr:
-    """Return the expression that reads what an assignment writes."""
+    """Return the expression that reads the target of an assignment."""
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target

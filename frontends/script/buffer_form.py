@@ -23,7 +23,7 @@ from mirlo.dialects.tir.compute import (
 )
 from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
-from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
+from mirlo.dialects.tir.compute.loops import as_expr, element_of_scalar, emit
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic, emit_own
 from mirlo.frontends.script.assignments import as_value, reassigned_names
@@ -36,17 +36,17 @@ from mirlo.frontends.script.loops import (
     axes_kinds,
     block_name,
     call_of,
+    callee_of,
     header,
     is_docstring,
     is_init,
-    word_of,
 )
 from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.frontends.script.symbols import Word
+    from mirlo.frontends.script.symbols import ScriptName
 
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}
@@ -95,12 +95,12 @@ class BufferForm(Interpreter):
         call = node.value
         if not isinstance(call, ast.Call):
             raise self.error(node, "this value is not used")
-        word = word_of(self, call)
-        if word == "call_extern":
+        callee = callee_of(self, call)
+        if callee == "call_extern":
             self._call_extern(call)
-        elif word == "copy":
+        elif callee == "copy":
             self._copy(call)
-        elif word != "reads":
+        elif callee != "reads":
             self.value(call)
 
     def _statement_Assign(self, node: ast.Assign) -> None:
@@ -218,7 +218,7 @@ class BufferForm(Interpreter):
             )
             points.append(ir.InsertionPoint(body))
             points[-1].__enter__()
-            indices.append(held(body.arguments[0], INDEX))
+            indices.append(as_expr(body.arguments[0], INDEX))
         try:
             yield indices
         finally:
@@ -299,12 +299,12 @@ class BufferForm(Interpreter):
         finally:
             self.mutable = outer
 
-    def call_word(self, word: Word, node: ast.Call) -> object:
-        if word.name == "call_extern":
+    def call_name(self, callee: ScriptName, node: ast.Call) -> object:
+        if callee.name == "call_extern":
             return self._call_extern(node)
-        if word.name == "stride":
+        if callee.name == "stride":
             return self._stride(node)
-        return super().call_word(word, node)
+        return super().call_name(callee, node)
 
     def _call_extern(self, call: ast.Call) -> Expr | None:
         """Read `T.call_extern("name", x, buffer, dtype="f32")`.
@@ -322,7 +322,7 @@ class BufferForm(Interpreter):
         result = CallExtern.build(
             operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
         )
-        return None if element is None else held(from_scalar(result.operation.results[0], element), element)
+        return None if element is None else as_expr(from_scalar(result.operation.results[0], element), element)
 
     def _stride(self, call: ast.Call) -> Expr:
         """Read `T.stride(buffer, 0)`: the elements between neighbours in a dim."""
@@ -336,7 +336,7 @@ class BufferForm(Interpreter):
             raise self.error(call, f"the stride of dim {dim} of '{buffer.name}' is known at run time only: compute it")
         return constant(stride, INDEX)
 
-    def _operands_of_call(self, values: Sequence[object], nodes: Sequence[Located], word: str) -> list[ir.Value]:
+    def _operands_of_call(self, values: Sequence[object], nodes: Sequence[Located], callee: str) -> list[ir.Value]:
         operands = []
         for value, argument in zip(values, nodes, strict=True):
             if isinstance(value, MemoryBuffer):
@@ -348,7 +348,7 @@ class BufferForm(Interpreter):
             elif isinstance(value, Handle):
                 operands.append(value.value)
             else:
-                raise self.error(argument, f"{word} takes buffers and scalars with a type, found {kind_of(value)}")
+                raise self.error(argument, f"{callee} takes buffers and scalars with a type, found {kind_of(value)}")
         return operands
 
     def own_statement(
@@ -358,12 +358,12 @@ class BufferForm(Interpreter):
         if not len(results):
             return None
         element = element_of_scalar(results[0].type)
-        return Handle(results[0]) if element is None else held(from_scalar(results[0], element), element)
+        return Handle(results[0]) if element is None else as_expr(from_scalar(results[0], element), element)
 
 
 @dataclass(frozen=True, eq=False)
 class Handle:
-    """What an intrinsic returned for others to take: a channel, an instruction's operand."""
+    """A value of an intrinsic that only other intrinsics take: a channel, an instruction's operand."""
 
     value: ir.Value
 

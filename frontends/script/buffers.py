@@ -11,7 +11,7 @@ from mirlo.dialects.tir.compute import Expr
 
 
 class ScriptBuffer(ABC):
-    """What has a shape and elements that a script may read."""
+    """A buffer that a script may read: a shape and elements."""
 
     name: str
 

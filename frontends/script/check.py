@@ -40,7 +40,7 @@ _STATIC = (
 
 @dataclass
 class CheckedScripts:
-    """What the scripts of a file are."""
+    """The results of checking the scripts of a file."""
 
     errors: list[ScriptError] = field(default_factory=list)
     unchecked: list[ScriptError] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Checker:
             self._module([node], None)
 
     def _template(self, node: ast.FunctionDef, template: PrimFunc) -> None:
-        """Instantiate a template for dims of any size; other symbols stand for what only a use can say."""
+        """Instantiate a template for dims of any size; other symbols get placeholders, as only a use decides them."""
         parts = [part for parameter in template.parameters for part in (*parameter.shape, parameter.dtype)]
         if template.numbers or any(isinstance(part, (ShapeSymbol, TypeSymbol)) for part in parts):
             return
@@ -145,7 +145,7 @@ class _Checker:
                 self._attempt(node, lambda: template.build(dict.fromkeys(dims, _SIZE)))
 
     def _module(self, body: list[ast.stmt], symbol: str | None) -> None:
-        """Build a module; what has an error is left out, so that the others are checked as well."""
+        """Build a module without the definitions that have errors, so that the others are checked as well."""
         rest = list(body)
         while rest:
             error = self._error(partial(self._build, list(rest), symbol))
@@ -196,7 +196,7 @@ def _symbols(node: ast.stmt) -> dict[str, object]:
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """Return the names that a statement gives values, those inside of its blocks included."""
+    """Return the names that a statement and the blocks in it assign."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -211,7 +211,7 @@ def _bound(node: ast.stmt) -> list[str]:
 
 
 def _around(body: Sequence[ast.stmt], error: ScriptError) -> ast.stmt | None:
-    """Return the statement that an error is about."""
+    """Return the statement that contains the position of an error."""
     if not error.place:
         return None
     line = int(error.place.rsplit(":", 2)[1])

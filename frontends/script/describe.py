@@ -10,7 +10,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr
 from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.symbols import Word
+from mirlo.frontends.script.symbols import ScriptName
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -39,7 +39,7 @@ def describe(node: ast.AST) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, for messages."""
+    """Return the description of a value in messages."""
     if isinstance(value, bool) or value is None or is_number(value):
         return repr(value)
     if isinstance(value, str):
@@ -48,7 +48,7 @@ def kind_of(value: object) -> str:
         return f"a scalar of {value.dtype}"
     if isinstance(value, (tuple, list)):
         return f"a tuple of {len(value)}"
-    if isinstance(value, (Word, DType)):
+    if isinstance(value, (ScriptName, DType)):
         return str(value)
     if isinstance(value, InlineFunction):
         return f"the inline function '{value.name}'"

@@ -1,6 +1,6 @@
 """Evaluation of the expressions of prim functions.
 
-A value is a Python number, text or tuple known when the function is made, a scalar `Expr`, a buffer, or a word of
+A value is a Python number, text or tuple known when the function is made, a scalar `Expr`, a buffer, or a name of
 the language. The two forms differ in the meaning of loops, blocks and stores: `tensor_form.py`, `buffer_form.py`.
 """
 
@@ -24,7 +24,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.source import Located, ScriptSource
-from mirlo.frontends.script.symbols import Language, Word
+from mirlo.frontends.script.symbols import Language, ScriptName
 
 _OPERATORS: dict[type, tuple[str, str]] = {
     ast.Add: ("__add__", "+"), ast.Sub: ("__sub__", "-"), ast.Mult: ("__mul__", "*"), ast.Div: ("__truediv__", "/"),
@@ -35,7 +35,7 @@ _OPERATORS: dict[type, tuple[str, str]] = {
 _PREDICATES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool", "len", "range", "tuple", "sum")}
 EXTREMES = ("min", "max", "abs")
-"""Python's functions that are words of the language."""
+"""Python's functions that are names of the language."""
 _OF_DIMS = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod")}
 """The operators of dims that are known at run time only."""
 _BITWISE = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
@@ -129,7 +129,7 @@ class Expressions:
         value = self.value(node)
         if isinstance(value, DType):
             return value
-        name = value.name if isinstance(value, Word) else value
+        name = value.name if isinstance(value, ScriptName) else value
         result = DTYPES.get(_SHORT.get(name, name)) if isinstance(name, str) else None
         if result is None:
             near = difflib.get_close_matches(str(name), DTYPES, n=1)
@@ -166,7 +166,7 @@ class Expressions:
             if name in scope:
                 return self.read_name(scope[name])
         if name in EXTREMES:
-            return Word("T", name)
+            return ScriptName("T", name)
         if name == "range":
             return range
         known = [*self.names, *self.captured]

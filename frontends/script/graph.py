@@ -14,7 +14,7 @@ from mirlo.frontends.script.graph_calls import GraphCalls, Unnamed
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Located, ScriptSource
-from mirlo.frontends.script.symbols import Word
+from mirlo.frontends.script.symbols import ScriptName
 from mirlo.frontends.script.syntax import called, dims_declared
 
 _BINARY = {
@@ -76,7 +76,7 @@ class GraphInterpreter(GraphCalls):
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             raise self.error(node, "a tensor cannot be indexed: use R.strided_slice or R.gather")
-        if isinstance(owner, Word):
+        if isinstance(owner, ScriptName):
             return self.annotation(node)[0]
         return super()._value_Subscript(node)
 

@@ -32,7 +32,7 @@ from mirlo.frontends.script.graph_values import (
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.symbols import MlirText, Word
+from mirlo.frontends.script.symbols import MlirText, ScriptName
 from mirlo.frontends.script.tvm_calls import OTHER_MEANING, TvmCall, TvmMistake
 from mirlo.frontends.script.tvm_operators import TVM_OPERATORS, call_tvm
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Unnamed:
-    """What stands for a name that an annotation does not give."""
+    """A placeholder for a name that an annotation does not state."""
 
 
 UNNAMED = Unnamed()
@@ -95,7 +95,7 @@ class GraphCalls(Interpreter):
 
     def _value_Call(self, node: ast.Call) -> object:
         function = self.value(node.func)
-        if isinstance(function, Word) and function.language == "R":
+        if isinstance(function, ScriptName) and function.language == "R":
             special = getattr(self, f"_call_{function.name}", None)
             return special(node) if special else self._operator(function.name, node)
         if isinstance(function, PrimFunc):
@@ -212,9 +212,9 @@ class GraphCalls(Interpreter):
 
     def annotation(self, node: Located) -> tuple[TensorType, str | Unnamed | None]:
         """Return type and name in `R.Tensor[("batch", 128), "f32", "name"]`."""
-        word = self.value(node.value) if isinstance(node, ast.Subscript) else None
+        callee = self.value(node.value) if isinstance(node, ast.Subscript) else None
         parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
-        if not isinstance(word, Word) or str(word) != "R.Tensor" or len(parts) not in (2, 3):
+        if not isinstance(callee, ScriptName) or str(callee) != "R.Tensor" or len(parts) not in (2, 3):
             raise self.error(node, 'expected a type such as R.Tensor[("batch", 128), "f32"]')
         shape = self.value(parts[0])
         listed = list(shape) if isinstance(shape, (tuple, list)) else [shape]

@@ -1,4 +1,4 @@
-"""Calls in prim functions, words of the language and helpers, and statements common to both forms."""
+"""Calls in prim functions, names of the language and helpers, and statements common to both forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.symbols import Word
+from mirlo.frontends.script.symbols import ScriptName
 
 
 class Interpreter(Expressions):
@@ -29,8 +29,8 @@ class Interpreter(Expressions):
 
     def _value_Call(self, node: ast.Call) -> object:
         function = self.value(node.func)
-        if isinstance(function, Word):
-            return self.call_word(function, node)
+        if isinstance(function, ScriptName):
+            return self.call_name(function, node)
         if isinstance(function, Method):
             return self._call_method(function, node)
         if isinstance(function, InlineFunction):
@@ -38,7 +38,7 @@ class Interpreter(Expressions):
         if callable(function) and function in STATIC_CALLS.values():
             return self._call_static(function, node)
         raise self.error(
-            node, f"{kind_of(function)} cannot be called in a prim function: use words of T, or a helper with @T.inline"
+            node, f"{kind_of(function)} cannot be called in a prim function: use names of T, or a helper with @T.inline"
         )
 
     def _call_static(self, function: Callable[..., object], node: ast.Call) -> object:
@@ -99,9 +99,9 @@ class Interpreter(Expressions):
             node, f"{kind_of(owner)} has no method '{name}'; a scalar has cast and bitcast, a buffer has at"
         )
 
-    def call_word(self, word: Word, node: ast.Call) -> object:
+    def call_name(self, callee: ScriptName, node: ast.Call) -> object:
         """Evaluate `T.something(...)` as an expression."""
-        name = word.name
+        name = callee.name
         if name in ("min", "max", "abs"):
             return self._call_extreme(name, node)
         if name in INTRINSICS:
@@ -119,7 +119,7 @@ class Interpreter(Expressions):
             return self.choice(node, condition, yes, no, node.args[0])
         if name == "op":
             return self._call_op(node)
-        raise self.error(node, f"{word} has no meaning as an expression")
+        raise self.error(node, f"{callee} has no meaning as an expression")
 
     def _call_extreme(self, name: str, node: ast.Call) -> object:
         values = self.arguments(node, 1 if name == "abs" else 2, 1 if name == "abs" else None)
@@ -151,8 +151,8 @@ class Interpreter(Expressions):
             element = integer if kind == "int" and integer is not None else first.dtype
             scalar = self.lifted(value, element, argument)
             if scalar.dtype.is_float != (kind == "float") or scalar.dtype is BOOL:
-                words = "floats" if kind == "float" else "integers"
-                raise self.error(argument, f"T.{name} takes {words}, found {scalar.dtype}: cast it")
+                expected = "floats" if kind == "float" else "integers"
+                raise self.error(argument, f"T.{name} takes {expected}, found {scalar.dtype}: cast it")
             if row.operands != "float_int" and scalar.dtype is not first.dtype:
                 raise self.error(
                     argument, f"T.{name} takes arguments of one type, found {first.dtype} and {scalar.dtype}"
@@ -201,8 +201,8 @@ class Interpreter(Expressions):
         operands = []
         for value, kind, argument in zip(self._numbers_typed(row, values), row.operand_kinds, nodes, strict=True):
             if not isinstance(value, Expr) or value.dtype.is_float != (kind == "float") or value.dtype is BOOL:
-                word = "a float" if kind == "float" else "an integer"
-                raise self.error(argument, f"'{row.name}' takes {word} here, found {kind_of(value)}: cast it")
+                expected = "a float" if kind == "float" else "an integer"
+                raise self.error(argument, f"'{row.name}' takes {expected} here, found {kind_of(value)}: cast it")
             operands.append(value)
         results = {"same": operands[0].dtype if operands else BOOL, "bool": BOOL}
         element = results[row.result] if row.result in results else DTYPES[str(row.result)]
@@ -215,7 +215,7 @@ class Interpreter(Expressions):
         raise NotImplementedError
 
     def _numbers_typed(self, row: OwnIntrinsic, values: Sequence[object]) -> list[object]:
-        """Return operands with numbers as constants: floats of the type of the first float, integers as words."""
+        """Return operands with numbers as constants: floats of the type of the first float, integers as indices."""
         floats = [v.dtype for v in values if isinstance(v, Expr) and v.dtype.is_float]
         element = floats[0] if floats else DTYPES["f32"]
         return [

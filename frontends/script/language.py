@@ -1,6 +1,6 @@
-"""The words of scripts, `T` for prim functions and `R` for graphs.
+"""The names of scripts, `T` for prim functions and `R` for graphs.
 
-They are names for the parser. Python itself evaluates only annotations, `T.dims` and the decorators; calling a word
+They are names for the parser. Python itself evaluates only annotations, `T.dims` and the decorators; calling one
 outside of a script is an error.
 """
 
@@ -17,9 +17,9 @@ from mirlo.frontends.script.symbols import (
     AttributeSymbol,
     DimSymbol,
     Language,
+    ScriptName,
     ShapeSymbol,
     TypeSymbol,
-    Word,
 )
 from mirlo.frontends.script.syntax import TVM_TYPES
 
@@ -45,13 +45,13 @@ UNSUPPORTED = {
     "ptr": "a buffer has a shape: T.Buffer",
     "comm_reducer": "a reduction is a block with T.init",
 }
-"""Words of TVM without a meaning in a prim function, and what to write."""
+"""Names of TVM without a meaning in a prim function, and what to write."""
 
 
 class TirLanguage(Language):
-    """The words of prim functions."""
+    """The names of prim functions."""
 
-    def __getattr__(self, name: str) -> Word:
+    def __getattr__(self, name: str) -> ScriptName:
         if name in UNSUPPORTED:
             raise AttributeError(f"T.{name} has no meaning here: {UNSUPPORTED[name]}")
         return super().__getattr__(name)
@@ -89,18 +89,18 @@ class TirLanguage(Language):
 
 
 class RelaxLanguage(Language):
-    """The words of graphs, and every relax operator by its name."""
+    """The names of graphs, and every relax operator by its name."""
 
     def __init__(self) -> None:
         super().__init__("R", _RELAX)
 
-    def __getattr__(self, name: str) -> Word:
+    def __getattr__(self, name: str) -> ScriptName:
         from mirlo.dialects.relax import OPS
         from mirlo.frontends.script.tvm_calls import NOT_OF_GRAPHS
         from mirlo.frontends.script.tvm_operators import TVM_OPERATORS
 
-        if (name in OPS or name in TVM_OPERATORS) and name not in self._words:
-            return Word("R", name)
+        if (name in OPS or name in TVM_OPERATORS) and name not in self._names:
+            return ScriptName("R", name)
         if name in NOT_OF_GRAPHS:
             raise AttributeError(f"R.{name} has no meaning here: {NOT_OF_GRAPHS[name]}")
         return super().__getattr__(name)
@@ -108,7 +108,7 @@ class RelaxLanguage(Language):
     def nearest(self, name: str) -> str:
         from mirlo.dialects.relax import OPS
 
-        near = difflib.get_close_matches(name, [*self._words, *OPS], n=1)
+        near = difflib.get_close_matches(name, [*self._names, *OPS], n=1)
         return f"; did you mean R.{near[0]}?" if near else ""
 
     def function(self, function: F | None = None, **options: object) -> F | Callable[[F], F]:

@@ -10,7 +10,7 @@ from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.symbols import LOOPS, Word
+from mirlo.frontends.script.symbols import LOOPS, ScriptName
 from mirlo.runtime.records import dataclass
 
 RANGES = ("range", "parallel_range")
@@ -36,7 +36,7 @@ def header(interpreter: Interpreter, node: ast.For) -> LoopHeader:
         raise interpreter.error(node.orelse[0], "a loop of a prim function has no 'else'")
     call = node.iter
     function = interpreter.value(call.func) if isinstance(call, ast.Call) else None
-    kind = "range" if function is range else function.name if isinstance(function, Word) else None
+    kind = "range" if function is range else function.name if isinstance(function, ScriptName) else None
     if not isinstance(call, ast.Call) or (kind != "range" and kind not in LOOPS):
         names = ", ".join(f"T.{name}" for name in LOOPS)
         raise interpreter.error(node.iter, f"a loop runs over range or one of {names}; found {describe_call(call)}")
@@ -69,7 +69,7 @@ def describe_call(node: Located) -> str:
 
 
 def _bound(interpreter: Interpreter, node: Located, bound: object) -> Dim | Expr:
-    """Return a value that is a bound of a loop: an integer."""
+    """Evaluate a bound of a loop, which must be an integer."""
     if isinstance(bound, (int, SymbolicDim)) and not isinstance(bound, bool):
         return bound
     if not isinstance(bound, Expr) or not bound.dtype.is_integer:
@@ -92,28 +92,28 @@ def is_init(interpreter: Interpreter, node: Located) -> bool:
     return call is not None and call[0].name == "init"
 
 
-def _only_context(interpreter: Interpreter, node: Located) -> tuple[Word, ast.Call] | None:
+def _only_context(interpreter: Interpreter, node: Located) -> tuple[ScriptName, ast.Call] | None:
     if not isinstance(node, ast.With) or len(node.items) != 1 or node.items[0].optional_vars is not None:
         return None
     call = node.items[0].context_expr
     if not isinstance(call, ast.Call):
         return None
     function = interpreter.value(call.func)
-    return (function, call) if isinstance(function, Word) else None
+    return (function, call) if isinstance(function, ScriptName) else None
 
 
-def word_of(interpreter: Interpreter, node: Located) -> str | None:
+def callee_of(interpreter: Interpreter, node: Located) -> str | None:
     """Return `name` if an expression is a call of T.name."""
     owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if not isinstance(node, ast.Call) or not isinstance(owner or node.func, ast.Name):
         return None
     function = interpreter.value(node.func)
-    return function.name if isinstance(function, Word) else None
+    return function.name if isinstance(function, ScriptName) else None
 
 
 def call_of(interpreter: Interpreter, node: Located, name: str) -> ast.Call | None:
     """Return an expression that is a call of T.name, or None."""
-    return node if isinstance(node, ast.Call) and word_of(interpreter, node) == name else None
+    return node if isinstance(node, ast.Call) and callee_of(interpreter, node) == name else None
 
 
 def axes_kinds(interpreter: Interpreter, call: ast.Call) -> tuple[str, Sequence[ast.expr]]:

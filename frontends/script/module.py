@@ -123,12 +123,12 @@ class ModuleBuilder:
     def declare(self, node: Located) -> None:
         """Declare names that definitions may use before they are defined: prim functions, helpers and constants."""
         if isinstance(node, ast.FunctionDef):
-            word, call = decorator(node)
+            callee, call = decorator(node)
             if isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
                 return
-            if word == "prim_func":
+            if callee == "prim_func":
                 self.names[node.name] = self._prim_func(node, call)
-            elif word == "inline":
+            elif callee == "inline":
                 parameters = tuple(argument.arg for argument in node.args.args)
                 self.names[node.name] = InlineFunction(node.name, parameters, node, self.source, self.names)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

@@ -13,7 +13,7 @@ from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object
-from mirlo.frontends.script.symbols import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
+from mirlo.frontends.script.symbols import AttributeSymbol, DimSymbol, ScriptName, ShapeSymbol, TypeSymbol
 from mirlo.frontends.script.syntax import dims_declared, dotted
 
 if TYPE_CHECKING:
@@ -134,13 +134,17 @@ def _parameter(reader: Interpreter, argument: ast.arg) -> Parameter:
         # TVM's spelling: T.Buffer((4, 8), "float32").
         inside = ast.copy_location(ast.Tuple(note.args, ast.Load()), note)
         note = ast.copy_location(ast.Subscript(note.func, inside, ast.Load()), note)
-    word = reader.value(note.value) if isinstance(note, ast.Subscript) else None
-    if not isinstance(note, ast.Subscript) or not isinstance(word, Word) or word.name not in ("Buffer", "Out"):
+    callee = reader.value(note.value) if isinstance(note, ast.Subscript) else None
+    if (
+        not isinstance(note, ast.Subscript)
+        or not isinstance(callee, ScriptName)
+        or callee.name not in ("Buffer", "Out")
+    ):
         raise reader.error(note or argument, f"parameter '{argument.arg}' needs a type: {wanted}")
     parts = note.slice.elts if isinstance(note.slice, ast.Tuple) else []
     if len(parts) != 2:
         raise reader.error(note, f"a buffer has a shape and an element type: {wanted}")
-    return Parameter(argument.arg, word.name == "Out", _shape(reader, parts[0]), _element(reader, parts[1]), argument)
+    return Parameter(argument.arg, callee.name == "Out", _shape(reader, parts[0]), _element(reader, parts[1]), argument)
 
 
 def _shape(reader: Interpreter, node: ast.expr) -> tuple[ShapePart, ...]:

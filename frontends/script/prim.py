@@ -317,9 +317,9 @@ def _current_or_new_context() -> ir.Context:
 
 
 def names_of_script(view: PrimView, written: Mapping[ir.Value, str]) -> list[str]:
-    """Return the names of a function's buffers in the order of `tir.names`, for those that its script calls them.
+    """Return the names of a function's buffers, in the order of `tir.names`, as its script has them.
 
-    What the printer calls a buffer without a name is none.
+    Names that the printer gives to buffers without one are left out.
     """
     default = view.default_names
     values = [*view.arguments, *(value for op in view.entry.operations for value in op.operation.results)]

@@ -29,8 +29,8 @@ def print_buffer_form(function: ir.OpView | ir.Operation, name: str, inputs: int
     parameters = []
     for i, argument in enumerate(arguments):
         printer.buffers[argument] = f"x{i}" if i < count else f"y{i - count}"
-        word = "Buffer" if i < count else "Out"
-        parameters.append(f"{printer.buffers[argument]}: T.{word}[{buffer_type(argument.type)}]")
+        keyword = "Buffer" if i < count else "Out"
+        parameters.append(f"{printer.buffers[argument]}: T.{keyword}[{buffer_type(argument.type)}]")
     body = [*printer.allocations(entry), *printer.block(entry)]
     return [f"def {name}({', '.join(parameters)}):", *(INDENT + line for line in body or ["pass"])]
 
@@ -188,8 +188,8 @@ class _BufferPrinter:
         self.flush(*bounds)
         low, high, step = (self.scalars.text(v, typed=False) for v in bounds)
         listed = [high] if (low, step) == ("0", "1") else [low, high] if step == "1" else [low, high, step]
-        word = "T.parallel_range" if PARALLEL in op.attributes else "range"
-        self._nested(op.regions[0].blocks[0], f"{word}({', '.join(listed)})")
+        keyword = "T.parallel_range" if PARALLEL in op.attributes else "range"
+        self._nested(op.regions[0].blocks[0], f"{keyword}({', '.join(listed)})")
 
     def _nested(self, body: ir.Block, loop: str) -> None:
         name = self.fresh("i")

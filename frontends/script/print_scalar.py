@@ -130,13 +130,13 @@ class ScalarPrinter:
         return Expr("value", (), element, value)
 
     def _function(self, name: str, op: ir.OpView) -> str:
-        words = INTRINSICS.get(name)
+        intrinsic = INTRINSICS.get(name)
         operands = list(op.operands)
         first = next((v for v in operands if not is_constant(v)), None)
         arguments = []
         for i, value in enumerate(operands):
             plain = first is not None and value.type == first.type and value is not first
-            if words is not None and words.operands == "float_int" and i == 1:
+            if intrinsic is not None and intrinsic.operands == "float_int" and i == 1:
                 plain = False
             arguments.append(self.text(value, typed=not plain))
         return f"T.{name}({', '.join(arguments)})"
@@ -222,7 +222,7 @@ def _infers_type(value: ir.Value, other: ir.Value) -> bool:
 
 
 def _has_flags(op: ir.OpView, contract: bool = False) -> bool:
-    """Return whether the operation has other flags than script gives it."""
+    """Return whether the operation has other flags than those that the script's syntax sets."""
     attributes = op.attributes
     fastmath = str(attributes["fastmath"]) if "fastmath" in attributes else "#arith.fastmath<none>"
     wanted = "#arith.fastmath<contract>" if contract else "#arith.fastmath<none>"

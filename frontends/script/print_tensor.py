@@ -57,7 +57,7 @@ def print_tensor_form(function: ir.Operation | ir.OpView, name: str) -> list[str
 
 
 def names_in_script(view: PrimView) -> dict[ir.Value, str]:
-    """Return what the script of a function calls its buffers: their names where these are free, else others."""
+    """Return the names of a function's buffers in its script: their own where these are free, else others."""
     own_names, default = view.names, view.default_names
     names: dict[ir.Value, str] = {}
     taken = {"T", "R", "mirlo", "range", "_", *STATIC_CALLS, *EXTREMES}

@@ -126,7 +126,7 @@ class _Printer:
         return lines
 
     def _decorator(
-        self, op: ir.Operation, word: str, symbol: str, name: str, options: tuple[str, ...] = (),
+        self, op: ir.Operation, keyword: str, symbol: str, name: str, options: tuple[str, ...] = (),
         texts: tuple[str, ...] = (),
     ) -> str:  # fmt: skip
         parts = list(options)
@@ -142,11 +142,11 @@ class _Printer:
         attributes = [*_attribute_texts(op, _PRINTED_ATTRIBUTES), *texts]
         if attributes:
             parts.append(f"attrs={{{', '.join(attributes)}}}")
-        return f"@{word}({', '.join(parts)})" if parts else f"@{word}"
+        return f"@{keyword}({', '.join(parts)})" if parts else f"@{keyword}"
 
 
 def _names_text(op: ir.Operation) -> tuple[str, ...]:
-    """Return the attribute with the names of a prim function's buffers, where its script says others."""
+    """Return the attribute with the names of a prim function's buffers, where its script has other names."""
     attribute = op.attributes[NAMES] if NAMES in op.attributes else ir.ArrayAttr.get([])
     if is_tensor_form(op):
         view = PrimView(op)

@@ -12,7 +12,7 @@ from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)
-class Word:
+class ScriptName:
     """A name of the language: `T.grid`."""
 
     language: str
@@ -35,7 +35,7 @@ class Word:
     def __exit__(self, *error: object) -> None:
         return None
 
-    def __getitem__(self, what: object) -> Word:
+    def __getitem__(self, what: object) -> ScriptName:
         """Support annotations, which Python evaluates and the parser reads from the source."""
         return self
 
@@ -90,17 +90,17 @@ class MlirText:
 
 
 class Language:
-    """`T` or `R`: its attributes are words."""
+    """`T` or `R`: its attributes are names."""
 
-    def __init__(self, name: str, words: tuple[str, ...]):
+    def __init__(self, name: str, names: tuple[str, ...]):
         self._name = name
-        self._words = frozenset(words)
+        self._names = frozenset(names)
 
-    def __getattr__(self, name: str) -> Word:
+    def __getattr__(self, name: str) -> ScriptName:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in self._words:
-            return Word(self._name, name)
+        if name in self._names:
+            return ScriptName(self._name, name)
         raise AttributeError(f"there is no {self._name}.{name}{self.nearest(name)}")
 
     def mlir(self, text: str) -> MlirText:
@@ -108,5 +108,5 @@ class Language:
         return MlirText(text)
 
     def nearest(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._words, n=1)
+        near = difflib.get_close_matches(name, self._names, n=1)
         return f"; did you mean {self._name}.{near[0]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Words in the syntax trees of scripts: `T.axis.remap`, and calls of them."""
+"""Names in the syntax trees of scripts, such as `T.axis.remap`, and calls of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TVM_TYPES = {
 
 
 def called(node: ast.expr | None) -> str:
-    """Return `R.call_tir` for a call of that word, or ''."""
+    """Return `R.call_tir` for a call of that name, or ''."""
     return dotted(node.func) if isinstance(node, ast.Call) else ""
 
 
@@ -25,10 +25,10 @@ def dotted(node: ast.expr | None) -> str:
 
 
 def make_call(
-    node: ast.expr, word: str, arguments: list[ast.expr], keywords: list[ast.keyword] | None = None
+    node: ast.expr, callee: str, arguments: list[ast.expr], keywords: list[ast.keyword] | None = None
 ) -> ast.Call:
-    """Return a call of a word in the place of an expression."""
-    owner, _, name = word.partition(".")
+    """Return a call of a name in the place of an expression."""
+    owner, _, name = callee.partition(".")
     function = ast.copy_location(
         ast.Attribute(ast.copy_location(ast.Name(owner, ast.Load()), node), name, ast.Load()), node
     )

@@ -18,13 +18,13 @@ from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number
 from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, header, is_docstring, is_init, word_of
+from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, callee_of, header, is_docstring, is_init
 from mirlo.frontends.script.source import Located
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic
-    from mirlo.frontends.script.symbols import Word
+    from mirlo.frontends.script.symbols import ScriptName
 
 
 @dataclass(eq=False)
@@ -79,7 +79,7 @@ class TensorForm(Interpreter):
             self.statement(node)
 
     def _taken(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Replace each `if` whose condition is known when the function is made by the branch that it takes.
+        """Replace each `if` whose condition is known when the function is made by the branch that is taken.
 
         A condition on a name that a statement before it assigns is left: its value is not known yet.
         """
@@ -120,7 +120,7 @@ class TensorForm(Interpreter):
         return value if is_number(value) else None
 
     def _branch(self, node: ast.If, where: str) -> list[ast.stmt]:
-        """Return the branch that an `if` takes; its condition must be known when the function is made."""
+        """Return the branch of an `if` whose condition must be known when the function is made."""
         condition = self.value(node.test)
         if not is_number(condition):
             raise NotRegular(f"there is {describe(node)} {where} whose condition is computed")
@@ -276,11 +276,11 @@ class TensorForm(Interpreter):
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             value = self.value(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node))
             self._store(node.target, value, node.value)
-        elif isinstance(node, ast.Expr) and word_of(self, node.value) == "reads":
+        elif isinstance(node, ast.Expr) and callee_of(self, node.value) == "reads":
             call = node.value
             assert isinstance(call, ast.Call)
             self.block.reads += [self.scalar(argument) for argument in call.args]
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) is None:
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee_of(self, node.value) is None:
             self.value(node.value)  # a helper
         else:
             raise NotRegular(f"there is {describe(node)} in a block")
@@ -289,7 +289,7 @@ class TensorForm(Interpreter):
         if isinstance(target, ast.Subscript):
             self._store(target, self.value(node.value), node.value)
             return
-        if word_of(self, node.value) in ("axes", "alloc"):
+        if callee_of(self, node.value) in ("axes", "alloc"):
             raise NotRegular("a block has axes or buffers after its first statement")
         self._bind(target, self.value(node.value))
 
@@ -335,10 +335,10 @@ class TensorForm(Interpreter):
             raise NotRegular(f"the reduction to '{buffer.name}' has no T.init")
         self.block.current[buffer] = scalar
 
-    def call_word(self, word: Word, node: ast.Call) -> object:
-        if word.name == "call_extern":
+    def call_name(self, callee: ScriptName, node: ast.Call) -> object:
+        if callee.name == "call_extern":
             raise NotRegular("it calls a C function")
-        return super().call_word(word, node)
+        return super().call_name(callee, node)
 
     def own_statement(
         self, row: OwnIntrinsic, values: Sequence[object], nodes: Sequence[Located], node: ast.Call

@@ -1,4 +1,4 @@
-"""Calls of operators of TVM in the text of a graph, and the words of TVM that mean nothing or something else here."""
+"""Calls of operators of TVM in the text of a graph, and names of TVM that have no meaning or another one here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TvmMistake(ValueError):
 
 
 class OperatorMaker(Protocol):
-    """What reads a graph and makes its operators."""
+    """The interface of the reader of a graph that makes its operators."""
 
     names: dict[str, object]
 
@@ -70,7 +70,7 @@ class OperatorMaker(Protocol):
 
 @dataclass(frozen=True)
 class TvmCall:
-    """A call of an operator of TVM, in whose place operators of Mirlo are made."""
+    """A call of an operator of TVM that is replaced by operators of Mirlo."""
 
     calls: OperatorMaker
     node: Located

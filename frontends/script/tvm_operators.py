@@ -74,7 +74,7 @@ def _is_shape(tensor: GraphTensor) -> bool:
 
 
 def _axes(value: object, rank: int) -> list[int]:
-    """Return axes from 0; all where there is none."""
+    """Return non-negative axes; all axes if there are none."""
     if value is None:
         return list(range(rank))
     listed = value if isinstance(value, (tuple, list)) else [value]
@@ -85,7 +85,7 @@ def _axes(value: object, rank: int) -> list[int]:
 
 
 def _last_axis(axes: object, rank: int) -> int:
-    """Return the first of the last axes, from which on a norm is computed."""
+    """Return the first of the last axes over which a norm is computed."""
     chosen = sorted(_axes(axes, rank))
     if chosen != list(range(rank - len(chosen), rank)):
         raise TvmMistake(f"a norm is computed over the last axes, found axes={axes}")
@@ -273,7 +273,7 @@ def _leaky_relu(call: TvmCall, x: GraphTensor, alpha: float = 0.01) -> GraphTens
 def _scale_and_shift(
     call: TvmCall, gamma: GraphTensor, beta: GraphTensor, center: bool, scale: bool
 ) -> tuple[GraphTensor, GraphTensor]:
-    """Return what a norm multiplies by and adds: ones and zeros where it does not."""
+    """Return the scale and the shift of a norm: ones and zeros where it has none."""
     ones, zeros = (call.number(value, gamma) for value in (1.0, 0.0))
     weight = gamma if scale else call.tensor("expand", ones, shape=gamma.shape)
     return weight, beta if center else call.tensor("expand", zeros, shape=beta.shape)
@@ -318,7 +318,7 @@ def _each(value: int | Sequence[int], count: int) -> list[int]:
 
 
 def _padding(value: int | Sequence[int], count: int) -> list[int]:
-    """Return what is added at the begin of each spatial dim, then at the end of each."""
+    """Return the padding at the begin of each spatial dim, then at the end of each."""
     pads = _each(value, count)
     return pads if len(pads) == 2 * count else pads * 2
 
@@ -336,7 +336,7 @@ def _same_layout(layout: str, out_layout: str | None) -> None:
 
 
 def _in_type(call: TvmCall, result: GraphTensor, dtype: str | None) -> GraphTensor:
-    """Return a result in a type that is given; none is that of the data."""
+    """Return a result in the given type; None stands for the type of the data."""
     wanted = TVM_TYPES.get(dtype or "", dtype)
     return result if wanted in (None, "", "void", result.dtype.name) else call.tensor("cast", result, dtype=wanted)
 
@@ -430,7 +430,7 @@ def _attention(
 
 @tvm("match_cast")
 def _match_cast(call: TvmCall, value: GraphTensor, struct_info: object) -> GraphTensor:
-    """Return the tensor, whose dims symbols of the declared type now stand for."""
+    """Return the tensor; symbols of the declared type are bound to its dims."""
     declared = getattr(struct_info, "shape", None)
     if declared is None or len(declared) != value.type.rank or getattr(struct_info, "dtype", None) != value.dtype:
         raise TvmMistake(f"{value.type} is not of the type {struct_info}")

@@ -41,7 +41,7 @@ def _is_symbol(node: ast.expr) -> bool:
 
 
 def declaration(names: list[str], node: ast.stmt) -> ast.stmt:
-    """Return `m, n = T.dims("m", "n")` in the place of a statement."""
+    """Return a statement `m, n = T.dims("m", "n")` at the position of another one."""
     stored: list[ast.expr] = [ast.copy_location(ast.Name(name, ast.Store()), node) for name in names]
     target = stored[0] if len(stored) == 1 else ast.copy_location(ast.Tuple(stored, ast.Store()), node)
     constants: list[ast.expr] = [ast.copy_location(ast.Constant(name), node) for name in names]
@@ -53,7 +53,7 @@ def _place(node: ast.stmt) -> ast.expr:
 
 
 def is_harmless(name: str, value: ast.expr, shape: ast.expr | None) -> bool:
-    """Return whether an argument of a buffer holds for a contiguous one, whatever it says."""
+    """Return whether an argument of a buffer has no effect on a contiguous buffer, whatever its value."""
     if name not in MEMORY_HINTS:
         return False
     if name == "scope":
@@ -227,10 +227,10 @@ class _OneLane(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        word = called(node)
-        if word == "T.Broadcast" and len(node.args) == 2:
+        callee = called(node)
+        if callee == "T.Broadcast" and len(node.args) == 2:
             return node.args[0]
-        if word == "T.Ramp" and len(node.args) == 3:
+        if callee == "T.Ramp" and len(node.args) == 3:
             return _lane(node.args[0], node.args[1])
         return node
 
@@ -327,4 +327,4 @@ EXPRESSIONS: dict[str, Callable[[ast.Call], ast.expr]] = {
     "T.select": _selected, "T.infinity": _infinite, "T.FloatImm": _immediate, "T.IntImm": _immediate,
     **dict.fromkeys(("T.f64", "T.f32", "T.f16", "T.bf16"), unquoted),
 }  # fmt: skip
-"""What rewrites the calls of a word, as expressions of Python."""
+"""What rewrites the calls of a name, as expressions of Python."""

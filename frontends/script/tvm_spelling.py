@@ -109,7 +109,7 @@ class _Translator(ast.NodeTransformer):
                 result += _let(node)
             elif isinstance(node, ast.AnnAssign) and node.value is not None and dotted(node.annotation)[:2] == "T.":
                 result.append(ast.copy_location(ast.Assign([node.target], node.value), node))
-            elif not (isinstance(node, ast.Expr) and _says_nothing(node.value) or self._is_alias(node)):
+            elif not (isinstance(node, ast.Expr) and _has_no_effect(node.value) or self._is_alias(node)):
                 result.append(node)
         return rewritten(_predicated(result))
 
@@ -125,45 +125,45 @@ class _Translator(ast.NodeTransformer):
             node.attr = f"nn_{node.attr}" if node.attr in OTHER_OF_NN else node.attr
             node.value = ast.copy_location(ast.Name("R", ast.Load()), node.value)
         name = dotted(node)
-        word = WORDS.get(name) or REDUCTIONS.get(name)
-        if word is not None:
-            node.attr = word.partition(".")[2]
+        callee = WORDS.get(name) or REDUCTIONS.get(name)
+        if callee is not None:
+            node.attr = callee.partition(".")[2]
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        word = called(node)
-        if word.startswith("T."):
+        callee = called(node)
+        if callee.startswith("T."):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "annotations"]
-        _read_arguments(word, node)
-        rewrite = CALLS.get(word)
+        _read_arguments(callee, node)
+        rewrite = CALLS.get(callee)
         if rewrite is not None:
             return rewrite(node)
-        if word == "R.Tensor" and node.args:
+        if callee == "R.Tensor" and node.args:
             dtype = [k.value for k in node.keywords if k.arg == "dtype"]
             elements = ast.copy_location(ast.Tuple([*node.args, *dtype], ast.Load()), node)
             return ast.copy_location(ast.Subscript(node.func, elements, ast.Load()), node)
-        if word == "R.call_tir":
+        if callee == "R.call_tir":
             if len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
                 node.args[1:] = node.args[1].elts
             for keyword in node.keywords:
                 keyword.arg = "out" if keyword.arg in ("out_sinfo", "out_ty") else keyword.arg
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "tir_vars"]
-        if word == "T.axis.remap" and len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
+        if callee == "T.axis.remap" and len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
             return _axes(node, node.args[0], node.args[1].elts)
-        if word in AXES and len(node.args) == 2:
-            return _axes(node, ast.copy_location(ast.Constant(AXES[word]), node), node.args[1:])
+        if callee in AXES and len(node.args) == 2:
+            return _axes(node, ast.copy_location(ast.Constant(AXES[callee]), node), node.args[1:])
         return node
 
 
-def _read_arguments(word: str, node: ast.Call) -> None:
+def _read_arguments(callee: str, node: ast.Call) -> None:
     """Give the arguments of a call the names, types and numbers that they have in Mirlo."""
-    if word in SIZED or word.startswith("R."):
+    if callee in SIZED or callee.startswith("R."):
         node.args = [_sizes(argument) for argument in node.args]
-    if word == "T.Buffer" and node.args:
+    if callee == "T.Buffer" and node.args:
         node.args += [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]
         node.keywords = [k for k in node.keywords if not _is_plain(str(k.arg), k.value, node.args[0])]
-    if word.startswith("R."):
+    if callee.startswith("R."):
         for keyword in node.keywords:
             keyword.value = _sizes(keyword.value)
             if keyword.arg in ("dtype", "out_dtype") and isinstance(keyword.value, ast.Constant):
@@ -172,11 +172,11 @@ def _read_arguments(word: str, node: ast.Call) -> None:
         node.keywords = [k for k in node.keywords if not (k.arg == "out_dtype" and _is_void(k.value))]
 
 
-def _says_nothing(node: ast.expr) -> bool:
-    """Return whether a statement is one of `DROPPED`, or `T.evaluate(0)`."""
-    word = called(node)
+def _has_no_effect(node: ast.expr) -> bool:
+    """Return whether a statement has no effect: one of `DROPPED`, or `T.evaluate(0)`."""
+    callee = called(node)
     is_number = isinstance(node, ast.Call) and all(isinstance(each, ast.Constant) for each in node.args)
-    return word in DROPPED or (word == "T.evaluate" and is_number)
+    return callee in DROPPED or (callee == "T.evaluate" and is_number)
 
 
 def _limit(node: ast.Call) -> ast.expr:
@@ -333,7 +333,7 @@ def _with_buffers(node: ast.FunctionDef) -> tuple[list[ast.stmt], list[ast.arg]]
 
 
 def _is_plain(name: str, value: ast.expr, shape: ast.expr | None) -> bool:
-    """Return whether an argument of a buffer is its shape or type, or nothing that a contiguous one contradicts."""
+    """Return whether an argument of a buffer is its shape or type, or agrees with a contiguous buffer."""
     return name in ("shape", "dtype") or is_harmless(name, value, shape)
 
 
@@ -364,7 +364,7 @@ def _is_axes(node: ast.stmt) -> bool:
 
 
 def _join(first: ast.stmt, second: ast.stmt) -> None:
-    """Add what a statement says of axes to the one before it."""
+    """Merge a statement about axes into the one before it."""
     assert isinstance(first, ast.Assign) and isinstance(first.value, ast.Call)
     assert isinstance(second, ast.Assign) and isinstance(second.value, ast.Call)
     letters = [call.args[0].value for call in (first.value, second.value) if isinstance(call.args[0], ast.Constant)]
@@ -384,4 +384,4 @@ CALLS: dict[str, Callable[[ast.Call], ast.expr]] = {
     "R.tuple": _tuple, "R.TupleGetItem": _element, "T.call_extern": _external, "T.thread_binding": _bound_loop,
     **EXPRESSIONS, **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(REDUCTIONS.values(), _reduced),
 }  # fmt: skip
-"""What rewrites the calls of a word."""
+"""What rewrites the calls of a name."""

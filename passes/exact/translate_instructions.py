@@ -128,7 +128,7 @@ def _dot(
 
 
 def _saturated(t: KernelTranslator, wide: IntValue) -> IntValue:
-    """Return sums of i32 as i16, held to its range."""
+    """Return sums of i32 as i16, saturated."""
     least, most = (t.f.constant(n, 32, wide.lanes) for n in (-(1 << 15), (1 << 15) - 1))
     held = t.f.extreme("smax", t.f.extreme("smin", wide.name, most, 32, wide.lanes), least, 32, wide.lanes)
     return t.resized(IntValue(held, 32, wide.lanes), 16, is_signed=True)

@@ -24,7 +24,7 @@ from mirlo.dialects.tir import intrinsics as tir_intrinsics
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
-from mirlo.dialects.tir.compute.storage import emit, held
+from mirlo.dialects.tir.compute.storage import as_expr, emit
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
@@ -143,7 +143,7 @@ class ValueBuilder:
             scope = ir.Operation.create("memref.alloca_scope", results=types, regions=1)
             with ir.InsertionPoint(ir.Block.create_at_start(scope.regions[0], [])):
                 buffers = [stack_buffer(shape, element) for shape, element in scratch]
-                arguments = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
+                arguments = [as_expr(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
                 result = body(LoopBuilder(None), *arguments, *buffers)
                 ir.Operation.create("memref.alloca_scope.return", operands=[] if result is None else [emit(result)])
             return scope

@@ -44,47 +44,47 @@ def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | D
     axes = {i: axis for i, block in enumerate(blocks) if (axis := _accumulated_axis(block)) is not None}
     if not axes:
         return decline("no reduction has an axis of the result for accumulators", blocks=[b.name for b in blocks])
-    words = Schedule(kernel.view)
-    names = words.blocks()
+    s = Schedule(kernel.view)
+    names = s.blocks()
     tiles = []
     for i, axis in axes.items():
         block = blocks[i]
         has_epilogue = i + 1 not in axes and _is_epilogue(blocks[i + 1 : i + 2], block, kernel.view.returned)
         tiles.append(_tile_size(block.domain[axis]))
-        _tile(words, names[i], block, axis, names[i + 1] if has_epilogue else words.cache_write(names[i], "local"))
-    return words.emit({"rule": "accumulator_tiles", "tiles": tiles})
+        _tile(s, names[i], block, axis, names[i + 1] if has_epilogue else s.cache_write(names[i], "local"))
+    return s.emit({"rule": "accumulator_tiles", "tiles": tiles})
 
 
 def _tile_size(extent: Dim) -> int:
     return next((size for size in TILES if isinstance(extent, int) and extent % size == 0), USUAL_TILE)
 
 
-def _tile(words: Schedule, name: str, block: BlockView, axis: int, last: str) -> None:
+def _tile(s: Schedule, name: str, block: BlockView, axis: int, last: str) -> None:
     """Arrange the loops of a reduction, and compute the block that stores a tile of it in them.
 
     The loop over tiles is around those of axes that the operands along it do not depend on: all rows of a product
     use the same columns of the other matrix, while these are in the cache.
     """
-    loops, tested = words.loops(name), _tested_axes(block)
+    loops, tested = s.loops(name), _tested_axes(block)
     along = [read_map(operand.map, block.domain) for operand in block.inputs]
     along = [values for values in along if any(axis in value.variables() for value in values)]
     fixed: set[int] = set().union(*(value.variables() for values in along for value in values))
     rows = [i for i in block.spatial if i != axis]
-    tiles, lane = words.split(loops[axis], (None, _tile_size(block.domain[axis])), tail="peel")
+    tiles, lane = s.split(loops[axis], (None, _tile_size(block.domain[axis])), tail="peel")
     around = [*(loops[i] for i in rows if i in fixed), tiles, *(loops[i] for i in rows if i not in fixed)]
     inner = _inner_axis(block, tested)
     reduced, inside = [loops[i] for i in block.reduce if i != inner], [lane]
     if inner is not None and not D.is_certain(partial(lt, block.domain[inner], STEPS)):
-        outer, steps = words.split(loops[inner], (None, STEPS), tail="peel")
-        words.unroll(steps)
+        outer, steps = s.split(loops[inner], (None, STEPS), tail="peel")
+        s.unroll(steps)
         reduced, inside = [*reduced, outer], [lane, steps]
     elif inner is not None:
         reduced = [*reduced, loops[inner]]
-    words.reorder(*around, *reduced, *inside)
+    s.reorder(*around, *reduced, *inside)
     if tested:
-        words.unswitch(lane if inner is None else reduced[-1])
-    words.decompose_reduction(name, reduced[0])
-    words.reverse_compute_at(last, around[-1])
+        s.unswitch(lane if inner is None else reduced[-1])
+    s.decompose_reduction(name, reduced[0])
+    s.reverse_compute_at(last, around[-1])
 
 
 def _inner_axis(block: BlockView, tested: set[int]) -> int | None:

@@ -51,14 +51,20 @@ def test_old_names_are_those_of_the_modules_and_warn() -> None:
         _ = mirlo.extend.legalise
 
 
-@pytest.mark.parametrize(("former", "name"), [("WordsPlan", "PrimitivesPlan"), ("words_of", "schedule_of")])
-def test_former_names_of_schedules_warn(former: str, name: str) -> None:
-    from mirlo.extend import schedules
-
-    with pytest.warns(DeprecationWarning, match=rf"schedules\.{former} is now mirlo\.extend\.schedules\.{name}"):
-        assert getattr(schedules, former) is getattr(schedules, name)
+@pytest.mark.parametrize(
+    ("module", "former", "name"),
+    [
+        ("schedules", "WordsPlan", "PrimitivesPlan"),
+        ("schedules", "words_of", "schedule_of"),
+        ("inspect", "Word", "ScriptName"),
+    ],
+)
+def test_former_names_warn(module: str, former: str, name: str) -> None:
+    door = importlib.import_module(f"mirlo.extend.{module}")
+    with pytest.warns(DeprecationWarning, match=rf"{module}\.{former} is now mirlo\.extend\.{module}\.{name}"):
+        assert getattr(door, former) is getattr(door, name)
     with pytest.raises(AttributeError, match="no attribute 'words'"):
-        _ = schedules.words
+        _ = door.words
 
 
 def test_loaders_need_no_compiler() -> None:

@@ -1,4 +1,4 @@
-"""Models whose kernels rules of GPUs schedule with words, and what is checked of these."""
+"""Models whose kernels rules of GPUs schedule with primitives, and what is checked of these."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ MODELS: dict[str, Callable[[], ModelProto]] = {
 
 def schedule_of(model: ModelProto, target: str) -> dict[str, Any]:
     """Return what rules print of the kernels of a model, as a caller pastes it: functions."""
-    words: dict[str, Any] = {}
+    primitives: dict[str, Any] = {}
     for kernel in explain_model(model, target=target, tune=False).kernels:
         assert kernel.schedule is not None
         text, pasted = str(kernel.schedule.trace), dict[str, Any]()
         assert text.startswith("def schedule(s):") and "apply_rule" not in text, text
         exec(text, pasted)
-        words[kernel.name] = pasted["schedule"]
-    return words
+        primitives[kernel.name] = pasted["schedule"]
+    return primitives
 
 
 def arrays_of(model: ModelProto) -> list[np.ndarray]:
@@ -79,7 +79,7 @@ def arrays_of(model: ModelProto) -> list[np.ndarray]:
 
 
 def compile_both(name: str, target: str) -> tuple[Any, Any, list[np.ndarray]]:
-    """Return a model as rules schedule it, and as the words that they print do, with inputs."""
+    """Return a model as rules schedule it, and as the primitives that they print do, with inputs."""
     model = MODELS[name]()
     given = schedule_of(model, target)
     ours, theirs = (mirlo.compile(model, target, schedules=each, cache=False, tune=False) for each in ({}, given))

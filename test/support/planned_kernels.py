@@ -115,7 +115,7 @@ def describe(kernel: ir.Operation, record: ScheduleRecord) -> str:
     """Return the schedule of a kernel, its operations by the number of loops around them, checksums.
 
     The counts say what a change is about. The checksums show the others: of its text, such as operands in another
-    order; of why rules declined; and of the words that make it again.
+    order; of why rules declined; and of the primitives that make it again.
     """
     counts = Counter(_operations(kernel, 0))
     loops = [

@@ -28,7 +28,7 @@ def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str
         Pipeline(f"builtin.module({','.join(steps[: end + 1])})").run(module, session)
         check_given(session)
         for function in prim_functions(module.operation):
-            # How a function was scheduled is in the records: rules of words print words, which are another rule's.
+            # The records say how a function was scheduled; a given trace is another rule than the one that printed it.
             for name in (TUNED, *FACTS):
                 if name in function.operation.attributes:
                     del function.operation.attributes[name]

@@ -43,20 +43,20 @@ def staged_model(a: R.Tensor[(9, 24), R.f32], b: R.Tensor[(24, 40), R.f32]):
     return R.call_tir(staged, a, b)
 
 
-def assert_staged(words: Any, target: str = "llvm") -> None:
-    """Compare the result of the function, with these words, with that of numpy."""
+def assert_staged(primitives: Any, target: str = "llvm") -> None:
+    """Compare the result of the function, with these primitives, with that of numpy."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 24), (24, 40)))
     wanted = 2 * a @ b
-    found = mirlo.compile(staged_model, target, schedules={"staged": words}, cache=False)(a, b)
+    found = mirlo.compile(staged_model, target, schedules={"staged": primitives}, cache=False)(a, b)
     np.testing.assert_array_equal(found, wanted - wanted.sum(1, keepdims=True))
 
 
-def random_word(s: Schedule, rng: np.random.Generator, rules: Mapping[str, str]) -> None:
+def random_primitive(s: Schedule, rng: np.random.Generator, rules: Mapping[str, str]) -> None:
     block = str(rng.choice([name for name in s.blocks() if s.loops(name)]))
     loop = str(rng.choice(s.loops(block)))
     anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
-    words: tuple[Callable[[], object], ...] = (
+    primitives: tuple[Callable[[], object], ...] = (
         lambda: s.apply_rule(rules[block], [block]) if block in rules else None,
         lambda: s.apply_rule(rules[block], [block], lanes=8) if rules.get(block) == "elementwise" else None,
         lambda: s.split(loop, (None, int(rng.integers(2, 9)))),
@@ -67,4 +67,4 @@ def random_word(s: Schedule, rng: np.random.Generator, rules: Mapping[str, str])
         lambda: s.cache_write(block),
         lambda: s.decompose_reduction(block, loop),
     )
-    words[int(rng.integers(len(words)))]()
+    primitives[int(rng.integers(len(primitives)))]()

@@ -53,7 +53,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     for node in explanation.nodes:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
-        yield from _kernel(kernel, with_words=bool(explanation.stages))
+        yield from _kernel(kernel, with_trace=bool(explanation.stages))
     for stages in explanation.stages.values():
         for stage in stages:
             yield f"--- {stage.title}"
@@ -103,7 +103,7 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
     yield from _declined(record.attempts, "    ")
 
 
-def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
+def _kernel(kernel: ExplainedKernel, with_trace: bool) -> Iterator[str]:
     calls = f", called {kernel.calls} times" if kernel.calls > 1 else ""
     yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
     if kernel.tuned:
@@ -116,7 +116,7 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
         yield from (f"  chosen: {line}" for line in _chosen(kernel.schedule))
         if kernel.expectation is not None:
             yield from _expected(kernel.expectation)
-        if with_words:
+        if with_trace:
             yield f'  trace, for schedules={{"{kernel.name}": schedule}}:'
             yield from (f"    {line}" for line in str(kernel.schedule.trace).split("\n"))
     if kernel.parallel is not None:
@@ -255,7 +255,7 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
         else {
             "rule": rule_json(schedule.rule),
             "declined": _declined_json(schedule.attempts),
-            "words": schedule.trace.as_json(),
+            "trace": schedule.trace.as_json(),
             "given": schedule.is_given,
         },
         "expected": None if kernel.expectation is None else _expectation_json(kernel.expectation),

@@ -64,7 +64,7 @@ class TensorExpr:
     def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
         """Return the element at these indices; `outside` is the value beyond the edges (padding).
 
-        An index that comes from data must be limited, by a function of `positions` or in its way.
+        An index that comes from data must be limited, by a function of `positions`, or in the same manner.
         """
         for position, index in enumerate(indices):
             if isinstance(index, Expr) and outside is None and not is_limited(index):
@@ -198,7 +198,7 @@ class PrimBuilder:
         init: float | int | None = None,
         name: str | None = None,
     ) -> TensorExpr:
-        """Combine elements over the reduction axes: 'add', 'mul', 'max', 'min', 'and', 'or'."""
+        """Combine elements over the reduction axes by a kind: 'add', 'mul', 'max', 'min', 'and' or 'or'."""
         axes = [Axis(i) for i in range(len(shape) + len(extents))]
         value = self._typed(element(*axes), dtype)
         start = identity_of(kind, value.dtype) if init is None else init
@@ -338,8 +338,8 @@ class PrimBuilder:
         with ir.InsertionPoint(body), self.loc:
             emitter = BodyEmitter(leaf)
             if combine is not None:
-                held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
-                values = list(combine(held, values))
+                accumulated = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
+                values = list(combine(accumulated, values))
             results = [stored(v, emitter) for v in values]
             ir.Operation.create("tir.yield", operands=results, attributes=_yield_segments(results))
 

@@ -1,7 +1,8 @@
 """Whether an index is limited: on both sides by something other than the data that it comes from.
 
 `TensorExpr.at` accepts no index that is not. A limit need not be that of the axis: the pass `verify-bounds` proves the
-access, or has it tested at run time. This finds what neither can be done for, where the rule is that makes it.
+access, or has it tested at run time. An index for which neither is possible is found here, in the rule that computes
+it.
 """
 
 from __future__ import annotations

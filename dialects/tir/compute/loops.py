@@ -45,7 +45,7 @@ from mirlo.dialects.tir.buffers import (
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, ExprLike, constant, lift
-from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
+from mirlo.dialects.tir.compute.storage import as_expr, emit, from_storage, to_storage
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices
 
@@ -66,7 +66,7 @@ class Buffer:
 
     def __getitem__(self, indices: ExprLike | Sequence[ExprLike]) -> Expr:
         loaded = memref.LoadOp(self.value, self._indices(indices)).result
-        return held(from_storage(loaded, self.dtype), self.dtype)
+        return as_expr(from_storage(loaded, self.dtype), self.dtype)
 
     def __setitem__(self, indices: ExprLike | Sequence[ExprLike], value: ExprLike) -> None:
         scalar = lift(value, self.dtype)
@@ -122,7 +122,7 @@ class LoopBuilder:
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
-            yield held(loop.induction_variable, INDEX)
+            yield as_expr(loop.induction_variable, INDEX)
             scf.YieldOp([])
 
     def nest(self, extents: Sequence[Dim], parallel: bool = False) -> Iterator[list[Expr]]:
@@ -172,7 +172,7 @@ class LoopBuilder:
 
     def let(self, expr: Expr) -> Expr:
         """Compute the expression here, once, and return its value."""
-        return held(emit(expr), expr.dtype)
+        return as_expr(emit(expr), expr.dtype)
 
     def variable(self, start: ExprLike, element: str | DType) -> Variable:
         """Return a mutable scalar."""
@@ -198,7 +198,7 @@ class LoopBuilder:
             return None
         kind = dtype(returns)
         result = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
-        return held(from_storage(result, kind), kind)
+        return as_expr(from_storage(result, kind), kind)
 
     def call(self, name: str, *arguments: Buffer | ExprLike | ir.Value) -> Expr | ir.Value | None:
         """Call an intrinsic of a plug-in: with scalars, buffers, and handles that others returned."""
@@ -213,7 +213,7 @@ class LoopBuilder:
         if not len(results):
             return None
         element = element_of_scalar(results[0].type)
-        return results[0] if element is None else held(from_storage(results[0], element), element)
+        return results[0] if element is None else as_expr(from_storage(results[0], element), element)
 
     def copy(self, source: Buffer, target: Buffer) -> ir.Operation:
         """Copy all elements between buffers of the same shape and type; return the operation."""
@@ -244,7 +244,7 @@ class LoopBuilder:
         loop = scf.ForOp(index(0), index(product(target.shape[: axis + 1])), index(1), [])
         loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
-            left = held(loop.induction_variable, INDEX)
+            left = as_expr(loop.induction_variable, INDEX)
             row: list[Expr] = []
             for extent in reversed(target.shape[: axis + 1]):
                 row.insert(0, self.let(left % extent))
@@ -286,7 +286,7 @@ def _make_serial(function: ir.Operation) -> None:
 
 
 def _scalar(value: ExprLike) -> Expr:
-    """Return a Python number as C's `double` or a word."""
+    """Return a Python number as a constant: a float as C's `double`, an integer as a machine word."""
     return lift(value, dtype("f64") if isinstance(value, float) else INDEX)
 
 

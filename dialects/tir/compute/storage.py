@@ -23,9 +23,9 @@ def from_storage(value: ir.Value, element: DType) -> ir.Value:
         return create("arith.index_cast", ir.IndexType.get(), value)
     if is_coded(element):
         code = create("arith.extui", ir.Type.parse(CODE.compute), value)
-        return emit(decode_float(held(code, CODE), element))
+        return emit(decode_float(as_expr(code, CODE), element))
     if element.is_integer and element.bits < 8:
-        return emit(wrap_integer(held(value, element)))
+        return emit(wrap_integer(as_expr(value, element)))
     return value
 
 
@@ -37,13 +37,13 @@ def to_storage(value: ir.Value, element: DType) -> ir.Value:
     if element is INDEX:
         return create("arith.index_cast", storage, value)
     if is_coded(element):
-        return create("arith.trunci", storage, emit(encode_float(held(value, DTYPES["f32"]), element)))
+        return create("arith.trunci", storage, emit(encode_float(as_expr(value, DTYPES["f32"]), element)))
     if element.is_integer and element.bits < 8:
-        return emit(wrap_integer(held(value, element)))
+        return emit(wrap_integer(as_expr(value, element)))
     return value
 
 
-def held(value: ir.Value, element: DType) -> Expr:
+def as_expr(value: ir.Value, element: DType) -> Expr:
     """Wrap a value as an expression."""
     return Expr("value", (), element, value)
 

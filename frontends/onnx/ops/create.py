@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import WRONG, as_sizes, dtype_of_array, holds_sum, unless
+from mirlo.frontends.builder import WRONG, as_sizes, dtype_of_array, sizes_if, sum_fits
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
@@ -149,7 +149,7 @@ def dynamic_range(node: Node) -> Tensor:
         nonzero = where(step.equals(0), 1, step)
         count = -((first - last) // nonzero)
         count = maximum(count, 0)
-        count = unless(holds_sum(first, -last), count)
+        count = sizes_if(sum_fits(first, -last), count)
     wrong = delta.equals(0)
     count = where(wrong, WRONG, count)
     (size,) = node.bind(

@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
-from mirlo.frontends.builder import holds_sum, unless
+from mirlo.frontends.builder import sizes_if, sum_fits
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.values import as_dim
@@ -27,7 +27,7 @@ def reshape_dims(
 ) -> tuple[Dim, ...]:
     """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
 
-    `elements` are those of the shape that are sizes for sure.
+    `elements` are the known elements of the shape.
     """
     (rank,) = wanted.type.shape
     if not isinstance(rank, int):
@@ -50,7 +50,7 @@ def reshape_dims(
         dims = where(is_known, known_sizes, dims)
     fits = dims.prod().equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
-    return node.bind_unknown(unless(fits, dims), what, known_dims)
+    return node.bind_unknown(sizes_if(fits, dims), what, known_dims)
 
 
 def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -59,7 +59,7 @@ def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tupl
     known = node.sizes([1, *(dim for dim in shape if dim != -1)]).prod()
     rest = total // maximum(known, 1)
     whole = (rest * known).equals(total)
-    checked = unless(whole, rest).reshape((1,))
+    checked = sizes_if(whole, rest).reshape((1,))
     (dim,) = node.bind(checked, f"the other dims of the shape do not divide the elements of {x}")
     return tuple(dim if size == -1 else size for size in shape)
 
@@ -74,7 +74,7 @@ def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
     tail = own[rank - count :]
     sizes = node.sizes(tail)
     fits = wanted.equals(sizes) | wanted.equals(1) | sizes.equals(1)
-    checked = unless(fits, wanted)
+    checked = sizes_if(fits, wanted)
     bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
     return (
         *own[: rank - count],
@@ -135,7 +135,7 @@ def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> T
 
 
 def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
-    """Return begin and length of the axes that a Slice cuts at dims."""
+    """Return begin and length along the axes that a Slice cuts, where both are dims."""
     starts, ends = (_elements(node.value(i)) for i in (1, 2))
     axes = _elements(node.value(3)) if node.has(3) else list(range(len(starts)))
     steps = _elements(node.value(4)) if node.has(4) else [1] * len(starts)
@@ -154,7 +154,7 @@ def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
 
 
 def _position(bound: Dim, size: Dim) -> Dim | None:
-    """Return the position in an axis of this size that a bound of a slice is; None if its sign is not known."""
+    """Return the position in an axis of this size for a bound of a slice; None if its sign is not known."""
     if bound == 0:
         return 0
     if D.is_certain(lambda: bound >= 0):
@@ -163,7 +163,7 @@ def _position(bound: Dim, size: Dim) -> Dim | None:
 
 
 def _elements(value: Tensor) -> list[Dim | None]:
-    """Return the elements of a list, those that are known."""
+    """Return the elements of a list of integers; None for elements that are not known."""
     if value.known is not None:
         return [as_dim(element) for element in value.known.reshape(-1)]
     return list(value.partial or ())
@@ -173,7 +173,7 @@ def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), node.vector(1)
     total = sizes.sum().equals(node.sizes(x.shape[axis : axis + 1]))
-    parts = node.bind(unless(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
+    parts = node.bind(sizes_if(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
     if len(parts) != len(node.outputs):
         raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
     slices = []
@@ -213,7 +213,7 @@ def dynamic_pad(node: Node) -> Tensor:
     if shape is None:
         own = node.sizes(x.shape)
         sizes = own + (before + after)
-        sizes = unless(holds_sum(own, before, after), sizes)
+        sizes = sizes_if(sum_fits(own, before, after), sizes)
         shape = node.bind(sizes, "input 'pads' takes away more than there is")
     value = None
     if node.has(2):
@@ -295,6 +295,6 @@ def _kept_axes(node: Node, rank: int) -> tuple[Tensor, Tensor, Tensor]:
 def _reshaped(node: Node, fits: Tensor, shape: Tensor, what: str) -> Tensor:
     what = f"input 'axes' {what}"
     if shape.type.shape != (0,):
-        return node[0].reshape(node.bind(unless(fits, shape), what))
-    node.bind(unless(fits, node.constant(0, "i64")).reshape((1,)), what)
+        return node[0].reshape(node.bind(sizes_if(fits, shape), what))
+    node.bind(sizes_if(fits, node.constant(0, "i64")).reshape((1,)), what)
     return node[0].reshape(())

@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.infer import require_equal_dims
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.library.fourier import transform_rows
 from mirlo.frontends.library.frames import frames_of
 from mirlo.frontends.onnx.declared import required
@@ -191,7 +191,7 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     fits = [step >= 1, length >= 1, length <= node.size(size)]
     if window is not None:
         fits.append(length.equals(window))
-    checked = unless(stack(fits, axis=0), stack((step, length), axis=0))
+    checked = sizes_if(stack(fits, axis=0), stack((step, length), axis=0))
     bound = node.bind(checked, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
     return bound[0], bound[1]
 
@@ -200,7 +200,7 @@ def _dynamic_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
     operand = node.single(index).cast("i64").reshape((1,))
     wrong = operand >= 1
-    (length,) = node.bind(unless(wrong, operand), f"input '{node.input_name(index)}' must be at least 1")
+    (length,) = node.bind(sizes_if(wrong, operand), f"input '{node.input_name(index)}' must be at least 1")
     return length
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import as_sizes, unless
+from mirlo.frontends.builder import as_sizes, sizes_if
 from mirlo.frontends.library.resizing import Interpolation, resize
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
@@ -51,7 +51,7 @@ def _dynamic_upsample(node: Node) -> Tensor:
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     scales = node[1].cast("f64")
     grown = scales >= 1.0
-    shape = node.bind(unless(grown, _scaled_sizes(node, scales)), "dynamic scales must be at least 1")
+    shape = node.bind(sizes_if(grown, _scaled_sizes(node, scales)), "dynamic scales must be at least 1")
     return resize(node[0], shape, Interpolation(mode, "asymmetric", "floor"), scales)
 
 
@@ -194,7 +194,7 @@ def _target(node: Node, axes: list[int]) -> _Target:
 
 
 def _keeping_aspect(node: Node, axes: list[int], sizes: Sequence[Dim], policy: str) -> _Target:
-    """Return one scale for all axes: the smallest, or the largest, that a size asks for."""
+    """Return one scale for all axes: the smallest or the largest scale of the requested sizes."""
     x = node.type(0)
     pairs = [(size, x.shape[axis]) for axis, size in zip(axes, sizes, strict=True)]
     if not all(isinstance(size, int) and isinstance(old, int) and old for size, old in pairs):

@@ -96,7 +96,7 @@ def _placed(node: Node, table: Tensor, places: int | None = None) -> Tensor:
 
 
 def _tokens(node: Node) -> Tensor | None:
-    """Return how many tokens of each sequence are not padding, where mask 7 is 1."""
+    """Return how many tokens of each sequence are not padding, for mask type 7, where the mask is 1."""
     if node.has(7):
         is_token = node[7].equals(1)
         return is_token.cast("i32").sum(1)
@@ -244,7 +244,7 @@ def _attended(
 
 
 def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | None:
-    """Return what is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
+    """Return the term added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
 
     A mask [batch] holds the number of visible keys per sequence.
     """

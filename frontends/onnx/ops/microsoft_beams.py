@@ -1,10 +1,10 @@
-"""Keys and values of `MultiHeadAttention` behind those of a past: appended, or in caches with room, also of beams."""
+"""Keys and values of `MultiHeadAttention` after a past: appended, or written into caches with room, also of beams."""
 
 from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.library.attention import swap_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -27,7 +27,7 @@ class CachedRows:
 
 
 def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, beams: int, mask: int) -> CachedRows:
-    """Return new keys and values behind those of the past; the numbers are those of inputs.
+    """Append new keys and values to those of the past; the arguments are numbers of inputs.
 
     With a length of the past, the caches have room for the new rows, and stay as large.
     """
@@ -67,7 +67,7 @@ def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
         return before
     columns = node.type(mask).shape[-1]
     fits = past_rows.equals(node.size(columns - new))
-    node.bind(unless(fits, past_rows), f"{what}, which must fit the {columns} columns of the mask", [room])
+    node.bind(sizes_if(fits, past_rows), f"{what}, which must fit the {columns} columns of the mask", [room])
     return columns - new
 
 

@@ -174,9 +174,9 @@ def attended(
     bias: Tensor | None,
     bounds: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend; with scores as output by products and a softmax over the scores.
+    """Compute attention; with scores as an output, by products and a softmax over the scores.
 
-    `bounds` are attributes of attention that hide nothing else than `seen` does.
+    `bounds` are attributes of attention that hide no key that `seen` shows.
     """
     output = node.attr.int("qk_output", 0)
     if output not in (0, 1, 2) or node.has_output(QK_OUTPUT) != (output != 0):
@@ -192,7 +192,7 @@ def attended(
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """What is done to the scores of an attention."""
+    """Options of the scores of an attention."""
 
     mask: Tensor
     sinks: Tensor | None
@@ -200,7 +200,7 @@ class ScoreOptions:
 
 
 def score_options(node: Node, kind: TensorType, seen: Tensor, bias: Tensor | None = None) -> ScoreOptions:
-    """Return what the attributes and inputs of a node say of the scores; keys that are not `seen` are hidden.
+    """Return the options of the scores from attributes and inputs of a node; keys that are not `seen` are hidden.
 
     `kind` is the type of the queries.
     """
@@ -228,7 +228,7 @@ def _with_scores(
     masks: tuple[Tensor, Tensor, Tensor | None],
     sinks: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend; return the result and output 'output_qk': scores with the bias, 0 where hidden, or their softmax."""
+    """Compute attention; return the result and 'output_qk': scores with the bias, 0 where hidden, or their softmax."""
     seen, mask, bias = masks
     kind = query.type
     batch, heads, length, size = kind.shape

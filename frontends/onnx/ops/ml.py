@@ -19,7 +19,7 @@ DOMAIN = "ai.onnx.ml"
 
 
 def as_float(node: Node, index: int = 0) -> Tensor:
-    """Return an input as f32, in which most of these operators compute."""
+    """Return an input as f32, the type in which most of these operators compute."""
     return node[index] if node.type(index).dtype.name == "f32" else node[index].cast("f32")
 
 
@@ -216,7 +216,7 @@ def select_values(node: Node, places: Tensor, values: np.ndarray, default: float
 
 
 def select_strings(node: Node, places: Tensor, words: Sequence[str], default: str | None) -> list[AnyValue]:
-    """Return the words at these indices; -1 is the default."""
+    """Return the strings at these indices; -1 stands for the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
     return node.host("mirlo.string.take", node.builder.ssa(table), places, results=[kind])

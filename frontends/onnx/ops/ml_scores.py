@@ -1,4 +1,4 @@
-"""ai.onnx.ml: from scores to what is asked for: transforms of scores, labels of classes."""
+"""ai.onnx.ml: results computed from scores: transformed scores, labels of classes."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _checked(
 
 
 def _levels(nodes: np.ndarray) -> list[np.ndarray]:
-    """Return the nodes by their longest way from a node without parents; those of cycles, and below, are left out."""
+    """Return the nodes by the length of the longest path from a root, without those of cycles and below cycles."""
     parents = np.bincount(nodes[:, 2:][nodes[:, 2:] >= 0], minlength=len(nodes))
     levels = [np.flatnonzero(parents == 0)]
     while len(levels[-1]):
@@ -182,7 +182,7 @@ def _levels(nodes: np.ndarray) -> list[np.ndarray]:
 
 
 def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Return the scores of each row and target; and whether it reached a weight, None where each row does.
+    """Return the scores of each row and target, and whether the row reached a weight: None where each row does.
 
     Without `needs_votes`, it is None too.
     """

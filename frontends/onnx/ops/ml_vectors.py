@@ -127,7 +127,7 @@ def _linear_classes(
 
 
 def _pair_scores(node: Node, x: Tensor, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """Return how far each comparison of two classes goes for the first of them: [N, pairs]."""
+    """Return the score of the first class in each comparison of two classes: [N, pairs]."""
     count, classes = sum(sizes), len(sizes)
     near = _kernel(node, x, _vectors(node, count, x.type.shape[1]))
     table = np.array(node.attr.floats("coefficients"), np.float32)
@@ -139,7 +139,7 @@ def _pair_scores(node: Node, x: Tensor, sizes: Sequence[int], pairs: Sequence[tu
 
 
 def _vote(node: Node, scores: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
-    """Return the index of the class that most comparisons are for."""
+    """Return the index of the class that wins most comparisons."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
     won = (scores > 0).cast("f32")
     votes = (won @ node.constant(firsts)) + (_complement(node, won) @ node.constant(seconds))

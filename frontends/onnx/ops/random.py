@@ -1,7 +1,7 @@
 """Random numbers, and dropout in training.
 
-With the attribute 'seed' the numbers are those of `numpy.random.RandomState(seed)`, the same in every run. Without
-it each run draws others.
+With the attribute 'seed' the numbers are those of `numpy.random.RandomState(seed)`, the same in every run. Without it
+each run draws other numbers.
 """
 
 from __future__ import annotations

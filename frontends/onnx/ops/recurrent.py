@@ -38,7 +38,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class QuantizedWeights:
-    """How a layer reads weights that are quantized: [directions, size, gates * hidden]."""
+    """Quantized weights of a layer, [directions, size, gates * hidden], and how they are read."""
 
     quantize: Function
     """What operands of products with the weights go through."""
@@ -151,7 +151,7 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:
-    """Return the activations of all directions; parameters are taken from the lists by those that need one."""
+    """Return the activations of all directions; an activation with parameters takes the next ones of the lists."""
     names = node.attr.strs("activations", None) or list(defaults) * count
     if len(names) != len(defaults) * count:
         raise NodeError(f"attribute 'activations' must have {len(defaults) * count} names, got {len(names)}")

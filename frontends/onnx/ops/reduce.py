@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.reduce import reductions_of_onnx
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
     axes_set,
@@ -106,7 +106,7 @@ def _reduce_along(node: Node) -> Tensor:
     if not isinstance(count, int) and not is_noop:
         reduced = reduced | number.equals(0)
     sizes, ones = node.sizes(x.shape), node.constant(np.ones(rank), "i64")
-    outer = unless(named, where(reduced, ones, sizes))
+    outer = sizes_if(named, where(reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = node.bind(outer, "input 'axes' must name axes of the input", bounds)
     # A reduced axis of the result has 1 element, another one all: then 1 is left, or no axis that matters.

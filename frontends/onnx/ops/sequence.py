@@ -149,7 +149,7 @@ def _split_at_run_time(node: Node, sequence: AnyValue, axis: int, keepdims: bool
 
 
 def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
-    """Return given sizes, or as many pieces of one given size as there are, or pieces of one."""
+    """Return the sizes of the pieces: as given, all of one given size, or of size one."""
     if node.has(1) and node.type(1).rank == 1:
         return node.dims(1)
     piece = int(node.scalar(1, 1))

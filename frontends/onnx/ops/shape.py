@@ -223,7 +223,7 @@ def _may_expand_to(node: Node, declared: Sequence[int]) -> bool:
 
 
 def _require_broadcast(node: Node, wanted: Sequence[Dim], shape: Sequence[Dim]) -> None:
-    """Check in the call that each wanted dim is 1 or the result's, which the input's dim may have decided."""
+    """Check in the call that each requested dim is 1 or that of the result, which the input's dim may have decided."""
     # It is never larger than the result's: between 1 and that, this product is positive.
     excess = [(dim - new) * (new - 1) for new, dim in zip(wanted, shape, strict=True)]
     excess = [dim for dim in excess if dim != 0]
@@ -268,7 +268,7 @@ def concatenate(node: Node) -> Tensor:
 
 
 def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
-    """Return which elements of a list of integers are known, where only some are."""
+    """Return the elements of a list of integers; None for elements that are not known."""
     elements: list[Dim | None] = []
     for value in map(node.value, range(len(node))):
         if value.type.rank != 1 or value.type.dtype.name not in ("i32", "i64"):

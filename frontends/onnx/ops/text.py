@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.core.budget import FOLDED_BYTES, require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
@@ -45,7 +45,7 @@ def _pool_of_numbers(node: Node) -> np.ndarray:
 
 
 def _numbered(node: Node) -> tuple[Tensor, np.ndarray]:
-    """Return the strings and those of the n-grams as numbers: each word of the pool has one, all others have -1."""
+    """Return strings and n-grams as numbers: each string of the pool has a number, all others are -1."""
     pool = node.attr.strs("pool_strings", None)
     if pool is None:
         raise NodeError("attribute 'pool_int64s' is of no use for strings: attribute 'pool_strings' is missing")
@@ -167,7 +167,7 @@ def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     sizes = stack([_integer(node, i) for i in (1, 0)], axis=0)
     fits = sizes >= 1
     what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
-    length, bins = node.bind(unless(fits, sizes), what)
+    length, bins = node.bind(sizes_if(fits, sizes), what)
     return length // 2 + 1, bins
 
 

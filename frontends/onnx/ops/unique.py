@@ -16,7 +16,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class _Distinct:
-    """For each distinct element its first position and count; for each element the index of its distinct one."""
+    """For each distinct element its first position and count; for each element the index of its distinct value."""
 
     first: Tensor
     inverse: Tensor

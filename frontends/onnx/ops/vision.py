@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import shape_text
-from mirlo.frontends.builder import unless
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -68,7 +68,7 @@ def _dynamic_col2im(node: Node) -> Tensor:
         (steps >= 0).all(),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
-    dims = node.bind(unless(fits, concat(sizes, axis=0)), what)
+    dims = node.bind(sizes_if(fits, concat(sizes, axis=0)), what)
     return node.emit("col2im", node[0], image=dims[:count], window=dims[count:], **attributes)
 
 
@@ -182,7 +182,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
             raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
         fits = sizes >= node.sizes(pooled)
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
-        return node.bind(unless(fits, sizes), what)
+        return node.bind(sizes_if(fits, sizes), what)
     if len(shape) != len(pooled) or any(D.is_certain(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
         raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
     return tuple(shape)

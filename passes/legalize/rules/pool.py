@@ -123,12 +123,12 @@ def max_pool_with_indices(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             position = _flat_index(x.shape, [n, c, *source], op.storage_order).cast("i64")
             return [pool.read(axes, least), select(inside, position, constant(-1, "i64"))]
 
-        def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
-            better = more_extreme(new[0], held[0], largest=True)
-            equal = ~better & ~more_extreme(held[0], new[0], largest=True)
+        def combine(accumulated: list[Expr], new: list[Expr]) -> list[Expr]:
+            better = more_extreme(new[0], accumulated[0], largest=True)
+            equal = ~better & ~more_extreme(accumulated[0], new[0], largest=True)
             # A position of -1 is outside of the operand.
-            take = (new[1] >= 0) & ((held[1] < 0) | better | (equal & (new[1] < held[1])))
-            return [select(take, new[0], held[0]), select(take, new[1], held[1])]
+            take = (new[1] >= 0) & ((accumulated[1] < 0) | better | (equal & (new[1] < accumulated[1])))
+            return [select(take, new[0], accumulated[0]), select(take, new[1], accumulated[1])]
 
         return tuple(p.reduce_many(pool.shape, pool.kernel, elements, [least, -1], combine, name=short_name(op)))
 

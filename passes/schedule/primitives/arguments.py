@@ -114,7 +114,7 @@ def call_given(function: Callable[[S], object], schedule: S) -> None:
         raise ScheduleError(f"'{name}' raised {describe_raised(error)}") from error
     if isinstance(outcome, Decline):
         raise ScheduleError(
-            f"'{name}' declines: {outcome}. A function of words applies them; one that may decline is a rule, "
+            f"'{name}' declines: {outcome}. A function of primitives applies them; one that may decline is a rule, "
             "f(kernel, context), and is given in a list: [f]"
         )
 
@@ -155,4 +155,4 @@ PARAMETERS: dict[str, tuple[str, Callable[[object], bool]]] = {
     ),
     "Sequence[Sequence[int]]": ("a list of pairs of integers", _list_of(_list_of(_is_integer))),
 }  # fmt: skip
-"""What an argument must be, in words and as a test, by the annotation of its parameter."""
+"""What an argument must be, as text and as a test, by the annotation of its parameter."""

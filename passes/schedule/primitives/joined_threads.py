@@ -39,7 +39,7 @@ from mirlo.passes.schedule.primitives.tree import (
 )
 
 _IN_SHARED_MEMORY, _IN_MAIN_MEMORY = "shared", "main"
-"""How threads exchange elements: after a loop, as words do in shared memory; or where all of them wait in a loop."""
+"""How threads exchange elements: in shared memory after a loop, or in main memory where all threads wait in a loop."""
 
 
 def join_threads(root: Root) -> None:

@@ -123,7 +123,7 @@ def _run_in_threads(root: Root, nest: Node) -> None:
         raise ScheduleError(
             f"bind: no loop of {blocks} is bound to an axis of target '{root.target}', and one thread would run all "
             f"iterations of '{unbound[0].name}': bind its loops to '{AXES[0]}' and '{AXES[3]}', make one parallel, or "
-            "leave the block without words to the rules of the target"
+            "leave the block to the rules of the target"
         )
     single = Loop(unique_loop_name(root, f"{leaves_of(nest)[0].name}_thread"), 1, BOUND, AXES[3])
     replace(nest, [single])

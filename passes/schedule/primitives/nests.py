@@ -1,4 +1,4 @@
-"""Nests that rules of all targets arrange with words: their order, and loops that are one."""
+"""Nests that rules of all targets arrange by primitives: their order, and loops that are one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class LoopQueries:
 
     @cached_property
     def _root(self) -> Root:
-        # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
+        # Built for the first primitive that needs it: rules also schedule functions whose loops have dynamic sizes.
         self.require_open()
         root = build(self._view)
         root.target = self.target

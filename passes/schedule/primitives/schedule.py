@@ -59,7 +59,7 @@ TAILS = ("mask", PEEL, SHIFT)
 def _require_blocks(function: PrimScript, op: ir.OpView, types: Sequence[TensorType]) -> None:
     if not is_tensor_form(op):
         reason = function.why_loops(*types) or "it is loops over buffers"
-        raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
+        raise ScheduleError(f"'{function.name}' is not made of blocks, which primitives arrange: {reason}")
 
 
 class Schedule(LoopQueries):
@@ -500,7 +500,7 @@ class Schedule(LoopQueries):
         node = self._loop(loop)
         loops.require_serial(node)
         with self._root.view.op.context:
-            intrin.match(node)  # again when it is emitted: words that follow may change what is around it
+            intrin.match(node)  # again when it is emitted: later primitives may change what is around it
         node.form = intrin
         self._record("tensorize", (loop, intrinsic), None)
 
@@ -578,7 +578,7 @@ class Schedule(LoopQueries):
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         self.require_open()
         if facts is None:
-            facts, is_rule = {"rule": "schedule", "words": "; ".join(map(str, self.trace))}, False
+            facts, is_rule = {"rule": "schedule", "primitives": "; ".join(map(str, self.trace))}, False
         else:
             facts, is_rule = {"rule": "schedule", **facts}, True
         with self._view.op.location:
@@ -619,7 +619,7 @@ class Schedule(LoopQueries):
 
         self.require_open()
         if self.applied:
-            raise ScheduleError("commands: rules of a target emit loops, no commands; use words (apply_rule)")
+            raise ScheduleError("commands: rules of a target emit loops, no commands; use primitives (apply_rule)")
         return command_tree(self._root, capacity or {}, alignment)
 
     def after(self, name: str) -> str:

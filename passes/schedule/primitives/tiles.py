@@ -129,7 +129,7 @@ def clamped_values(guards: Sequence[Guard], values: LoopValues) -> LoopValues:
     def emit() -> dict[str, LoopValue]:
         moved: dict[str, LoopValue] = {}
         for (name, index, bound), (whole, _) in zip(named, guards, strict=True):
-            assert name is not None, "the word requires it"
+            assert name is not None, "the primitive requires it"
             rest = values.emit(whole - loop_index(name))
             moved[name] = values.emit(index).minimum(values.emit(bound - 1)) - rest
         return moved

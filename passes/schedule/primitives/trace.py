@@ -13,6 +13,8 @@ from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.records import dataclass
 
 VERSION = 1
+FORMER_KEY = "words"
+"""The key of `primitives` in files of earlier versions, which are read for one version."""
 APPLIED = "tir.trace"
 """Attribute of what a rule made, until `schedule` reads it: the primitives that the rule applied."""
 
@@ -46,7 +48,7 @@ class Trace:
         return iter(self.calls)
 
     def as_json(self) -> dict[str, object]:
-        return {"version": VERSION, "words": [_call_json(call) for call in self.calls]}
+        return {"version": VERSION, "primitives": [_call_json(call) for call in self.calls]}
 
     def save(self, path: str | Path) -> None:
         write_regular(path, json.dumps(self.as_json(), indent=1) + "\n")
@@ -54,16 +56,18 @@ class Trace:
     @staticmethod
     def from_json(data: object, what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
-        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("words"), list):
-            raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
+        found = data.get("primitives", data.get(FORMER_KEY)) if isinstance(data, dict) else None
+        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(found, list):
+            expected = f"{{'version': {VERSION}, 'primitives': [...]}}"
+            raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {expected}")
         calls = []
-        for entry in data["words"]:
+        for entry in found:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
                 raise ScheduleError(f"{what}: expected a primitive and its arguments, found {entry}")
-            word, *arguments = entry
+            primitive, *arguments = entry
             named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
             named = {name: _as_tuple(value) for name, value in named.items()}
-            calls.append(PrimitiveCallRecord(word, tuple(map(_as_tuple, arguments)), named))
+            calls.append(PrimitiveCallRecord(primitive, tuple(map(_as_tuple, arguments)), named))
         return Trace(calls)
 
     @staticmethod

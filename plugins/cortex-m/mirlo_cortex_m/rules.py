@@ -48,7 +48,7 @@ def _scheduled(kernel: Any, plan: Any) -> Any:
     try:
         return plan(s, block, s.blocks()[at:], s.blocks()[:at])
     except ScheduleError as error:
-        return decline("the words do not fit", words=str(error))
+        return decline("the primitives do not fit", error=str(error))
 
 
 def _dot(s: Any, block: Any, names: list[str], pads: list[str]) -> Any:

@@ -6,7 +6,7 @@ import inspect
 import sys
 from dataclasses import dataclass
 
-from mirlo.extend.inspect import INTRINSICS, Rule, Word, operation_class, signature
+from mirlo.extend.inspect import INTRINSICS, Rule, ScriptName, operation_class, signature
 from mirlo.extend.ops import DialectOp
 from mirlo.extend.rules import LEGALIZE, SCHEDULE
 from mirlo_editor.document import Name, TextSpan
@@ -46,7 +46,7 @@ def describe_word(word: str) -> str | None:
         definition = getattr({"R": R, "T": T}[language], name.partition(".")[0])
     except (AttributeError, KeyError):
         return None
-    if isinstance(definition, Word):
+    if isinstance(definition, ScriptName):
         return f"`{definition}`: a word of scripts"
     return f"`{word}`\n\n{inspect.getdoc(definition) or ''}".rstrip()
 

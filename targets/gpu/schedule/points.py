@@ -1,4 +1,4 @@
-"""A thread for each point: elementwise blocks together, and blocks that no better plan accepts, as schedules of words.
+"""Schedules of primitives with a thread for each point: elementwise blocks together, blocks that no other plan accepts.
 
 A thread may compute several elements that follow one another, in one access, and several such runs, whose loads are in
 flight together.

@@ -1,4 +1,4 @@
-"""Rows: softmax, normalizations, reductions along the contiguous axis, as a schedule of words.
+"""Rows: softmax, normalizations, reductions along the contiguous axis, as a schedule of primitives.
 
 A block of threads computes one row or several. The plan is that of all targets, one loop over the elements of a row
 after another. The threads of a row compute its elements in turn, singly or in vectors, keep them in registers from one

@@ -47,10 +47,10 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
             plan = planner(group, context, **chosen)
             if isinstance(plan, Decline):
                 return plan
-            words = trace_of_stages(plan.stages)
+            trace = trace_of_stages(plan.stages)
             result = _build(kernel.view, [plan], plan.chosen)
-            if words is not None:
-                record_trace(result, words)
+            if trace is not None:
+                record_trace(result, trace)
             return result
 
         SCHEDULE.add(ANY, target, rule, priority)

@@ -13,7 +13,7 @@ from mirlo.dialects.core.value import Value, emit_constant
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, LoopFunction, constant, minimum
 from mirlo.dialects.tir.compute import select as select_value
-from mirlo.dialects.tir.compute.storage import emit, held
+from mirlo.dialects.tir.compute.storage import as_expr, emit
 from mirlo.dialects.tir.scalars import compare, create, select
 from mirlo.passes.legalize.rules.tree import bounded, compared, descent_loop, first_score
 from mirlo.passes.schedule.loops import for_loop
@@ -217,7 +217,7 @@ class _Group:
         nodes = [self.gather(table, zero, place) for place in places]
         for at, node in zip(self.vectors(), nodes, strict=True):
             self.store(node, self.reached, at)
-        with self.loops.if_(held(self.any_inner(nodes), BOOL)):
+        with self.loops.if_(as_expr(self.any_inner(nodes), BOOL)):
             self.descend(first)
         last = emit_constant(trees.leaves - 1, self.vector_type("i32"))
         leaves = []
@@ -275,7 +275,7 @@ class _Group:
     def exits_of(self, tree: ir.Value) -> list[ir.Value]:
         """Return the places of the exits that the rows take in the table of exits, in vectors."""
         trees = self.trees
-        place = held(tree, INDEX)
+        place = as_expr(tree, INDEX)
         low, high = (emit(bounded(self.tables.words[place + i], trees.words + 1)) for i in range(2))
         stride = BITS * (trees.targets if trees.reaches_leaves else 1)
 
@@ -298,7 +298,7 @@ class _Group:
         groups = self.trees.groups_of_nodes
         masks: list[ir.Value] = [emit_constant(-1, self.vector_type("i32")) for _ in self.vectors()]
         for group in range(groups):
-            place = held(Value(word) * groups + group, INDEX)
+            place = as_expr(Value(word) * groups + group, INDEX)
             low, high = (bounded(self.tables.starts[place + i], self.trees.blocks + 1) for i in range(2))
             predicate = self.predicate(group)
 
@@ -325,7 +325,7 @@ class _Group:
 
     def masked(self, at: Value, predicate: str, masks: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the exits that are left after the comparison of the record at a place."""
-        column, threshold, left = (emit(self.tables.records[held(at + i, INDEX)]) for i in range(3))
+        column, threshold, left = (emit(self.tables.records[as_expr(at + i, INDEX)]) for i in range(3))
         bound = create("arith.bitcast", ir.F32Type.get(), threshold)
         # A mask bounds the place, whatever the record holds.
         place = (Value(column) & self.lanes * (self.trees.padded_columns - 1)).cast(ir.IndexType.get())

@@ -104,11 +104,11 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
         return decline("the block is not Winograd's transform")
-    words = _arrange_pixels(group, lanes)
-    if isinstance(words, Decline):
-        return words
+    s = _arrange_pixels(group, lanes)
+    if isinstance(s, Decline):
+        return s
     buffers = BufferFunction(kernel.view)
-    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), block, words, tiling, lanes)
+    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), block, s, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
@@ -337,12 +337,12 @@ class _TileEmitter(_Emitter):
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(self, code: Code, block: BlockView, words: Schedule, tiling: Tiling, lanes: int):
+    def __init__(self, code: Code, block: BlockView, s: Schedule, tiling: Tiling, lanes: int):
         super().__init__(code, tiling, lanes)
         self.block = block
-        self.name = words.blocks()[0]
-        self.loops = words.loops(self.name)[:4]
-        self.words = words.part_emitter()
+        self.name = s.blocks()[0]
+        self.loops = s.loops(self.name)[:4]
+        self.parts = s.part_emitter()
 
     def emit(self) -> None:
         self.source = self.code.flat(self.block.inputs[0].value)
@@ -394,4 +394,4 @@ class _OutputEmitter(_Emitter):
         *outer, channels = self.loops
         vectors = LoopPosition(channels, channel, PartRange(0, self.lanes))
         indices: dict[str, LoopValue] = {**dict(zip(outer, pixel, strict=True)), channels: vectors}
-        self.words.finish(self.code.memory, self.name, [total], indices)
+        self.parts.finish(self.code.memory, self.name, [total], indices)

@@ -1,4 +1,4 @@
-"""Elementwise blocks with transposed reads, as a schedule of words: tiles are transposed in shared memory.
+"""Elementwise blocks with transposed reads, as a schedule of primitives: tiles are transposed in shared memory.
 
 Both global reads and global writes are then coalesced.
 """

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 from generated_kernels import GENERATORS, attention
+from random_primitives import apply_random_primitives
 from random_program import Program
-from random_words import apply_random_words
 from scheduled_pairs import kernel_pairs
 
 from mirlo.dialects.bindings import ir
@@ -62,7 +62,7 @@ def test_each_random_schedule_is_equal(seed: int) -> None:
         results = results if isinstance(results, tuple) else (results,)
         module.body.append(prim.finish(*results).operation)
         definition = BlockDefinition(module.body.operations[0].operation.clone())
-        schedules = {"kernel": lambda s: apply_random_words(s, np.random.default_rng(seed), 14)}
+        schedules = {"kernel": lambda s: apply_random_primitives(s, np.random.default_rng(seed), 14)}
         try:
             Pipeline("schedule{target=llvm},lower-loops").run(module, Session(options={"schedules": schedules}))
         except PassFailed as error:

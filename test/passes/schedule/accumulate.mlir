@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "total_j", [null, 2, 8], {"tail": "peel"}], ["split", "total_i", [null, 3]], ["reorder", "total_i_0", "total_j_0", "total_i_1", "total_j_1", "total_j_2"], ["unroll", "total_i_1"], ["unroll", "total_j_1"], ["vectorize", "total_j_2"], ["accumulate", "total", "total_j_0"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "total_j", [null, 2, 8], {"tail": "peel"}], ["split", "total_i", [null, 3]], ["reorder", "total_i_0", "total_j_0", "total_i_1", "total_j_1", "total_j_2"], ["unroll", "total_i_1"], ["unroll", "total_j_1"], ["vectorize", "total_j_2"], ["accumulate", "total", "total_j_0"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // Three rows at a time, two vectors of each: six accumulators, which are combined and stored after the loop.

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["apply_rule", "rows", ["total"]], ["parallel", "twice_i"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["apply_rule", "rows", ["total"]], ["parallel", "twice_i"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // A rule for one block, and a word for the loop of the other.

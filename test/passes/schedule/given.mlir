@@ -1,11 +1,11 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 4]], ["vectorize", "twice_i_1"], ["parallel", "twice_i_0"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 4]], ["vectorize", "twice_i_1"], ["parallel", "twice_i_0"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
-// RUN: echo '{"version": 1, "words": [["unroll", "nothing"]]}' > %t.bad.json
+// RUN: echo '{"version": 1, "primitives": [["unroll", "nothing"]]}' > %t.bad.json
 // RUN: not mirlo-opt %s --schedule=given=f=%t.bad.json 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // A saved schedule in the place of the target's rules.
 // CHECK-LABEL: func.func private @f(
-// CHECK-SAME:    tir.schedule = {rule = "schedule", words = "s.split('twice_i', [None, 4]); s.vectorize('twice_i_1'); s.parallel('twice_i_0')"}
+// CHECK-SAME:    tir.schedule = {rule = "schedule", primitives = "s.split('twice_i', [None, 4]); s.vectorize('twice_i_1'); s.parallel('twice_i_0')"}
 // CHECK:         scf.for
 // CHECK:           vector.load %arg0
 // CHECK:           arith.addf {{.*}} : vector<4xf32>

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 4]], ["unroll", "twice_i_1"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 4]], ["unroll", "twice_i_1"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // Indices are computed once in a region: unrolled iterations share the multiple of the loop, a load and its store

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "transposed_j", [null, 2, 32, 4]], ["reorder", "transposed_j_2", "transposed_j_1"], ["unroll", "transposed_j_1"], ["vectorize", "transposed_j_3"], ["bind", "transposed_j_2", "threadIdx.x"], ["bind", "transposed_i", "blockIdx.x"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "transposed_j", [null, 2, 32, 4]], ["reorder", "transposed_j_2", "transposed_j_1"], ["unroll", "transposed_j_1"], ["vectorize", "transposed_j_3"], ["bind", "transposed_j_2", "threadIdx.x"], ["bind", "transposed_i", "blockIdx.x"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule="target=nvvm given=f=%t.json" | FileCheck %s
 
 // A thread computes scalars. What its lanes access next to each other is one access; the loads of both unrolled iterations

@@ -1,9 +1,9 @@
-// RUN: echo '{"version": 1, "words": [["split", "total_j", [null, 32, 2]], ["vectorize", "total_j_2"], ["bind", "total_j_1", "threadIdx.x"], ["bind", "total_i", "blockIdx.x"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "total_j", [null, 32, 2]], ["vectorize", "total_j_2"], ["bind", "total_j_1", "threadIdx.x"], ["bind", "total_i", "blockIdx.x"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule="target=nvvm given=f=%t.json" > %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: mirlo-opt %t.mlir --map-threads=shuffles=true | FileCheck %s --check-prefix=WARP
 // RUN: mirlo-opt %t.mlir --map-threads | FileCheck %s --check-prefix=SHARED
-// RUN: echo '{"version": 1, "words": [["bind", "total_j", "blockIdx.x"]]}' > %t.bad.json
+// RUN: echo '{"version": 1, "primitives": [["bind", "total_j", "blockIdx.x"]]}' > %t.bad.json
 // RUN: not mirlo-opt %s --schedule="target=nvvm given=f=%t.bad.json" 2>&1 | FileCheck %s --check-prefix=ERROR
 // RUN: not mirlo-opt %t.mlir --lower-loops 2>&1 | FileCheck %s --check-prefix=CPU
 

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 8], {"tail": "peel"}], ["vectorize", "twice_i_1"], ["parallel", "twice_i_0"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 8], {"tail": "peel"}], ["vectorize", "twice_i_1"], ["parallel", "twice_i_0"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // A size that only the run time knows: complete vectors first, on threads, then those that are left. LLVM

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 8]], ["vectorize", "twice_i_1"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 8]], ["vectorize", "twice_i_1"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // A tail by a mask: each vector computes which of its lanes are elements.

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 16], {"tail": "peel"}], ["vectorize", "twice_i_1"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 16], {"tail": "peel"}], ["vectorize", "twice_i_1"]]}' > %t.json
 // RUN: sed "s/SIZE/35/g" %s > %t.mlir; mirlo-opt %t.mlir --schedule=given=f=%t.json | FileCheck %s --check-prefix=THREE
 // RUN: sed "s/SIZE/40/g" %s > %t.mlir; mirlo-opt %t.mlir --schedule=given=f=%t.json | FileCheck %s --check-prefix=EIGHT
 // RUN: sed "s/SIZE/33/g" %s > %t.mlir; mirlo-opt %t.mlir --schedule=given=f=%t.json | FileCheck %s --check-prefix=ONE

@@ -1,9 +1,9 @@
-// RUN: echo '{"version": 1, "words": [["split", "twice_i", [null, 8], {"tail": "peel"}], ["vectorize", "twice_i_1"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["split", "twice_i", [null, 8], {"tail": "peel"}], ["vectorize", "twice_i_1"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // A peeled tail: the two complete vectors without a mask, then one of five elements.
 // CHECK-LABEL: func.func private @f(
-// CHECK-SAME:    words = "s.split('twice_i', [None, 8], tail='peel'); s.vectorize('twice_i_1')"
+// CHECK-SAME:    primitives = "s.split('twice_i', [None, 8], tail='peel'); s.vectorize('twice_i_1')"
 // CHECK:         scf.for
 // CHECK-NOT:       vector.create_mask
 // CHECK:           vector.load %arg0

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["cache_read", "twice", 0, "local"], ["storage_align", "x0_local", 0, 16, 1]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["cache_read", "twice", 0, "local"], ["storage_align", "x0_local", 0, 16, 1]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // The rows of the copy have 17 elements in memory, one more than there are.

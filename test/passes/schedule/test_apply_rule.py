@@ -1,4 +1,4 @@
-"""`Schedule.apply_rule`: the words of a built-in rule make the same kernel again, and take other choices."""
+"""`Schedule.apply_rule`: the primitives of a built-in rule make the same kernel again, and take other choices."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ MOST_GENERATED = {"bert_base": 1, "gpt2": 1, "mobilenetv2": 10, "resnet50": 4, "
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 @pytest.mark.parametrize("name", samples.names())
-def test_words_of_a_model_make_the_same_kernels(
+def test_primitives_of_a_model_make_the_same_kernels(
     name: str, target: str, whole: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Text and JSON of all words are handed back: the code after `schedule` is equal, so are its results."""
+    """Text and JSON of all primitives are handed back: the code after `schedule` is equal, so are its results."""
     if (name, target) == ("mobilenetv2", "llvm") and find_machine(None).avx512:
         reason = "weights are packed for a tile of 6 vectors, and images of 2 x 2 pixels then get one of 3"
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
@@ -100,7 +100,7 @@ def run(path: Path, given: Mapping[str, Any] | None = None) -> Any:
 
 
 def schedule_of(path: Path) -> dict[str, PrimitiveCallRecord]:
-    """Return the word of each kernel of a model: `apply_rule`, also where the rule is a schedule of other words."""
+    """Return the `apply_rule` of each kernel of a model, also where the rule itself consists of primitives."""
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(str(path), tune=False).kernels}
     made = {name: schedule for name, schedule in kernels.items() if schedule is not None}
     return {
@@ -110,9 +110,9 @@ def schedule_of(path: Path) -> dict[str, PrimitiveCallRecord]:
     }  # fmt: skip
 
 
-def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
-    """Return a word with other choices."""
-    return Trace([replace(word, named={**word.named, **choices})])
+def edited(primitive: PrimitiveCallRecord, **choices: Any) -> Trace:
+    """Return a primitive with other choices."""
+    return Trace([replace(primitive, named={**primitive.named, **choices})])
 
 
 @pytest.mark.sample(0)
@@ -120,17 +120,22 @@ def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
 def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole: bool, tmp_path: Path) -> None:
     """Choices at random: those that do not fit a function are rejected, with the others the result stays."""
     path = save_model(tmp_path / "model.onnx", rows)
-    words, wanted, followed = schedule_of(path), run(path), 0
-    assert {word.arguments[0] for word in words.values()} == {"contraction", "rows", "window", "elementwise"}
+    primitives, wanted, followed = schedule_of(path), run(path), 0
+    assert {primitive.arguments[0] for primitive in primitives.values()} == {
+        "contraction",
+        "rows",
+        "window",
+        "elementwise",
+    }
     choices = {rule.name: rule.choices for rule in SCHEDULE if rule.target == "llvm"}
     rng = np.random.default_rng(2)
     trials = 8 if whole else 2
     for _ in range(trials):
         given = {}
-        for name, word in words.items():
-            offered = choices[word.arguments[0]]
+        for name, primitive in primitives.items():
+            offered = choices[primitive.arguments[0]]
             picked = offered[int(rng.integers(len(offered)))]
-            given[name] = edited(word, **{picked.name: int(rng.choice(np.array(picked.allowed[:9])))})
+            given[name] = edited(primitive, **{picked.name: int(rng.choice(np.array(picked.allowed[:9])))})
         while True:
             try:
                 found = run(path, given)
@@ -148,8 +153,8 @@ def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole:
 @pytest.mark.sample(0)
 def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
-    given = edited(word, tile_rows=3, tile_vectors=1)
+    name, primitive = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
+    given = edited(primitive, tile_rows=3, tile_vectors=1)
     explained = explain_model(str(path), schedules={name: given}, kernel=name)
     kernel = next(kernel for kernel in explained.kernels if kernel.name == name)
     assert kernel.schedule is not None and str(kernel.schedule.trace) == str(given)
@@ -183,7 +188,7 @@ ERRORS = {
 @pytest.mark.parametrize("message", ERRORS)
 def test_choices_that_cannot_be_followed(message: str, tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "contraction")
+    name = next(name for name, primitive in schedule_of(path).items() if primitive.arguments[0] == "contraction")
     rule, choices = ERRORS[message]
     with pytest.raises(mirlo.MirloError) as caught:
         run(path, {name: lambda s: s.apply_rule(rule, **choices)})
@@ -213,49 +218,49 @@ def test_a_rule_is_the_only_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(0)
-def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_the_primitives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
+    name, primitive = next(item for item in schedule_of(path).items() if item[1].arguments[0] == "contraction")
     assert main(["explain", str(path), "--kernel", name]) == 0
     text = capsys.readouterr().out
-    assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
+    assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {primitive}\n' in text
     assert main(["explain", str(path), "--kernel", name, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["kernels"][0]["schedule"]["words"] == Trace([word]).as_json()
+    assert found["kernels"][0]["schedule"]["trace"] == Trace([primitive]).as_json()
     assert found["stages"] and found["stages"] == found["way"]
 
 
 @pytest.mark.sample(0)
-def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_loop_primitives_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "window")
-    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(tmp_path / "words.json")]) == 0
+    name = next(name for name, primitive in schedule_of(path).items() if primitive.arguments[0] == "window")
+    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(tmp_path / "primitives.json")]) == 0
     text = capsys.readouterr().out
     assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
     assert "        s.vectorize(" in text and "in_order=True)" in text
-    trace = Trace.load(tmp_path / "words.json")
+    trace = Trace.load(tmp_path / "primitives.json")
     assert textwrap.indent(str(trace), "    ") in text
     for key, array in run(path).items():
         np.testing.assert_array_equal(run(path, {name: trace})[key], array)
 
 
 @pytest.mark.sample(0)
-def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, words = save_model(tmp_path / "model.onnx", 29), tmp_path / "words.json"
-    name = next(name for name, word in schedule_of(path).items() if word.arguments[0] == "contraction")
-    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(words)]) == 0
-    found = json.loads(words.read_text())
-    found["words"][0][2]["tile_rows"] = 2
-    words.write_text(json.dumps(found))
+def test_primitives_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, primitives = save_model(tmp_path / "model.onnx", 29), tmp_path / "primitives.json"
+    name = next(name for name, primitive in schedule_of(path).items() if primitive.arguments[0] == "contraction")
+    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(primitives)]) == 0
+    found = json.loads(primitives.read_text())
+    found["primitives"][0][2]["tile_rows"] = 2
+    primitives.write_text(json.dumps(found))
     capsys.readouterr()
-    given = f"{name}={words}"
+    given = f"{name}={primitives}"
     assert main(["explain", str(path), "--kernel", name, "--schedule", given]) == 0
     assert "tile_rows=2, " in capsys.readouterr().out
     assert main(["compile", str(path), "--no-cache", "-o", str(tmp_path / "model.mirlo"), "--schedule", given]) == 0
-    words.write_text(json.dumps(found).replace("contraction", "rows"))
+    primitives.write_text(json.dumps(found).replace("contraction", "rows"))
     assert main(["compile", str(path), "--no-cache", "--schedule", given]) == 1
     assert f"the schedule given for '@{name}': rule 'rows' does not choose 'tile_rows'" in capsys.readouterr().err
-    assert main(["explain", str(path), "--save-trace", str(words)]) == 1
+    assert main(["explain", str(path), "--save-trace", str(primitives)]) == 1
     assert "name it with --kernel" in capsys.readouterr().err
 
 
@@ -297,8 +302,8 @@ def test_choices_of_another_compilation_are_dropped() -> None:
         assert "tir.choices = {lanes = " in str(module)
 
 
-def test_a_rule_of_words_has_choices_of_its_own() -> None:
-    """A rule that is written in words declares what callers may choose, and states what it chose."""
+def test_a_rule_of_primitives_has_choices_of_its_own() -> None:
+    """A rule that is written in primitives declares what callers may choose, and states what it chose."""
 
     def tiles(kernel: Any, context: Any, size: Annotated[int, Choice(range(1, 9), "rows of a tile")] = 4) -> Any:
         s = Schedule(kernel.view.op)
@@ -322,12 +327,12 @@ def test_a_rule_of_words_has_choices_of_its_own() -> None:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
 
 
-def scheduled_by(rule: Any, words: dict[str, Any] | None = None) -> tuple[str, ScheduleRecord]:
-    """Return a function that a rule of a user schedules, by itself or as words say, and how."""
+def scheduled_by(rule: Any, primitives: dict[str, Any] | None = None) -> tuple[str, ScheduleRecord]:
+    """Return a function that a rule of a user schedules, by itself or as primitives say, and how."""
     rule.__module__ = "plugin"
     rules = SCHEDULE.add(ANY, "llvm", rule, 1000)
     session = Session()
-    session.options[SCHEDULES] = words or {}
+    session.options[SCHEDULES] = primitives or {}
     try:
         with make_context(), ir.Location.unknown():
             module = ir.Module.create()
@@ -421,7 +426,7 @@ def test_a_built_in_rule_does_not_replace_a_function_and_decline() -> None:
         SCHEDULE._rules[ANY, "llvm"].remove(added)
 
 
-def test_a_rule_of_words_schedules_functions_that_have_no_words() -> None:
+def test_a_rule_of_primitives_schedules_functions_that_have_no_primitives() -> None:
     def tiles(kernel: Any, context: Any) -> Any:
         s = Schedule(kernel.view.op)
         s.tile(s.loops("twice"), (4, 4))
@@ -431,10 +436,10 @@ def test_a_rule_of_words_schedules_functions_that_have_no_words() -> None:
     assert "s.split('twice_i', [None, 4])" in code and record.rule.name == "tiles"
 
 
-@pytest.mark.parametrize("words", [{}, {"twice": lambda s: s.apply_rule("forgets")}], ids=["alone", "words"])
-def test_a_rule_that_does_not_return_the_function_is_an_error(words: dict[str, Any]) -> None:
+@pytest.mark.parametrize("primitives", [{}, {"twice": lambda s: s.apply_rule("forgets")}], ids=["alone", "primitives"])
+def test_a_rule_that_does_not_return_the_function_is_an_error(primitives: dict[str, Any]) -> None:
     def forgets(kernel: Any, context: Any) -> Any:
         return Schedule(kernel.view.op)
 
     with pytest.raises(mirlo.MirloError, match="'forgets .* returned <.*: return the scheduled function, as Sch"):
-        scheduled_by(forgets, words)
+        scheduled_by(forgets, primitives)

@@ -35,13 +35,13 @@ USES: dict[str, Callable[[Schedule], object]] = {
 }
 
 
-def kept(words: Callable[[Schedule], object]) -> Schedule:
-    """Return the schedule that a compilation called these words with."""
+def kept(primitives: Callable[[Schedule], object]) -> Schedule:
+    """Return the schedule that a compilation called these primitives with."""
     found: list[Schedule] = []
 
     def keep(s: Schedule) -> None:
         found.append(s)
-        words(s)
+        primitives(s)
 
     try:
         f = mirlo.compile(model, schedules={"twice": keep}, cache=False)
@@ -53,9 +53,9 @@ def kept(words: Callable[[Schedule], object]) -> Schedule:
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("words", [lambda s: None, lambda s: s.parallel("twice_i"), lambda s: 1 / 0])
-def test_a_schedule_that_is_kept_after_the_compilation(words: Callable[[Schedule], object], use: str) -> None:
-    s = kept(words)
+@pytest.mark.parametrize("primitives", [lambda s: None, lambda s: s.parallel("twice_i"), lambda s: 1 / 0])
+def test_a_schedule_that_is_kept_after_the_compilation(primitives: Callable[[Schedule], object], use: str) -> None:
+    s = kept(primitives)
     with pytest.raises(ScheduleError, match="it was for the call of a function; its trace can be replayed"):
         USES[use](s)
     again = Schedule.of(twice, TensorType.of((N,), "f32")).replay(s)
@@ -74,10 +74,10 @@ def test_loops_are_emitted_once_outside_of_a_compilation() -> None:
 def test_a_given_function_is_called_once_by_all_passes() -> None:
     calls: list[str] = []
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         calls.append(s.target)
         s.vectorize(s.split("twice_i", (None, 8))[1])
         s.compute_inline(s.cache_read("twice", "x"))
 
-    mirlo.compile(model, schedules={"twice": words}, cache=False)
+    mirlo.compile(model, schedules={"twice": primitives}, cache=False)
     assert calls == ["llvm"]

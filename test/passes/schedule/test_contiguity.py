@@ -102,7 +102,7 @@ def test_dims_of_run_time() -> None:
     assert s.memory_order("transposed") == ["transposed_i", "transposed_j"]
 
 
-def test_loops_that_words_arranged() -> None:
+def test_loops_that_primitives_arranged() -> None:
     s = schedule_of("product")
     assert s.contiguous_loops("scale") == ["scale_i", "scale_j"]
     assert s.memory_order("matmul") == ["matmul_i", "matmul_j", "matmul_k"]

@@ -1,4 +1,4 @@
-"""Words on loops whose sizes only the run time knows, and on tails: masks, peeled loops, accumulators in registers."""
+"""Primitives on loops of dynamic size, and on tails: masks, peeled loops, accumulators in registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dynamic_programs import CASES, arrays_of, schedule_of
-from random_words import apply_random_words
+from random_primitives import apply_random_primitives
 
 import mirlo
 from mirlo import Schedule
@@ -19,9 +19,11 @@ PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
 SHAPES = ((0, 1, 0), (1, 0, 1), (1, 1, 1), (3, 2, 5), (8, 16, 4), (7, 17, 9), (20, 33, 6))
 
 
-def check(name: str, words: Schedule | Callable[[Schedule], None], pipeline: str = PLAIN, **options: object) -> None:
+def check(
+    name: str, primitives: Schedule | Callable[[Schedule], None], pipeline: str = PLAIN, **options: object
+) -> None:
     model, _, wanted = CASES[name]
-    f = mirlo.compile(model, pipeline=pipeline, schedules={name: words}, cache=False, **options)
+    f = mirlo.compile(model, pipeline=pipeline, schedules={name: primitives}, cache=False, **options)
     rng = np.random.default_rng(0)
     for shape in SHAPES:
         arrays = arrays_of(name, shape, rng)
@@ -33,15 +35,15 @@ def check(name: str, words: Schedule | Callable[[Schedule], None], pipeline: str
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", CASES)
-def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -> None:
+def test_random_primitives_do_not_change_results(name: str, seed: int, whole: bool) -> None:
     rng = np.random.default_rng([seed, len(name)])
     for _ in range(15 if whole else 1):
         s = schedule_of(name)
-        apply_random_words(s, rng, 16)
+        apply_random_primitives(s, rng, 16)
         try:
             check(name, s)
         except mirlo.MirloError as error:
-            # Which loops an accumulator is in, and the size of a copy, are known when all words are said.
+            # Which loops an accumulator is in, and the size of a copy, are known when all primitives are applied.
             assert any(text in str(error) for text in ("accumulate: ", "of a size that only the run time knows")), error
 
 
@@ -63,16 +65,18 @@ def test_parts_of_a_block_are_not_computed_with_each_other(block: str) -> None:
 
 
 @pytest.mark.sample(0)
-def test_random_words_use_all_kinds_of_tails() -> None:
+def test_random_primitives_use_all_kinds_of_tails() -> None:
     """What the tests above compile."""
     found: Counter[str] = Counter()
     for name in CASES:
         for seed in range(20):
             s = schedule_of(name)
-            apply_random_words(s, np.random.default_rng([seed, len(name)]), 16)
+            apply_random_primitives(s, np.random.default_rng([seed, len(name)]), 16)
             found.update(said.primitive for said in s.trace)
             found.update(said.named["tail"] for said in s.trace if "tail" in said.named)
-    assert all(found[word] >= 8 for word in ("accumulate", "vectorize", "peel", "compute_at", "fuse", "unroll")), found
+    assert all(
+        found[primitive] >= 8 for primitive in ("accumulate", "vectorize", "peel", "compute_at", "fuse", "unroll")
+    ), found
 
 
 def in_registers(s: Schedule) -> None:
@@ -90,7 +94,7 @@ def in_registers(s: Schedule) -> None:
     s.parallel(outer)
 
 
-def test_words_for_tails_are_printed_saved_and_said_again(tmp_path: Path) -> None:
+def test_primitives_for_tails_are_printed_saved_and_replayed(tmp_path: Path) -> None:
     s = schedule_of("product")
     in_registers(s)
     text = str(s)
@@ -140,7 +144,7 @@ ERRORS: dict[str, Callable[[Schedule], object]] = {
 
 
 @pytest.mark.parametrize("message", ERRORS)
-def test_a_word_that_cannot_be_applied_says_why(message: str) -> None:
+def test_a_primitive_that_cannot_be_applied_says_why(message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         ERRORS[message](schedule_of("product"))
     assert message in str(caught.value)

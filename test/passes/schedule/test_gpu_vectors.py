@@ -25,9 +25,9 @@ def twice_model(a: R.Tensor[(21, 5), R.f32]):
 def test_threads_of_a_gpu_have_no_masks_and_gathers(target: str):
     """A vectorized loop that needs them is a loop there."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.bind("twice_i", "blockIdx.x")
         s.vectorize(s.split("twice_j", (None, 8))[1])
 
-    compiled = mirlo.compile(twice_model, target, schedules={"twice": words}, cache=False)
+    compiled = mirlo.compile(twice_model, target, schedules={"twice": primitives}, cache=False)
     assert compiled is not None

@@ -108,10 +108,10 @@ def in_vectors(s: Schedule, loop: str, reduction: str = "", **cut: list[int]) ->
         s.accumulate(reduction, outer)
 
 
-def check(words: Callable[[Schedule], None], model: mirlo.ScriptFunction = static, columns: int = C) -> None:
-    """Compile a softmax by these words, and compare results."""
+def check(primitives: Callable[[Schedule], None], model: mirlo.ScriptFunction = static, columns: int = C) -> None:
+    """Compile a softmax by these primitives, and compare results."""
     x = np.random.default_rng(0).standard_normal((N, columns), dtype=np.float32)
-    executable = mirlo.compile(model, pipeline=PLAIN, schedules={"softmax": words}, cache=False)
+    executable = mirlo.compile(model, pipeline=PLAIN, schedules={"softmax": primitives}, cache=False)
     power = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(executable(x), power / (power.sum(1, keepdims=True) + 0.5), rtol=1e-5, atol=1e-6)
 
@@ -125,33 +125,33 @@ CUTS: dict[str, dict[str, list[int]]] = {
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_rows_in_parts(cut: str) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         for loop, reduction in zip(by_row(s), ("highest", "total", ""), strict=True):
             in_vectors(s, loop, reduction, **CUTS[cut])
         s.share_memory("power", "y")
 
-    check(words)
+    check(primitives)
 
 
 @pytest.mark.parametrize("columns", [1, 3, 15, 16, 45, 64])
 def test_rows_of_any_length(columns: int) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         for loop, reduction in zip(by_row(s), ("highest", "total", ""), strict=True):
             in_vectors(s, loop, reduction, multiples=[16, 8, 4, 2, 1])
         s.share_memory("power", "y")
 
-    check(words, dynamic, columns)
+    check(primitives, dynamic, columns)
 
 
 @pytest.mark.parametrize("reduced", [(), ("highest",), ("total",)])
 def test_merged_loops_without_accumulators(reduced: tuple[str, ...]) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         first, second, _ = by_row(s)
         parts = {"highest": s.partition(first, [5, 20])[0], "total": s.partition(second, [11])[0]}
         for name in reduced:
             s.accumulate(name, parts[name])
 
-    check(words)
+    check(primitives)
 
 
 def test_elements_that_are_read_in_registers_are_not_stored() -> None:
@@ -187,7 +187,7 @@ def test_two_reductions_in_one_loop() -> None:
     def model(x: R.Tensor[(N, C), R.f32]):
         return R.call_tir(both, x)
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.merge("least_i", "sum_i")
         s.merge("least_j", "sum_j")
         first, rest = s.partition("least_j", [32])
@@ -198,7 +198,7 @@ def test_two_reductions_in_one_loop() -> None:
         s.accumulate("sum", outer)
 
     x = np.random.default_rng(0).integers(-9, 9, (N, C)).astype(np.float32)
-    low, sums = mirlo.compile(model, pipeline=PLAIN, schedules={"both": words}, cache=False)(x)
+    low, sums = mirlo.compile(model, pipeline=PLAIN, schedules={"both": primitives}, cache=False)(x)
     np.testing.assert_array_equal(low, x.min(1))
     np.testing.assert_array_equal(sums, x.sum(1))
 
@@ -265,9 +265,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
-    words, message = REFUSED[name]
+    primitives, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
-        words()
+        primitives()
 
 
 def test_a_part_does_not_replace_an_element_in_a_register() -> None:
@@ -289,10 +289,10 @@ def test_a_part_does_not_replace_an_element_in_a_register() -> None:
     def model(x: R.Tensor[(N, C), R.f32]):
         return R.call_tir(minus_first, x)
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.merge("double_i", "minus_i")
         s.partition("double_j", [1])
 
     x = np.random.default_rng(0).integers(-9, 9, (N, C)).astype(np.float32)
-    y = mirlo.compile(model, pipeline=PLAIN, schedules={"minus_first": words}, cache=False)(x)
+    y = mirlo.compile(model, pipeline=PLAIN, schedules={"minus_first": primitives}, cache=False)(x)
     np.testing.assert_array_equal(y, 2 * x - 2 * x[:, :1])

@@ -99,15 +99,15 @@ SIZES: dict[tuple[Any, Any, Any], tuple[tuple[int, int, int], ...]] = {
 
 
 @pytest.mark.parametrize("target", ("llvm", "c"))
-@pytest.mark.parametrize("words", (whole, by_tiles))
+@pytest.mark.parametrize("primitives", (whole, by_tiles))
 @pytest.mark.parametrize("shape", SIZES)
-def test_products_of_any_size(shape: tuple[Any, Any, Any], words: Callable[[Schedule], None], target: str) -> None:
+def test_products_of_any_size(shape: tuple[Any, Any, Any], primitives: Callable[[Schedule], None], target: str) -> None:
     """Padding keeps results equal; as a whole only where strides are known, else the message says how."""
-    if words is whole and isinstance(shape[2], str):  # b, or a and b, have rows of dynamic length
+    if primitives is whole and isinstance(shape[2], str):  # b, or a and b, have rows of dynamic length
         with pytest.raises(mirlo.MirloError, match=r"takes tiles whose strides are known; .* in a loop outside"):
-            mirlo.compile(model(*shape), schedules={"product": words}, target=target, cache=False, jobs=1)
+            mirlo.compile(model(*shape), schedules={"product": primitives}, target=target, cache=False, jobs=1)
         return
-    executable = mirlo.compile(model(*shape), schedules={"product": words}, target=target, cache=False, jobs=1)
+    executable = mirlo.compile(model(*shape), schedules={"product": primitives}, target=target, cache=False, jobs=1)
     for rows, depth, columns in SIZES[shape]:
         random = np.random.default_rng(0)
         a, b = (random.integers(-4, 5, size).astype(np.float32) for size in ((rows, depth), (depth, columns)))
@@ -130,14 +130,14 @@ def squared(x: T.Buffer[(30,), T.f32], y: T.Out[(30,), T.f32]):
             y[vj] = x[vj] * x[vj]
 
 
-def computed(function: Any, words: Callable[[Schedule], object]) -> np.ndarray:
+def computed(function: Any, primitives: Callable[[Schedule], object]) -> np.ndarray:
     size = function.parameters[0].shape[0]
 
     @mirlo.script
     def called(x: R.Tensor[(size,), R.f32]):
         return R.call_tir(function, x)
 
-    executable = mirlo.compile(called, schedules={function.name: words}, cache=False, jobs=1)
+    executable = mirlo.compile(called, schedules={function.name: primitives}, cache=False, jobs=1)
     return np.asarray(executable(np.arange(size, dtype=np.float32)))
 
 
@@ -211,10 +211,10 @@ REFUSED: tuple[tuple[Any, tuple[TensorType, ...], Callable[[Schedule, str], obje
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[3])
 def test_what_cannot_be_padded(case: tuple[Any, Any, Any, str]) -> None:
-    function, types, words, message = case
+    function, types, primitives, message = case
     s = Schedule.of(function, *types)
     with pytest.raises(ScheduleError, match=re.escape(message)):
-        words(s, s.blocks()[0])
+        primitives(s, s.blocks()[0])
 
 
 def test_no_axis_needs_padding() -> None:

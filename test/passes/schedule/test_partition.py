@@ -56,15 +56,15 @@ def schedule_of() -> Schedule:
     return Schedule.of(window, TensorType.of((N, C), "f32"))
 
 
-def check(words: Schedule) -> str:
+def check(primitives: Schedule) -> str:
     rng = np.random.default_rng(0)
     x = rng.integers(-4, 5, (N, C)).astype(np.float32)
-    executable = mirlo.compile(model, pipeline=PLAIN, schedules={"window": words.trace}, cache=False)
+    executable = mirlo.compile(model, pipeline=PLAIN, schedules={"window": primitives.trace}, cache=False)
     wide = np.pad(x, ((1, 1), (0, 0)), constant_values=2.0)
     rows = np.arange(N)[:, None]
     counts = np.minimum(rows + 2, N) - np.maximum(rows - 1, 0)
     np.testing.assert_array_equal(executable(x), sum(wide[r : r + N] for r in range(3)) * counts)
-    return str(words)
+    return str(primitives)
 
 
 @pytest.mark.parametrize("points", [(1,), (1, 22), (5, 6, 20)])
@@ -174,9 +174,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
-    words, message = REFUSED[name]
+    primitives, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
-        words(schedule_of())
+        primitives(schedule_of())
 
 
 def test_lanes_of_the_reduction_have_no_order() -> None:

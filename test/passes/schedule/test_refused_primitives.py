@@ -72,7 +72,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         return [rng.choice(names) for _ in range(rng.randint(1, 3))]
 
     size = rng.choice([1, 2, 3, 4, 8])
-    word = rng.choice(PRIMITIVES)
+    primitive = rng.choice(PRIMITIVES)
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
         "split": [
@@ -106,26 +106,26 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         arguments[name] = [rng.choice(loops)]
     for name in ("compute_at", "reverse_compute_at", "decompose_reduction", "accumulate", "rfactor"):
         arguments[name] = [block, rng.choice(loops)]
-    return word, arguments[word]
+    return primitive, arguments[primitive]
 
 
 def _state(s: Schedule) -> tuple[str, str, list[str], list[str]]:
     return str(s), str(s.trace), s.buffers(), [str(said) for said in s.applied]
 
 
-def _arrange(s: Schedule, rng: random.Random, words: int, with_rules: bool) -> int:
+def _arrange(s: Schedule, rng: random.Random, primitives: int, with_rules: bool) -> int:
     """Apply random primitives, each of which changes nothing where it is refused; return how many were."""
     refused = 0
-    for _ in range(words):
-        word, arguments = _call(s, rng)
-        if word == "apply_rule" and not with_rules:
+    for _ in range(primitives):
+        primitive, arguments = _call(s, rng)
+        if primitive == "apply_rule" and not with_rules:
             continue
         before = _state(s)
         try:
-            getattr(s, word)(*arguments)
+            getattr(s, primitive)(*arguments)
         except ScheduleError:
             refused += 1
-            assert _state(s) == before, f"{word}({arguments})"
+            assert _state(s) == before, f"{primitive}({arguments})"
     return refused
 
 
@@ -163,7 +163,7 @@ def test_a_refused_tile_splits_no_loop() -> None:
     assert _state(s) == before
 
 
-def test_a_refused_word_after_a_rule_changes_nothing() -> None:
+def test_a_refused_primitive_after_a_rule_changes_nothing() -> None:
     s = Schedule.of(chain, *TYPES)
     s.apply_rule("scalar_nest")
     before = _state(s)

@@ -127,9 +127,9 @@ def test_a_trace_makes_the_same_tile_again(tmp_path) -> None:
     s = Schedule.of(matmul, TensorType.of((30, 17), "f32"), TensorType.of((17, 70), "f32"))
     panel = tile(s)
     s.prefetch("matmul", "b", loop=panel)
-    s.save(tmp_path / "words.json")
+    s.save(tmp_path / "primitives.json")
     assert "fma tile" in str(s)
-    again = mirlo.compile(model, schedules={"matmul": str(tmp_path / "words.json")}, cache=False)
+    again = mirlo.compile(model, schedules={"matmul": str(tmp_path / "primitives.json")}, cache=False)
     a, b = np.ones((30, 17), np.float32), np.ones((17, 70), np.float32)
     np.testing.assert_array_equal(again(a, b), np.full((30, 70), 8.5, np.float32))
 

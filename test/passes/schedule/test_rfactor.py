@@ -47,8 +47,8 @@ A = np.random.default_rng(0).integers(-4, 5, (ROWS, COLUMNS)).astype(np.float32)
 """Integers: their sums are exact in any order."""
 
 
-def run(words: Schedule | Callable[[Schedule], None]) -> None:
-    found = mirlo.compile(model, pipeline=PIPELINE, schedules={"centered": words}, cache=False)(A)
+def run(primitives: Schedule | Callable[[Schedule], None]) -> None:
+    found = mirlo.compile(model, pipeline=PIPELINE, schedules={"centered": primitives}, cache=False)(A)
     total = A.sum(1, keepdims=True)
     np.testing.assert_array_equal(found, A * total + (A * total).sum(1, keepdims=True))
 
@@ -72,7 +72,7 @@ def test_rows_are_summed_in_lanes_before_they_are_used() -> None:
 def test_partial_results_do_not_move() -> None:
     """Each iteration of the loop makes its own partial result: new loops over all of both would add all to each."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         _, lane = s.split(s.loops("total")[-1], (None, 8))
         s.rfactor("total", lane)
         s.compute_at("largest", s.loops("result")[0])
@@ -80,18 +80,18 @@ def test_partial_results_do_not_move() -> None:
         s.compute_at("total_rf", s.loops("result")[0])
 
     with pytest.raises(mirlo.MirloError, match="'total_rf' makes partial results: move it before rfactor"):
-        run(words)
+        run(primitives)
 
 
 def test_all_partial_results_have_an_initial_value() -> None:
     """Of 4 x 7 partial results of partial results 4 are past the end of 24 elements."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         outer, inner = s.split(s.loops("largest")[-1], (None, 7))
         s.rfactor("largest", outer)
         s.rfactor("largest_rf", inner)
 
-    run(words)
+    run(primitives)
 
 
 REFUSED: dict[str, Callable[[Schedule], object]] = {
@@ -119,14 +119,14 @@ def test_partial_results_inside_of_a_reduction_that_shares_its_nest() -> None:
 
 
 @pytest.mark.sample(0)
-def test_random_words_with_partial_results_never_change_the_result() -> None:
+def test_random_primitives_with_partial_results_never_change_the_result() -> None:
     rng = np.random.default_rng(1)
     applied = 0
     for _ in range(24):
         s = Schedule.of(centered, TensorType.of((ROWS, COLUMNS), "f32"))
         for _ in range(10):
             try:
-                _random_word(s, rng)
+                _random_primitive(s, rng)
             except ScheduleError:
                 continue
         applied += sum(said.primitive == "rfactor" for said in s.trace)
@@ -134,12 +134,12 @@ def test_random_words_with_partial_results_never_change_the_result() -> None:
     assert applied > 10
 
 
-def _random_word(s: Schedule, rng: np.random.Generator) -> None:
+def _random_primitive(s: Schedule, rng: np.random.Generator) -> None:
     block = str(rng.choice(s.blocks()))
     loops = s.loops(block)
     loop, other = str(rng.choice(loops)), str(rng.choice(loops))
     anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
-    words: tuple[Callable[[], object], ...] = (
+    primitives: tuple[Callable[[], object], ...] = (
         lambda: s.split(loop, (None, int(rng.integers(2, 9)))),
         lambda: s.reorder(loop, other),
         lambda: s.vectorize(loops[-1]) if rng.random() < 0.3 else None,
@@ -150,4 +150,4 @@ def _random_word(s: Schedule, rng: np.random.Generator) -> None:
         lambda: s.rfactor(block, loop),
         lambda: s.rfactor(block, loops[-1]),
     )
-    words[int(rng.integers(len(words)))]()
+    primitives[int(rng.integers(len(primitives)))]()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dynamic_programs import CASES
 from schedules import scheduled
-from staged_program import assert_staged, random_word, staged, staged_model
+from staged_program import assert_staged, random_primitive, staged, staged_model
 
 import mirlo
 from mirlo import Schedule
@@ -58,12 +58,14 @@ def inlined_for_the_whole(s: Schedule) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("words", [by_parts, joined, beside_loops, loops_alone, inlined_first, inlined_for_the_whole])
-def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> None:
-    assert_staged(words)
+@pytest.mark.parametrize(
+    "schedule", [by_parts, joined, beside_loops, loops_alone, inlined_first, inlined_for_the_whole]
+)
+def test_parts_have_rules_of_their_own(schedule: Callable[[Schedule], None]) -> None:
+    assert_staged(schedule)
 
 
-def test_words_arrange_the_blocks_that_rules_leave() -> None:
+def test_primitives_arrange_the_blocks_that_rules_leave() -> None:
     s = Schedule.of(staged, TensorType.of((9, 24), "f32"), TensorType.of((24, 40), "f32"))
     s.apply_rule("contraction", ["product"])
     s.parallel("divide_i")
@@ -81,7 +83,7 @@ PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
     "apply_rule: rule 'elementwise' schedules 'scale' already": lambda s: (
         s.apply_rule("elementwise", ["scale"]), s.apply_rule("rows", ["scale"]),
     ),
-    "apply_rule: other words have changed 'scale', whose loops a rule arranges itself": lambda s: (
+    "apply_rule: other primitives have changed 'scale', whose loops a rule arranges itself": lambda s: (
         s.split("scale_i", (None, 2)), s.apply_rule("elementwise", ["scale"]),
     ),
     "apply_rule: a rule schedules the whole function, after 'split'; name the blocks": lambda s: (
@@ -130,12 +132,12 @@ def test_parts_on_a_target_that_schedules_whole_functions() -> None:
 
 
 def test_loops_beside_rules_that_cannot_be_emitted() -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.apply_rule("rows", ["total"])
         s.cache_write("transposed", "local")
 
     with pytest.raises(mirlo.MirloError, match="given for '@rows': 'd_local' is m x n elements, of a size that only"):
-        mirlo.compile(CASES["rows"][0], schedules={"rows": words}, cache=False)
+        mirlo.compile(CASES["rows"][0], schedules={"rows": primitives}, cache=False)
 
 
 @pytest.mark.sample(0)
@@ -151,25 +153,27 @@ def test_rules_and_primitives_in_random_order(whole: bool) -> None:
             s.compute_inline("scale")
         for _ in range(10):
             try:
-                random_word(s, rng, rules)
+                random_primitive(s, rng, rules)
             except ScheduleError:
                 continue
-        words = [said.primitive for said in s.trace]
-        mixed += "apply_rule" in words and any(word not in ("apply_rule", "compute_inline") for word in words)
+        primitives = [said.primitive for said in s.trace]
+        mixed += "apply_rule" in primitives and any(
+            primitive not in ("apply_rule", "compute_inline") for primitive in primitives
+        )
         assert_staged(s)
         assert_staged(Trace.from_json(json.loads(json.dumps(s.trace.as_json()))))
     assert mixed >= trials // 2
 
 
-def test_mixed_words_are_recorded_with_the_choices_of_rules() -> None:
+def test_mixed_primitives_are_recorded_with_the_choices_of_rules() -> None:
     """They make the same loops again."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.compute_inline("scale")
         s.apply_rule("contraction", ["product"], tile_rows=3, tile_vectors=1)
         s.vectorize(s.split("divide_j", (None, 8))[1])
 
-    code, (record,) = scheduled(staged_model, {"staged": words}, "llvm")
+    code, (record,) = scheduled(staged_model, {"staged": primitives}, "llvm")
     text = str(record.trace)
     assert "s.apply_rule('contraction', ['product'], pack=0, row_block=0, tile_rows=3, tile_vectors=1)" in text
     assert text.splitlines()[1] == "    s.compute_inline('scale')" and "s.vectorize('divide_j_1')" in text

@@ -137,10 +137,10 @@ def model(x: R.Tensor[(N,), R.f32]):
     return y, z
 
 
-def run(words: Callable[[Schedule], object]) -> None:
-    """Compare the results of the model with these words with those of numpy."""
+def run(primitives: Callable[[Schedule], object]) -> None:
+    """Compare the results of the model with these primitives with those of numpy."""
     x = np.random.default_rng(0).standard_normal(N, dtype=np.float32)
-    square, product = mirlo.compile(model, schedules={"blocks": words}, cache=False)(x)
+    square, product = mirlo.compile(model, schedules={"blocks": primitives}, cache=False)(x)
     numbered = np.concatenate([[49.0], x[:-1] ** 2]) * np.arange(N)
     p = numbered[:16].reshape(4, 4)
     np.testing.assert_allclose(square, (x + 1) ** 2, rtol=1e-5)
@@ -148,14 +148,14 @@ def run(words: Callable[[Schedule], object]) -> None:
 
 
 def by(block: str, name: str) -> Callable[[Schedule], list[str]]:
-    """Return words that compute a block by an intrinsic; they return the loops around it, and its own."""
+    """Return primitives that compute a block by an intrinsic; they return the loops around it, and its own."""
 
-    def words(s: Schedule) -> list[str]:
+    def primitives(s: Schedule) -> list[str]:
         loops = s.split(s.loops(block)[0], (None, TILE))
         s.tensorize(loops[1], f"fits.{name}")
         return loops
 
-    return words
+    return primitives
 
 
 MISFITS: dict[str, Callable[[Schedule], object]] = {
@@ -205,10 +205,10 @@ AFTER: dict[str, Callable[[Schedule, list[str]], object]] = {
 }
 
 
-@pytest.mark.parametrize("words", AFTER)
-def test_words_after_tensorize(words: str) -> None:
+@pytest.mark.parametrize("primitives", AFTER)
+def test_primitives_after_tensorize(primitives: str) -> None:
     """The intrinsic takes the loops and buffers that there are in the end."""
-    run(lambda s: AFTER[words](s, by("square", "squares")(s)))
+    run(lambda s: AFTER[primitives](s, by("square", "squares")(s)))
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def fresh() -> Schedule:
 
 
 def in_rows(s: Schedule, result: int = 32, total: int = 32, blocks: str = "total halves") -> None:
-    """Compute a row in a block of threads; the results of each block are in memory that the words do not name."""
+    """Compute a row in a block of threads; the results of each block are in memory that the primitives do not name."""
     row = s.loops("result")[0]
     for block in blocks.split():
         s.compute_at(block, row)
@@ -108,7 +108,7 @@ def test_threads_share_what_others_write() -> None:
 def test_vectors_of_shared_memory() -> None:
     """Views of shared memory have its type."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.compute_at("halves", "result_i")
         s.set_scope("halves", "shared")
         s.bind("halves_j", "threadIdx.x")
@@ -118,7 +118,7 @@ def test_vectors_of_shared_memory() -> None:
 
     a = np.random.default_rng(0).integers(-4, 5, (ROWS, COLUMNS)).astype(np.float32)
     with emulated("sm_80", races=True):
-        found = mirlo.compile(doubled_model, "nvvm{chip=sm_80}", schedules={"doubled": words}, cache=False)(a)
+        found = mirlo.compile(doubled_model, "nvvm{chip=sm_80}", schedules={"doubled": primitives}, cache=False)(a)
     np.testing.assert_array_equal(found, a)
 
 
@@ -128,7 +128,7 @@ def test_vectors_of_shared_memory() -> None:
 def test_one_thread_computes_an_unrolled_loop(scope: str, kind: str) -> None:
     """The first thread stores in each iteration; views of shared memory have its type."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.compute_inline("halves")
         s.compute_at("total", "result_i")
         s.set_scope("total", scope)
@@ -140,7 +140,7 @@ def test_one_thread_computes_an_unrolled_loop(scope: str, kind: str) -> None:
     total = (a / 2).sum(1, keepdims=True)
     total[1:] += a.sum(1, keepdims=True)[:-1]
     with emulated("sm_80", races=True):
-        found = mirlo.compile(model, "nvvm{chip=sm_80}", schedules={"centered": words}, cache=False)(a)
+        found = mirlo.compile(model, "nvvm{chip=sm_80}", schedules={"centered": primitives}, cache=False)(a)
     np.testing.assert_array_equal(found, a[:, ::-1] / 2 - total)
 
 
@@ -163,7 +163,7 @@ AT_ONCE: dict[str, Callable[[Schedule], object]] = {
 
 
 @pytest.mark.parametrize("message", AT_ONCE)
-def test_a_word_that_cannot_be_applied_says_why(message: str) -> None:
+def test_a_primitive_that_cannot_be_applied_says_why(message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         AT_ONCE[message](fresh())
     assert message in str(caught.value)
@@ -323,7 +323,7 @@ def test_vectors_that_a_target_does_not_have(target: str, lanes: int, kind: str)
     def program(a: R.Tensor[(5, 96), tensor_element]):
         return R.call_tir(doubled, a)
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         for block in ("twice", "total"):
             outer, lane = s.split(f"{block}_j", (None, lanes))
             s.vectorize(lane)
@@ -332,7 +332,7 @@ def test_vectors_that_a_target_does_not_have(target: str, lanes: int, kind: str)
 
     a = np.random.default_rng(lanes).integers(-1, 2, (5, 96)).astype(dtype)
     with emulated("sm_80"):
-        c, d = mirlo.compile(program, target, schedules={"doubled": words}, cache=False)(a)
+        c, d = mirlo.compile(program, target, schedules={"doubled": primitives}, cache=False)(a)
     np.testing.assert_array_equal(c, 2 * a)
     np.testing.assert_array_equal(d, a.sum(1, dtype=dtype))
 
@@ -357,7 +357,7 @@ def transpose_model(a: R.Tensor[(N, M), R.f32]):
 @pytest.mark.parametrize("offset", [0, 1, 31])
 @pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
 def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         rows, columns, row, column = s.tile(s.loops("transposed"), (16, 16))
         copy = s.cache_read("transposed", "a", "shared")
         s.compute_at(copy, columns)
@@ -372,19 +372,19 @@ def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> No
 
     a = np.random.default_rng(offset).standard_normal((N, M)).astype(np.float32)
     with emulated("sm_80", races=True):
-        compiled = mirlo.compile(transpose_model, target, schedules={"transpose": words}, cache=False)
+        compiled = mirlo.compile(transpose_model, target, schedules={"transpose": primitives}, cache=False)
         np.testing.assert_array_equal(compiled(a), 2 * a.T)
     if target == "nvvm":
         # Between writes and reads: no loop around them writes the tile again, and unrolled iterations write apart.
         assert compiled.artifact.code.count(b"bar.sync") == 1
-    code, _ = scheduled(transpose_model, {"transpose": words}, target)
+    code, _ = scheduled(transpose_model, {"transpose": primitives}, target)
     assert f'memref<16x{(16 - offset + 31) // 32 * 32 + offset}xf32, "shared">' in code
 
 
 def test_unrolled_iterations_that_depend_on_one_another_wait() -> None:
     """Each of them fills the same tile, after threads have read what the one before it left there."""
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         rows, columns, row, column = s.tile(s.loops("transposed"), (16, 16))
         columns, step = s.split(columns, (None, 2))
         copy = s.cache_read("transposed", "a", "shared")
@@ -398,6 +398,6 @@ def test_unrolled_iterations_that_depend_on_one_another_wait() -> None:
 
     a = np.random.default_rng(0).standard_normal((N, M)).astype(np.float32)
     with emulated("sm_80", races=True):
-        compiled = mirlo.compile(transpose_model, "nvvm", schedules={"transpose": words}, cache=False)
+        compiled = mirlo.compile(transpose_model, "nvvm", schedules={"transpose": primitives}, cache=False)
         np.testing.assert_array_equal(compiled(a), 2 * a.T)
     assert compiled.artifact.code.count(b"bar.sync") == 3  # nothing follows the last loop over threads

@@ -43,8 +43,8 @@ def schedule_of(rows: int, columns: int) -> Schedule:
     return Schedule.of(transposed, TensorType.of((columns, rows), "f32"), TensorType.of((rows, columns), "f32"))
 
 
-def check(rows: int, columns: int, words: Callable[[Schedule], object], offset: int = 0) -> None:
-    """Compile a sum with a transposed operand by these words, and compare its results."""
+def check(rows: int, columns: int, primitives: Callable[[Schedule], object], offset: int = 0) -> None:
+    """Compile a sum with a transposed operand by these primitives, and compare its results."""
 
     @mirlo.script
     def model(x: R.Tensor[(columns, rows), R.f32], b: R.Tensor[(rows, columns), R.f32]):
@@ -55,7 +55,7 @@ def check(rows: int, columns: int, words: Callable[[Schedule], object], offset: 
     start = -memory.ctypes.data % 64 // 4 + offset
     x = memory[start:][: rows * columns].reshape(columns, rows)
     b = rng.standard_normal((rows, columns)).astype(np.float32)
-    program = mirlo.compile(model, pipeline=PLAIN, schedules={"transposed": words}, cache=False)
+    program = mirlo.compile(model, pipeline=PLAIN, schedules={"transposed": primitives}, cache=False)
     np.testing.assert_array_equal(program(x, b), x.T + b)
 
 
@@ -100,7 +100,7 @@ def test_tiles_that_overlap_do_not_overwrite_what_they_read(tmp_path: Path) -> N
         assert ("tir.inplace" in text) == (not align)
 
 
-def test_words_around_tiles() -> None:
+def test_primitives_around_tiles() -> None:
     def inside(s: Schedule) -> None:
         i, j = s.loops("turn")
         tiles, start, line = s.split(i, (None, 8), align="x")
@@ -126,31 +126,31 @@ def test_words_around_tiles() -> None:
 
 @pytest.mark.parametrize("parts", [[10], [10, 20]])
 def test_partition_copies_where_tiles_begin(parts: list[int]) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         i, j = s.loops("turn")
         tiles, start, line = s.split(i, (None, 8), align="x")
         s.reorder(j, tiles, start, line)
         for part in s.partition(j, parts):
             s.parallel(part)
 
-    check(21, 32, words, 3)
+    check(21, 32, primitives, 3)
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4, 5])
 @pytest.mark.parametrize("pixels", [5, 16, 40])
 def test_planes_are_interleaved(channels: int, pixels: int) -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         i, j = s.loops("turn")
         steps, lane = s.split(i, (None, 8), tail="peel")
         s.reorder(steps, j, lane)
         s.vectorize(lane)
         s.transpose(j)
 
-    check(pixels, channels, words)
+    check(pixels, channels, primitives)
 
 
 def test_a_tile_of_unknown_size_is_computed_row_by_row() -> None:
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         i, j = s.loops("turn")
         tiles, line = s.split(i, (None, 8))
         columns, lane = s.split(j, (None, 16))
@@ -158,7 +158,7 @@ def test_a_tile_of_unknown_size_is_computed_row_by_row() -> None:
         s.vectorize(lane)
         s.transpose(line)
 
-    check(21, 40, words)
+    check(21, 40, primitives)
 
 
 def test_blocks_of_one_nest() -> None:
@@ -166,13 +166,13 @@ def test_blocks_of_one_nest() -> None:
     def model(x: R.Tensor[(40, 48), R.f32]):
         return R.call_tir(two, x)
 
-    def words(s: Schedule) -> None:
+    def primitives(s: Schedule) -> None:
         s.compute_with("square", "double")
         assert s.blocks() == ["double"] and "; then square:" in str(s)
         s.vectorize(s.split(s.loops("double")[1], (None, 16))[1])
 
     x = np.random.default_rng(0).standard_normal((40, 48)).astype(np.float32)
-    y, z = mirlo.compile(model, pipeline=PLAIN, schedules={"two": words}, cache=False)(x)
+    y, z = mirlo.compile(model, pipeline=PLAIN, schedules={"two": primitives}, cache=False)(x)
     np.testing.assert_array_equal(y, x * 2)
     np.testing.assert_array_equal(z, x * x)
 

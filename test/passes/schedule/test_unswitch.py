@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_words import apply_random_words
+from random_primitives import apply_random_primitives
 
 import mirlo
 from mirlo import R, Schedule, T
@@ -30,10 +30,10 @@ def model(x: R.Tensor[(N, C), R.f32], w: R.Tensor[(3, C, K), R.f32]):
     return R.call_tir(window, x, w)
 
 
-def check(words: Schedule) -> None:
+def check(primitives: Schedule) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((N, C), (3, C, K)))
-    found = mirlo.compile(model, pipeline=PLAIN, schedules={"window": words}, cache=False)(x, w)
+    found = mirlo.compile(model, pipeline=PLAIN, schedules={"window": primitives}, cache=False)(x, w)
     wide = np.pad(x, ((1, 1), (0, 0)), constant_values=2.0)
     np.testing.assert_array_equal(found, sum(wide[r : r + N] @ w[r] for r in range(3)))
 
@@ -53,10 +53,10 @@ def test_loops_are_emitted_twice(at: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_words_do_not_change_results(seed: int) -> None:
+def test_random_primitives_do_not_change_results(seed: int) -> None:
     rng = np.random.default_rng(seed)
     s = schedule_of()
-    apply_random_words(s, rng, 12)
+    apply_random_primitives(s, rng, 12)
     for loop in rng.permutation(s.loops("sum"))[:2]:
         try:
             s.unswitch(str(loop))

@@ -1,4 +1,4 @@
-// RUN: echo '{"version": 1, "words": [["vectorize", "twice_i"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["vectorize", "twice_i"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule=given=f=%t.json | FileCheck %s
 
 // Elements that are not next to each other are gathered.

@@ -1,4 +1,4 @@
-"""The rule of target `c`: any sizes of a product, and its words given back."""
+"""The rule of target `c`: any sizes of a product, and its primitives given back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_dynamic_sizes_have_tails() -> None:
 
 
 @needs_c_compiler
-def test_words_of_the_rule_can_be_given_back() -> None:
+def test_primitives_of_the_rule_can_be_given_back() -> None:
     weight = np.random.default_rng(0).standard_normal((16, 3, 3, 3), np.float32)
     model = make_model(
         [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")],
@@ -34,9 +34,9 @@ def test_words_of_the_rule_can_be_given_back() -> None:
         {"w": weight},
     )
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(model, target="c").kernels}
-    words = {name: made.trace for name, made in kernels.items() if made and made.rule.name == "accumulator_tiles"}
-    assert [said.primitive for trace in words.values() for said in trace].count("unswitch") == 1
-    ours, theirs = (mirlo.compile(model, "c", schedules=each, cache=False) for each in ({}, words))
+    primitives = {name: made.trace for name, made in kernels.items() if made and made.rule.name == "accumulator_tiles"}
+    assert [said.primitive for trace in primitives.values() for said in trace].count("unswitch") == 1
+    ours, theirs = (mirlo.compile(model, "c", schedules=each, cache=False) for each in ({}, primitives))
     assert ours.artifact.code == theirs.artifact.code
     x = np.random.default_rng(1).standard_normal((1, 3, 9, 9), np.float32)
     np.testing.assert_array_equal(ours(x), theirs(x))

@@ -73,23 +73,23 @@ def a_block_for_a_row(s: Schedule) -> None:
     s.bind(row, "blockIdx.x")
 
 
-def check(target: str, words: Callable[[Schedule], None], shape: tuple[int, int]) -> None:
+def check(target: str, primitives: Callable[[Schedule], None], shape: tuple[int, int]) -> None:
     x = np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32)
-    compiled = mirlo.compile(dynamic_model, target, schedules={"dynamic_sums": lambda s: words(s)}, cache=False)
+    compiled = mirlo.compile(dynamic_model, target, schedules={"dynamic_sums": lambda s: primitives(s)}, cache=False)
     np.testing.assert_array_equal(compiled(x), x + x.sum(1, keepdims=True))
 
 
 @needs_vulkan()
 @pytest.mark.parametrize("shape", [(FIXED, 2), (2 * FIXED, 1), (5, 0)], ids=str)
-@pytest.mark.parametrize("words", [a_block_each, a_block_for_a_row])
+@pytest.mark.parametrize("primitives", [a_block_each, a_block_for_a_row])
 def test_dynamic_loops_over_more_blocks_than_a_device_has(
-    words: Callable[[Schedule], None], shape: tuple[int, int]
+    primitives: Callable[[Schedule], None], shape: tuple[int, int]
 ) -> None:
-    check("spirv", words, shape)
+    check("spirv", primitives, shape)
 
 
-@pytest.mark.parametrize("words", [a_block_each, a_block_for_a_row])
-def test_blocks_that_compute_several_iterations_have_no_races(words: Callable[[Schedule], None]) -> None:
+@pytest.mark.parametrize("primitives", [a_block_each, a_block_for_a_row])
+def test_blocks_that_compute_several_iterations_have_no_races(primitives: Callable[[Schedule], None]) -> None:
     grids: list[tuple[int, int, int]] = []
 
     def launch(kernel: Kernel, memory: GlobalMemory, grid: tuple[int, int, int], *rest: Any) -> None:
@@ -103,9 +103,9 @@ def test_blocks_that_compute_several_iterations_have_no_races(words: Callable[[S
         patch.object(driver, "launch", launch),
     ):
         for shape in ((4, 8), (9, 21)):
-            check("nvvm{chip=sm_80}", words, shape)
+            check("nvvm{chip=sm_80}", primitives, shape)
     # An axis without a loop has the rows of blocks of one that has; further ones have loops in blocks.
-    assert grids[-2:] == [(5, 1, 2), (4, 3, 6)] if words is a_block_each else grids[-1:] == [(4, 3, 1)]
+    assert grids[-2:] == [(5, 1, 2), (4, 3, 6)] if primitives is a_block_each else grids[-1:] == [(4, 3, 1)]
 
 
 @needs_vulkan()
@@ -115,4 +115,4 @@ def test_fixed_loops_over_more_blocks_than_a_device_has() -> None:
     )
     x = np.arange(FIXED, dtype=np.float32)
     np.testing.assert_array_equal(compiled(x), x[::-1] + 1)
-    assert [words[:3] for _, *words in compiled.artifact.metadata["program"]["commands"]] == [[FIXED // 2, 2, 1]]
+    assert [numbers[:3] for _, *numbers in compiled.artifact.metadata["program"]["commands"]] == [[FIXED // 2, 2, 1]]

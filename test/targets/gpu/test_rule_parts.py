@@ -1,4 +1,4 @@
-"""Rules for some blocks of a function on GPUs, words for others; blocks without words have the target's own rules."""
+"""Rules for some blocks of a function on GPUs, primitives for others, the target's own rules for the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from devices import needs_vulkan
 from emulator.driver import emulated
 from schedules import scheduled
-from staged_program import assert_staged, random_word, staged, staged_model
+from staged_program import assert_staged, random_primitive, staged, staged_model
 
 import mirlo
 from mirlo import R, Schedule, T
@@ -84,14 +84,14 @@ def inlined_alone(s: Schedule) -> None:
 
 @pytest.mark.sample(0)
 @pytest.mark.parametrize(
-    "words",
+    "primitives",
     [by_parts, beside_loops, shared_copy, the_last, the_first, in_the_middle, inlined, inlined_alone, lambda s: None],
 )
 @pytest.mark.parametrize("target", TARGETS)
-def test_parts_have_rules_of_their_own(target: str, words: Callable[[Schedule], None]) -> None:
-    """The words that are recorded name the rules of all blocks without words, and make the same code again."""
-    assert_staged(words, target)
-    code, (record,) = scheduled(staged_model, {"staged": words}, target)
+def test_parts_have_rules_of_their_own(target: str, primitives: Callable[[Schedule], None]) -> None:
+    """The recorded primitives name the rules of all other blocks, and make the same code again."""
+    assert_staged(primitives, target)
+    code, (record,) = scheduled(staged_model, {"staged": primitives}, target)
     given = [said.arguments[1] for said in record.trace if said.primitive == "apply_rule"]
     assert all(isinstance(blocks, tuple) for blocks in given)
     again, (repeated,) = scheduled(staged_model, {"staged": record.trace}, target)
@@ -99,7 +99,7 @@ def test_parts_have_rules_of_their_own(target: str, words: Callable[[Schedule], 
     assert "tir.target" not in code and "tir.given" not in code
 
 
-def test_blocks_without_words_have_the_rules_of_the_target() -> None:
+def test_blocks_without_primitives_have_the_rules_of_the_target() -> None:
     _, (record,) = scheduled(staged_model, {"staged": the_last}, "nvvm")
     last = "    s.apply_rule('products', ['scale', 'product', 'total'])"
     assert str(record.trace).splitlines()[-1] == last
@@ -129,17 +129,17 @@ def clipped_model(a: R.Tensor[(N, N), R.f32], b: R.Tensor[(N, N), R.f32]):
 
 
 def test_rules_of_a_target_take_choices_for_parts() -> None:
-    def words(s: Schedule, **choices: int) -> None:
+    def primitives(s: Schedule, **choices: int) -> None:
         s.apply_rule("products", ["product"], **choices)
         bind(s, "clip", 256)
 
-    _, (record,) = scheduled(clipped_model, {"clipped": words}, "nvvm")
+    _, (record,) = scheduled(clipped_model, {"clipped": primitives}, "nvvm")
     chosen = record.trace.calls[0].named
     assert chosen["way"] == 2 and chosen["tile"] != 1
-    _, (record,) = scheduled(clipped_model, {"clipped": partial(words, way=2, tile=1)}, "nvvm")
+    _, (record,) = scheduled(clipped_model, {"clipped": partial(primitives, way=2, tile=1)}, "nvvm")
     assert "s.apply_rule('products', ['product'], parts=1, tile=1, way=2)" in str(record.trace)
     with pytest.raises(mirlo.MirloError, match="=0 does not fit this function: 'products' takes"):
-        scheduled(clipped_model, {"clipped": partial(words, way=0, tile=0)}, "nvvm")
+        scheduled(clipped_model, {"clipped": partial(primitives, way=0, tile=0)}, "nvvm")
 
 
 PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
@@ -177,14 +177,14 @@ RULES = {"scale": "threads", "product": "stages", "total": "stages", "divide": "
 @pytest.mark.sample(16)
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize("target", TARGETS)
-def test_rules_and_words_in_random_order(target: str, seed: int) -> None:
-    """Rules for some blocks, random words for others, none for the rest: the result stays, or an error says why not."""
+def test_rules_and_primitives_in_random_order(target: str, seed: int) -> None:
+    """Apply rules to some blocks, random primitives to others: the result stays, or an error says why not."""
     rng = np.random.default_rng(seed)
     while True:
         s = Schedule.of(staged, TensorType.of((9, 24), "f32"), TensorType.of((24, 40), "f32"))
         for _ in range(int(rng.integers(1, 6))):
             try:
-                random_word(s, rng, RULES)
+                random_primitive(s, rng, RULES)
             except ScheduleError:
                 continue
         for block in s.blocks():

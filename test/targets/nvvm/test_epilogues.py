@@ -56,9 +56,9 @@ def rows_of_blocks(s: Schedule) -> None:
     s.bind(blocks, "blockIdx.x")
 
 
-@pytest.mark.parametrize("words", [across_threads, in_one_thread_each, rows_of_blocks])
-def test_what_is_computed_on_a_reduction(words: Callable[[Schedule], None]) -> None:
-    compiled = mirlo.compile(mean_model, "nvvm{chip=sm_80}", schedules={"mean": words}, cache=False)
+@pytest.mark.parametrize("primitives", [across_threads, in_one_thread_each, rows_of_blocks])
+def test_what_is_computed_on_a_reduction(primitives: Callable[[Schedule], None]) -> None:
+    compiled = mirlo.compile(mean_model, "nvvm{chip=sm_80}", schedules={"mean": primitives}, cache=False)
     assert len(compiled.artifact.metadata["kernels"]) == 1
     generator = np.random.default_rng(0)
     x, b = (generator.standard_normal(shape).astype(np.float32) for shape in ((4, 300), (4,)))

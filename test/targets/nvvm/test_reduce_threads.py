@@ -11,7 +11,7 @@ import pytest
 from devices import needs_vulkan
 from dynamic_programs import CASES, arrays_of, schedule_of
 from emulator.driver import emulated
-from random_words import apply_random_words
+from random_primitives import apply_random_primitives
 
 import mirlo
 from mirlo import Schedule
@@ -121,7 +121,7 @@ def test_random_schedules_with_threads(target: str, seed: int) -> None:
     with emulated("sm_80", races=True):
         while True:
             s = schedule_of(name)
-            apply_random_words(s, rng, int(rng.integers(0, 3)), threads=True)
+            apply_random_primitives(s, rng, int(rng.integers(0, 3)), threads=True)
             if not s.trace.calls:
                 continue
             try:

@@ -146,7 +146,7 @@ def test_misuse(model: Path, flags: list[str], message: str) -> None:
 
 @pytest.mark.sample(0)
 def test_a_schedule_of_the_command_line(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text('{"version": 1, "words": [["apply_rule", "contraction"]]}')
+    (tmp_path / "s.json").write_text('{"version": 1, "primitives": [["apply_rule", "contraction"]]}')
     flags = ["--shape", "x=5x64", "--schedule", f"nothing={tmp_path / 's.json'}", "--no-tuning"]
     done = mirlo("bench", model, *flags)
     assert done.returncode == 1 and "a schedule is given for 'nothing'" in done.stderr

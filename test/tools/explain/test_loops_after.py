@@ -57,7 +57,7 @@ def test_a_reduction_begins_in_a_block_of_its_own(tmp_path: Path, capsys: pytest
     path, trace = tmp_path / "sum.onnx", tmp_path / "trace.json"
     onnx.save(make_model([node("ReduceSum", "x", "y", keepdims=0)], {"x": (F32, [8, 32])}, ["y"], opset=11), str(path))
     (kernel,) = [each.name for each in explain_model(str(path), AVX2).kernels]
-    trace.write_text(json.dumps({"version": 1, "words": []}))
+    trace.write_text(json.dumps({"version": 1, "primitives": []}))
     given = [str(path), "--target", AVX2, "--kernel", kernel, "--schedule", f"{kernel}={trace}", "--after"]
     before, started = (_loops(capsys, *given, name) for name in ("prepare-kernels", "start-reductions"))
     assert "_start: " not in before and "_start: " in started, started
@@ -95,7 +95,7 @@ def test_a_kernel_that_primitives_do_not_schedule(
 ) -> None:
     """The error names the rule, the kernels that have loops, and what to do."""
     trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps({"version": 1, "words": [["apply_rule", "scalar_nest"]]}))
+    trace.write_text(json.dumps({"version": 1, "primitives": [["apply_rule", "scalar_nest"]]}))
     given = ["--schedule", f"softmax={trace}", "--kernel", "softmax", "--after", "drop-inplace"]
     text = _error(capsys, model, "--target", AVX2, *given)
     assert (

@@ -1,8 +1,8 @@
-// RUN: echo '{"version": 1, "words": [["parallel", "second_i"]]}' > %t.json
+// RUN: echo '{"version": 1, "primitives": [["parallel", "second_i"]]}' > %t.json
 // RUN: mirlo-opt %s --schedule="target=gpu given=f=%t.json" > %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: mirlo-opt %t.mlir --map-threads | FileCheck %s --check-prefix=MAPPED
-// RUN: echo '{"version": 1, "words": [["split", "second_i", [null, 4]], ["vectorize", "second_i_1"]]}' > %t.bad.json
+// RUN: echo '{"version": 1, "primitives": [["split", "second_i", [null, 4]], ["vectorize", "second_i_1"]]}' > %t.bad.json
 // RUN: not mirlo-opt %s --schedule="target=gpu given=f=%t.bad.json" 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // The block without words has a rule of the target; the iterations of a parallel loop are threads.

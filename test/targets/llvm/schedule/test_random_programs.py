@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_primitives import apply_random_primitives
 from random_program import Program
-from random_words import apply_random_words
 from scheduled import Kernel, random_array
 
 import mirlo
@@ -22,16 +22,16 @@ def test_agrees_with_scalar_loops(seed: int) -> None:
 
 @pytest.mark.sample(80)
 @pytest.mark.parametrize("seed", range(400))
-def test_random_words_agree_with_scalar_loops(seed: int) -> None:
+def test_random_primitives_agree_with_scalar_loops(seed: int) -> None:
     program = Program(1000 + seed)
 
-    def words(s: Schedule) -> None:
-        apply_random_words(s, np.random.default_rng(seed), 14)
+    def primitives(s: Schedule) -> None:
+        apply_random_primitives(s, np.random.default_rng(seed), 14)
 
     try:
-        kernel = Kernel(program.build, program.inputs, options={"schedules": {"kernel": words}})
+        kernel = Kernel(program.build, program.inputs, options={"schedules": {"kernel": primitives}})
     except mirlo.MirloError as error:
-        # Which loops an accumulator is in is known when all words are said.
+        # Which loops an accumulator is in is known when all primitives are said.
         assert "accumulate: " in str(error), error
         return
     check(program, seed, kernel)

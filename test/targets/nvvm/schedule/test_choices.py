@@ -1,4 +1,4 @@
-"""The words of products and attentions on NVIDIA GPUs: the same choices make the same kernel, others are followed."""
+"""`apply_rule` for products and attentions on NVIDIA GPUs: equal choices make the same kernel, others are followed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ func.func @main(%q: tensor<1x2x128x64xf16>, %k: tensor<1x2x256x64xf16>, %v: tens
 
 
 def scheduled(text: str, given: Trace | None = None) -> tuple[str, PrimitiveCallRecord, str]:
-    """Return a module after `schedule`, the word that scheduled its function, and the function's name."""
+    """Return a module after `schedule`, the primitive that scheduled its function, and the function's name."""
     session = Session()
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -51,17 +51,17 @@ def scheduled(text: str, given: Trace | None = None) -> tuple[str, PrimitiveCall
     [(PRODUCT, "products", {"tile": 1}), (ATTENTION, "attention", {"keys": 32})],
     ids=["product", "attention"],
 )
-def test_words_make_the_same_kernel_and_take_other_choices(text: str, rule: str, other: dict[str, int]) -> None:
-    code, word, _ = scheduled(text)
-    assert word.arguments == (rule,) and set(other) < set(word.named) and "parts" in word.named
-    assert scheduled(text, Trace([word]))[:2] == (code, word)
-    changed = PrimitiveCallRecord("apply_rule", (rule,), {**word.named, **other})
+def test_primitives_make_the_same_kernel_and_take_other_choices(text: str, rule: str, other: dict[str, int]) -> None:
+    code, primitive, _ = scheduled(text)
+    assert primitive.arguments == (rule,) and set(other) < set(primitive.named) and "parts" in primitive.named
+    assert scheduled(text, Trace([primitive]))[:2] == (code, primitive)
+    changed = PrimitiveCallRecord("apply_rule", (rule,), {**primitive.named, **other})
     different, followed, _ = scheduled(text, Trace([changed]))
     assert different != code and followed == changed
 
 
 def test_a_strategy_that_the_chip_lacks() -> None:
-    _, word, _ = scheduled(PRODUCT)
-    changed = PrimitiveCallRecord("apply_rule", ("products",), {**word.named, "way": 0, "tile": 0})
+    _, primitive, _ = scheduled(PRODUCT)
+    changed = PrimitiveCallRecord("apply_rule", ("products",), {**primitive.named, "way": 0, "tile": 0})
     with pytest.raises(PassFailed, match="the schedule given for '@matmul': .* does not fit this function"):
         scheduled(PRODUCT, Trace([changed]))

@@ -1,4 +1,4 @@
-"""Random words: what a schedule may do to the loops of a prim function."""
+"""Random primitives on the loops of a prim function."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mirlo import Schedule
 from mirlo.extend.schedules import ScheduleError
 
 
-def apply_random_words(s: Schedule, rng: np.random.Generator, count: int, threads: bool = False) -> None:
-    """Apply some words; those that do not apply are rejected. With `threads`, loops are bound to those of a GPU."""
+def apply_random_primitives(s: Schedule, rng: np.random.Generator, count: int, threads: bool = False) -> None:
+    """Apply random primitives, without those that are refused. With `threads`, bind loops to the threads of a GPU."""
     binding = [_bind_row] if rng.random() < 0.7 else [_bind] * 4
     for apply in [*[_apply] * count, *(binding if threads else [])]:
         try:
@@ -21,7 +21,7 @@ def apply_random_words(s: Schedule, rng: np.random.Generator, count: int, thread
 
 
 def _bind(s: Schedule, rng: np.random.Generator) -> None:
-    """Bind loops of the blocks of a nest to hardware axes; let threads keep, or share, what is between blocks."""
+    """Bind loops of the blocks of a nest to hardware axes; keep or share in threads what is between blocks."""
     nests: dict[str, list[str]] = {}
     for block in s.blocks():
         if s.loops(block):
@@ -65,7 +65,7 @@ def _bind_row(s: Schedule, rng: np.random.Generator) -> None:
     s.bind(row, "blockIdx.x")
 
 
-def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list of words
+def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list of primitives
     block = str(rng.choice(s.blocks()))
     loops = s.loops(block)
     if not loops:
@@ -149,7 +149,7 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
             s.stream(block)
         s.transpose(inner[-1])
 
-    words: tuple[Callable[[], object], ...] = (
+    primitives: tuple[Callable[[], object], ...] = (
         lambda: s.split(loop, (None, int(rng.integers(2, 7))), tail=tail),
         lambda: s.split(loop, (int(rng.integers(2, 5)), None), tail=tail),
         lambda: s.fuse(loop, other), lambda: s.fuse(*loops[:2]), lambda: s.fuse(*loops[-2:]),
@@ -170,4 +170,4 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         lambda: s.compute_with(block, str(rng.choice(s.blocks()))),
         in_vectors, in_vectors, in_registers, in_registers, in_registers,
     )  # fmt: skip
-    words[int(rng.integers(len(words)))]()
+    primitives[int(rng.integers(len(primitives)))]()
