@@ -260,7 +260,7 @@ ERRORS = {
     ),
     "split: expected a list of integers and None for 'factors', found 4": lambda s: s.split("matmul_i", 4),
     "split: expected a name for 'loop', found 3": lambda s: s.split(3, (None, 4)),
-    "split: missing a required argument: 'factors'; expected split(loop, factors, tail='mask', align='', rests=())": lambda s: (
+    "split: missing a required argument: 'factors'; expected split(loop, factors, tail='mask', align=''": lambda s: (
         s.split("matmul_i")
     ),
     "split of 'matmul_i': 1180591620717411303424 iterations, expected at most": lambda s: (
