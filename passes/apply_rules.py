@@ -54,10 +54,10 @@ def apply_rules(
     at: ir.InsertionPoint | None = None,
     plain: Callable[[object], object] = lambda value: value,
 ) -> AppliedRule | NoRule:
-    """Try rules at an operation, in order; return what the first one that accepts made for its results.
+    """Try rules at an operation, in order; return the values by which the first one that accepts replaces its results.
 
-    Rules emit at `at`, by default before the operation. `plain` returns the value in MLIR of what a rule may return.
-    A rule that replaces results of several operations returns a mapping from results to values.
+    Rules emit at `at`, by default before the operation. `plain` returns the value in MLIR of what a rule may return. A
+    rule that replaces results of several operations returns a mapping from results to values.
     """
     attempts: list[Attempt] = []
     results: list[ir.Value] = list(op.results)
@@ -90,7 +90,7 @@ def apply_rules(
 
 
 def _pairs(results: list[ir.Value], outcome: object) -> tuple[list[ir.Value], list[object]]:
-    """Return the results that a rule replaces, those of its operation first, and what it returned for them."""
+    """Return the results that a rule replaces, those of its operation first, each with its new value."""
     if isinstance(outcome, Mapping):
         replaced = [*results, *(value for value in outcome if value not in results)]
         return replaced, [outcome.get(value) for value in replaced]

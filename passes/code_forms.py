@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CodeForm:
-    """A form of code: what `--emit` calls it, and how its files look."""
+    """A form of code: its name in `--emit`, and the suffix of its files."""
 
     name: str
     suffix: str
@@ -35,7 +35,7 @@ class CodeForm:
 
 @dataclass(frozen=True)
 class LibraryForm:
-    """A form of a whole model that programs link or load: what `--emit` calls it, and what writes it to a folder.
+    """A form of a whole model that programs link or load: its name in `--emit`, and the function that writes it.
 
     A package declares one as an entry point of the group `mirlo.library_forms`.
     """

@@ -90,7 +90,7 @@ def drop_other_graphs(module: ir.Module | ir.OpView, entry: ir.Operation) -> Non
 
 
 def name_entry(module: ir.Module | ir.OpView, entry: ir.Operation) -> None:
-    """Call the model's function `@main`, and what has that name otherwise."""
+    """Name the model's function `@main`, and rename another function that has the name."""
     if symbol_name(entry) == ENTRY_NAME:
         return
     symbols = ir.SymbolTable(module.operation)

@@ -10,7 +10,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class ComparedChoice:
-    """Choices that a rule compared, with what it compared them by."""
+    """Choices that a rule compared, with the numbers by which it compared them."""
 
     values: Mapping[str, int]
     time: float
@@ -22,7 +22,7 @@ class ComparedChoice:
 
 @dataclass(frozen=True)
 class KernelExpectation:
-    """The expected time of a prim function with the choices that it has, and what else was compared."""
+    """The expected time of a prim function with its choices, and the other choices that were compared."""
 
     time: float
     """In `unit`."""

@@ -24,7 +24,7 @@ class RegionWork:
 
 @dataclass(frozen=True)
 class Cost:
-    """An expected cost, and what dominates it."""
+    """An expected cost, and the part that dominates it."""
 
     microseconds: float
     why: str = ""

@@ -39,7 +39,7 @@ class Instrument:
         """Handle a pass after its verification."""
 
     def after_function(self, step: Leaf, function: ir.OpView, session: Session) -> None:
-        """Handle a function that a pass over a module is done with, before it is done with all of them."""
+        """Handle a function that a pass over a module has finished, before it finishes the others."""
 
     def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
         """Handle a pass or a verification that failed; `after_pass` is not called."""
@@ -58,7 +58,7 @@ class Preparation(Instrument):
     """The work of a target for its emitter while passes run, which it observes."""
 
     def close(self) -> None:
-        """End it: the code was emitted, or the compilation failed."""
+        """End the work: the code was emitted, or the compilation failed."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class PrintIR(Instrument):
 
 @dataclass
 class LogActions(Instrument):
-    """Write a line as each pass begins and ends, in the words of LLVM's `--log-actions-to`."""
+    """Write a line as each pass begins and ends, in the format of LLVM's `--log-actions-to`."""
 
     stream: TextIO
     watches_inner: ClassVar[bool] = True

@@ -43,7 +43,7 @@ def operations_between(before: ir.Operation | None, after: ir.Operation) -> list
 
 
 def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
-    """Verify what a rule of a user emitted, and mark what only the back end can check."""
+    """Verify the operations that a user's rule emitted, and mark those that only the back end can check."""
     for op in emitted:
         for inner in _walk(op):
             is_llvm, context = inner.name.startswith(_LLVM), inner.context

@@ -79,7 +79,7 @@ def parse_steps(text: str, anchor: str = ROOT_ANCHOR) -> tuple[Step, ...]:
 
 
 def misplaced(step: Step, anchor: str) -> str | None:
-    """Return why a step is invalid in a pipeline on `anchor`, or None."""
+    """Return the reason why a step is invalid in a pipeline on `anchor`, or None."""
     if isinstance(step, Nested) or step.anchor in (None, anchor):
         return None
     if step.anchor != ROOT_ANCHOR and anchor in CONTAINERS:

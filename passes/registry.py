@@ -190,7 +190,7 @@ def load_all() -> dict[str, type[Pass]]:
 def load_plugin(name: str) -> None:
     """Import a module with passes that is not installed: a file `passes.py`, or a module's name.
 
-    What lies beside a file can be imported by it, as beside a program. Processes that this one starts load it, too.
+    A file can import modules in its folder, as a program can. Processes that this one starts load it, too.
     """
     if not name.endswith(".py"):
         _import_plugin(name)

@@ -2,10 +2,9 @@
 
     // configuration: --pass-pipeline='builtin.module(legalize,cse)'
 
-`mirlo-opt --run-reproducer FILE` runs it again, and so does `mlir-opt`, if the passes are MLIR's: at the end of a file
-that a failing pass leaves the same stands as LLVM writes it, in the external resource `mlir_reproducer`, which is read
-as well. Both are part of an untrusted file: passes that reach outside of the module, and plug-ins, run only with
-`--trust-file`.
+`mirlo-opt --run-reproducer FILE` runs it again, and so does `mlir-opt`, if the passes are MLIR's: the file of a failing
+pass ends with the same arguments in LLVM's form, the external resource `mlir_reproducer`, which is read as well. Both
+are part of an untrusted file: passes that reach outside of the module, and plug-ins, run only with `--trust-file`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Reproducer(Instrument):
 def write_reproducer(
     op: ir.Module | ir.OpView, path: str, session: Session, steps: Sequence[Step], flags: Sequence[str]
 ) -> None:
-    """Write a module and what is to run on it, as `mirlo-opt` and `mlir-opt` read it."""
+    """Write a module and the pipeline to run on it, in a form that `mirlo-opt` and `mlir-opt` read."""
     write_ir(
         op, path, session, enable_debug_info=True, header=configuration(steps, flags), footer=resource(steps, flags)
     )
@@ -88,7 +87,7 @@ def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
 
 
 def arguments_of(text: str) -> list[str] | None:
-    """Return the arguments of `mirlo-opt` in a reproducer, or None for other text."""
+    """Return the arguments of `mirlo-opt` in a reproducer; None if the text is no reproducer."""
     first = text.split("\n", 1)[0]
     if not first.startswith(HEADER):
         return _arguments_of_resource(text)

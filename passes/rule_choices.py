@@ -3,8 +3,8 @@
     @schedule(target="mychip")
     def tiles(kernel, context, size: Annotated[int, Choice(range(1, 65), "rows of a tile")] = 16): ...
 
-An argument that is a dataclass of such fields takes several choices; `**values` takes all that are made for a function.
-What a caller may choose, what is checked, what is tuned and what `mirlo explain` prints derive from the declarations.
+An argument that is a dataclass of such fields takes several choices; `**values` takes all choices for a function.
+Arguments of callers, checks, tuning and the output of `mirlo explain` derive from the declarations.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Choice:
 
     @property
     def range_text(self) -> str:
-        """Return the allowed values as text; a flag is 1 or 0, as words and databases have it."""
+        """Return the allowed values as text; a flag is 1 or 0, as in traces and databases."""
         if self.is_flag:
             return "0 or 1"
         if isinstance(self.allowed, range):
@@ -66,7 +66,7 @@ class Choice:
         return f"one of {', '.join(map(str, self.allowed))}"
 
     def allows(self, value: object) -> bool:
-        """Return whether the rule allows a value, whatever it is chosen for."""
+        """Return whether the rule allows a value for any function."""
         listed = value if isinstance(value, tuple) and self.is_per_loop and value else (value,)
         return all(isinstance(each, int) and not isinstance(each, bool) and each in self.allowed for each in listed)
 
@@ -78,7 +78,7 @@ class Choice:
             raise ChoiceError(f"{self.name}: expected {self.range_text}{lists}, found {shown!r}")
 
     def argument(self, value: ChoiceValue) -> object:
-        """Return a value, which is checked, as the rule takes it."""
+        """Return a checked value in the form in which the rule takes it."""
         self.check(value)
         if self.is_per_loop:
             return value if isinstance(value, tuple) else (value,)
@@ -87,7 +87,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class NamedChoice:
-    """A choice with its name, for `@schedule(choices=[...])`: what `RuleChoice` was, for one version."""
+    """A choice with its name, for `@schedule(choices=[...])`; `RuleChoice` is its former name, for one version."""
 
     name: str
     allowed: range | tuple[int, ...]
@@ -101,7 +101,7 @@ class NamedChoice:
 
 @dataclass(frozen=True)
 class ChoiceArguments:
-    """How a rule takes choices."""
+    """The arguments of a rule that are choices."""
 
     single: tuple[Choice, ...] = ()
     """Those that are arguments."""
@@ -119,12 +119,12 @@ class ChoiceArguments:
         return (*self.single, *grouped, *self.listed)
 
     def without_rejected(self, values: ChoiceValues) -> ChoiceValues:
-        """Return values that were measured, without those that the rule does not allow: another one made them."""
+        """Return measured values without those that the rule does not allow, as another rule made them."""
         rejected = {c.name for c in self.choices if c.name in values and not c.allows(values[c.name])}
         return {name: value for name, value in values.items() if name not in rejected} if rejected else values
 
     def bind(self, values: ChoiceValues) -> dict[str, Any]:
-        """Return the arguments with which the rule is called; choices that are not the rule's are left out."""
+        """Return the arguments for a call of the rule; choices of other rules are left out."""
         if self.takes_all:
             return dict(values)
         bound = {choice.name: choice.argument(values[choice.name]) for choice in self.single if choice.name in values}
@@ -137,7 +137,7 @@ NO_ARGUMENTS = ChoiceArguments()
 
 
 def bind_choices(kind: type[Any], values: ChoiceValues) -> Any:
-    """Return a dataclass of choices with these values; others are left out."""
+    """Return a dataclass of choices with these values; values of other names are left out."""
     return kind(**{c.name: c.argument(values[c.name]) for c in choices_of_type(kind) if c.name in values})
 
 
@@ -159,7 +159,7 @@ def tuning_point(choices: object) -> dict[str, int]:
 
 
 def tried_points(choices: Iterable[Choice]) -> list[dict[str, int]]:
-    """Return the values that choices declare to be worth a measurement, one at a time."""
+    """Return the values that choices declare for measurements, one choice at a time."""
     return [{choice.name: value} for choice in choices for value in choice.tried if value != choice.default]
 
 
@@ -220,7 +220,7 @@ def _parameters(function: Callable[..., object]) -> Iterator[inspect.Parameter]:
 
 
 def _resolved(function: Callable[..., object], parameter: inspect.Parameter) -> object:
-    """Return the annotation of an argument; those before it may name what is imported for type checkers only."""
+    """Return the annotation of an argument, evaluated alone, as others may name imports for type checkers only."""
     if not isinstance(parameter.annotation, str):
         return parameter.annotation
     try:

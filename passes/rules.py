@@ -73,7 +73,7 @@ class OtherMachine(Decline):
 
 
 class Fault(Decline):
-    """The decline of a rule of Mirlo that raised an exception, or returned what cannot replace the operator."""
+    """The decline of a rule of Mirlo that raised an exception, or whose result cannot replace the operator."""
 
 
 def decline(reason: str, **facts: object) -> Decline:
@@ -184,7 +184,7 @@ class RuleBook:
         self._indices: list[ModuleIndex] = []
 
     def defer(self, index: ModuleIndex) -> None:
-        """Import the modules of an index when rules for their subjects are asked for."""
+        """Import the modules of an index when rules for their subjects are first requested."""
         if index not in self._indices:
             self._indices.append(index)
 
@@ -212,7 +212,7 @@ class RuleBook:
         return rule
 
     def _rank(self, rule: Rule) -> tuple[int, int]:
-        """Return the place of a rule among those of equal priority, which does not depend on what is imported first."""
+        """Return the rank of a rule among those of equal priority, which does not depend on the order of imports."""
         module = str(getattr(rule.function, "__module__", ""))
         ranks = ((i, index.rank(module)) for i, index in enumerate(self._indices))
         return next(((i, rank) for i, rank in ranks if rank is not None), (len(self._indices), 0))
@@ -250,7 +250,7 @@ class RuleBook:
         return self.imported()
 
     def imported(self) -> Iterator[Rule]:
-        """Iterate over the rules whose modules are imported: those of users, and of Mirlo's that were asked for."""
+        """Iterate over the rules of imported modules: those of users, and those of Mirlo that were requested."""
         return (rule for rules in self._rules.values() for rule in rules)
 
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
@@ -346,7 +346,7 @@ _observers: list[RuleObserver] = []
 
 @contextmanager
 def _listed(entries: list[T], entry: T) -> Iterator[None]:
-    """Append an entry to a list for the block."""
+    """Append an entry to a list while a block runs."""
     entries.append(entry)
     try:
         yield
@@ -378,7 +378,7 @@ def note_rule(rule: Rule, arguments: tuple[object, ...], accepted: bool | None) 
 def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: ChoiceValues = NOTHING_CHOSEN) -> Any:
     """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule.
 
-    `chosen` are values for choices of rules, of which it takes its own.
+    `chosen` are values for choices, of which the rule takes its own.
     """
     if any(refusal(rule, arguments) for refusal in _refusals):
         return decline("it is left out on request")
@@ -455,8 +455,8 @@ def try_rules(
 ) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
-    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices. `declined`
-    is called after each rule that declines.
+    With `empty`, the subject has no results. Each rule takes its own choices of `chosen`. `declined` is called after
+    each rule that declines.
     """
     attempts: list[Attempt] = []
     rules = list(rules) if chosen else rules
@@ -519,8 +519,8 @@ def schedule(
 ) -> Callable[[Registered], Registered]:
     """Register a schedule: `f(kernel, context)` returns the prim function as loops over buffers.
 
-    Further arguments are what callers may choose instead of the rule: `size: Annotated[int, Choice(...)] = 16`. What
-    tuning measures are the values that these declare, or what `space(kernel, context)` returns.
+    Further arguments are choices that callers may make instead of the rule: `size: Annotated[int, Choice(...)] = 16`.
+    Tuning measures the values that these declare, or the result of `space(kernel, context)`.
     """
     if functions:
         raise TypeError("a schedule rule is tried for every prim function: write @schedule(target=...), without names")
@@ -561,9 +561,9 @@ def simplify(*operators: str | RulePattern, priority: int = 0) -> Callable[[Regi
 
 
 def combine(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
-    """Register a simplification that puts operators into one, which patterns of code generators name one by one.
+    """Register a simplification that merges operators which patterns of code generators name one by one.
 
-    It runs on what no code generator took.
+    It runs on the operators that no code generator took.
     """
     return COMBINE.decorator(*operators, priority=priority)
 

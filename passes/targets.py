@@ -183,7 +183,7 @@ class Target(metaclass=_TargetType):
 
     A target that compiles whole models is a subclass with `pipeline` and `emit`; one that takes parts of models has a
     code generator. Other methods that a subclass does not have mean that the target makes no use of them; `has(name)`
-    says which it has. They are called when they are needed, and import what they need then: a process that loads a
+    says which it has. They are called when they are needed, and import their modules then: a process that loads a
     compiled model, or lists targets, loads no compiler.
     """
 
@@ -224,7 +224,7 @@ class Target(metaclass=_TargetType):
     """The speed of its code, for placement by estimated cost. A code generator declares its own."""
 
     def __init_subclass__(cls) -> None:
-        """Check what the methods of targets of others return."""
+        """Wrap the methods of targets of other packages so that their results are checked."""
         super().__init_subclass__()
         METHODS.add_to(cls, f"target class {cls.__name__}")
 
@@ -239,7 +239,7 @@ class Target(metaclass=_TargetType):
     def prepare(self, options: CompileOptions) -> Preparation | None:
         """Start early, before the pipeline runs on a large model, what `emit` needs.
 
-        What it returns observes the passes, and is `options.prepared` for `emit`.
+        The result observes the passes, and is `options.prepared` for `emit`.
         """
         return None
 
@@ -265,7 +265,7 @@ class Target(metaclass=_TargetType):
         return []
 
     def operator_choices(self) -> Mapping[str, type]:
-        """Return what is chosen for operators before they become prim functions: a dataclass of `Choice`s for each."""
+        """Return the choices for operators before they become prim functions: a dataclass of `Choice`s for each."""
         return {}
 
     def definitions(self) -> Mapping[str, type]:
@@ -287,7 +287,7 @@ class Target(metaclass=_TargetType):
     def expectation(
         self, function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
     ) -> KernelExpectation | None:
-        """Return the expected time of a prim function, what takes it, and what its rule compared, for `mirlo explain`.
+        """Return the expected time of a prim function, its parts, and the compared choices, for `mirlo explain`.
 
         Without this method, that ranks the choices of `space` by `expected`.
         """
@@ -298,7 +298,7 @@ class Target(metaclass=_TargetType):
         return {}
 
     def narrow_operands(self, dtype: str, options: CompileOptions) -> str:
-        """Return what products read in a type that `precision` names: `all` operands, or `constants` only."""
+        """Return the operands that products read in the type named by `precision`: `all`, or `constants` only."""
         return "all"
 
     def fastest_precision(self, options: CompileOptions) -> str | None:
@@ -324,7 +324,7 @@ class Target(metaclass=_TargetType):
         return True
 
     def requirements(self, options: str) -> Sequence[str]:
-        """Return what a machine needs to run its code: instructions, libraries, drivers; as reports print them."""
+        """Return the requirements of its code on a machine, for reports: instructions, libraries, drivers."""
         return ()
 
     def speed(self, options: str) -> Figures | None:
@@ -345,12 +345,12 @@ class Target(metaclass=_TargetType):
         return _plain(type(self).emit) is _plain(type(other).emit)
 
     def runs_here(self) -> bool:
-        """Return whether this machine has what runs the target's code."""
+        """Return whether this machine can run the target's code."""
         return self.has_device()
 
 
 def _plain(function: Any) -> object:
-    """Return a function without the check of what it returns, and without the object that it is bound to."""
+    """Return a method without the check of its results, as a plain function."""
     plain = inspect.unwrap(function)
     plain = plain.function if isinstance(plain, CheckedCallback) else plain
     return getattr(plain, "__func__", plain)
@@ -467,7 +467,7 @@ def _useless_entries() -> list[str]:
 
 
 def _problem_of(entry: EntryPoint, group: str) -> str | None:
-    """Return why nothing would read an entry point, as the end of a sentence, or None."""
+    """Return why an entry point would never be read, as the end of a sentence, or None."""
     if group not in GROUPS:
         hint = nearest(group, GROUPS) or f"; the groups are {', '.join(GROUPS)}"
         return f"is in group {group}, which Mirlo does not read{hint}"

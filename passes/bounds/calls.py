@@ -1,4 +1,4 @@
-"""The calls of kernels: the sizes of their parameters, and what their callers have checked of these."""
+"""The calls of kernels: the sizes of their parameters, and the checks that their callers make of these."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class KnownOperands:
-    """What is known of the operands of a kernel: sizes of parameters, dims that are not negative, constants."""
+    """Facts about the operands of a kernel: sizes of parameters, dims that are not negative, constants."""
 
     sizes: Mapping[int, Dim]
     """The numbers of elements of parameters, by position."""
@@ -51,7 +51,7 @@ class Calls:
     """The symbols that the kernel takes the values of."""
 
     def known_operands(self, workspace: Dim) -> Iterator[KnownOperands]:
-        """Yield what is known of the operands, once for each way in which the kernel is called."""
+        """Yield the facts about the operands, once for each distinct kind of call of the kernel."""
         seen: set[tuple[object, ...]] = set()
         for call in self.calls or [KernelCall(())]:
             sizes = {i: D.product(shape) for i, shape in enumerate(call.shapes) if shape is not None}
@@ -85,7 +85,7 @@ def _symbols_of_kernel(function: ir.OpView) -> set[str]:
 
 
 def _visit(block: ir.Block, known: Sequence[Dim], by_callee: dict[str, Calls]) -> None:
-    """Visit the operations of a block in order: what one has checked holds for those after it, and inside of them."""
+    """Visit the operations of a block in order: the checks of one hold for those after it, and inside of them."""
     facts = list(known)
     for member in block.operations:
         op = member.operation
@@ -99,7 +99,7 @@ def _visit(block: ir.Block, known: Sequence[Dim], by_callee: dict[str, Calls]) -
 
 
 def _facts_of_inputs(block: ir.Block) -> list[Dim]:
-    """Return what is checked of dims of inputs before anything is computed, wherever it is required."""
+    """Return the facts that are checked of dims of inputs before anything is computed."""
     types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
     early = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
     facts = []
@@ -110,7 +110,7 @@ def _facts_of_inputs(block: ir.Block) -> list[Dim]:
 
 
 def _checked_by(op: ir.OpView) -> list[Dim]:
-    """Return dims that are not negative behind an operation, which ends the call otherwise."""
+    """Return the dims that are not negative after an operation, which otherwise ends the call."""
     if not isinstance(op, (BindDims, RequireDims)):
         return []
     return [high - low for low, high in op.limits]

@@ -1,4 +1,4 @@
-"""What comparisons and constant conditions of a kernel say about the index expressions that they compare."""
+"""Facts from comparisons and constant conditions of a kernel about the index expressions that they compare."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def width_of(kind: ir.Type) -> tuple[int, bool]:
 def comparison_facts(
     op: ir.Operation, holds: bool, left: IndexExpr, right: IndexExpr, prover: Prover
 ) -> Sequence[IndexExpr]:
-    """Return expressions that are not negative where `arith.cmpi` of two expressions holds, or where it does not."""
+    """Return expressions that are not negative where `arith.cmpi` of two expressions is true, or where it is false."""
     if width_of(op.operands[0].type)[0] == 1:
         return ()
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value

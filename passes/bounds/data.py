@@ -17,11 +17,11 @@ _LOOPS = ("scf.for", "scf.while")
 
 
 class DataDependence:
-    """The values of one kernel that depend on data, followed backwards from those that are asked for.
+    """The values of one kernel that depend on data, computed backwards from the queried values.
 
-    A value depends on data if it is computed from an element of a buffer, in a loop whose bounds are, or if a
-    condition that depends on data decides which of several values it is. What a kernel stores on its stack is followed
-    to the values that are stored there. Everything that is not understood counts as data.
+    A value depends on data if it is computed from an element of a buffer, in a loop whose bounds depend on data, or if
+    a condition on data selects it from several values. Values that a kernel stores on its stack are followed to where
+    they are stored. Operations that are not understood count as data.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class DataDependence:
         return False
 
     def _note_users_of_data(self, value: ir.Value, users: dict[ir.Value, ir.Value | None]) -> None:
-        """Note that a value is data, and so is each one on the way from it to the one that was asked for."""
+        """Record that a value is data, and so is each value on the path from it to the queried one."""
         user: ir.Value | None = value
         while user is not None:
             self._known[user] = True
@@ -79,7 +79,7 @@ class DataDependence:
         return known
 
     def _origins(self, value: ir.Value) -> Iterable[ir.Value] | None:
-        """Return the values that decide about a value; None for an element of a buffer, or what is not understood."""
+        """Return the values on which a value depends; None for an element of a buffer, or an unknown operation."""
         owner = value.owner
         if isinstance(owner, ir.Block):
             return _origins_of_argument(ir.BlockArgument(value), owner)
@@ -101,7 +101,7 @@ class DataDependence:
         return list(op.operands)
 
     def _origins_of_load(self, op: ir.Operation) -> Iterable[ir.Value] | None:
-        """Return what decides about an element of a buffer on the stack; None for another buffer's."""
+        """Return the values on which an element of a buffer on the stack depends; None for another buffer."""
         buffer, *positions = op.operands
         if buffer not in self._origins_of_content:
             self._origins_of_content[buffer] = self._find_origins_of_content(buffer)
@@ -109,7 +109,7 @@ class DataDependence:
         return None if origins is None else [*positions, *origins]
 
     def _find_origins_of_content(self, buffer: ir.Value) -> list[ir.Value] | None:
-        """Return what decides about the elements of a buffer on the stack."""
+        """Return the values on which the elements of a buffer on the stack depend."""
         owner = buffer.owner
         if isinstance(owner, ir.Block) or owner.operation.name != STACK:
             return None
@@ -123,7 +123,7 @@ class DataDependence:
         return list(dict.fromkeys(origins))
 
     def _origins_of_count(self, op: ir.Operation) -> Iterable[ir.Value] | None:
-        """Return what decides about a number that threads count up in a buffer on the stack, such as that of a task."""
+        """Return the values on which a counter of threads, such as that of a task, on the stack depends."""
         _, buffer, *positions = op.operands
         users = self.local_buffers.users_of(buffer)
         is_stored = all(user.name in ("memref.store", COUNT) and user.operands[1] == buffer for user in users)
@@ -136,7 +136,7 @@ class DataDependence:
         return origins
 
     def _conditions_around(self, op: ir.Operation, outermost: ir.Block) -> Iterator[ir.Value]:
-        """Yield what decides whether, and how often, an operation is executed."""
+        """Yield the values that decide whether, and how often, an operation is executed."""
         inside = list(takewhile(lambda each: each[0] != outermost, self.local_buffers.around(op)))
         # The operation itself is no condition; the one in the outermost block is.
         for _, around in self.local_buffers.around(op)[1 : len(inside) + 1]:
@@ -183,7 +183,7 @@ def launch_sizes(op: ir.Operation) -> list[ir.Value]:
 
 
 def _origins_in_loop(op: ir.Operation, position: int) -> Iterable[ir.Value]:
-    """Return what decides about a value that the iterations of a loop pass on: also how many there are."""
+    """Return the values on which a loop-carried value depends, among them the bounds of the loop."""
     if op.name == "scf.for":
         end = _end_of(op.regions[0].blocks[0])
         return [*list(op.operands)[:3], op.operands[3 + position], end.operands[position]]

@@ -1,8 +1,8 @@
-"""Proofs that a dim is not negative where facts about sizes hold: what is left of a goal about indices.
+"""Proofs that a dim is not negative where facts about sizes hold; goals about indices are reduced to such dims.
 
 A goal is proven as a sum of multiples of facts and of a dim that the algebra of dims shows not to be negative. The
-search is exponential, and dims of a model may have many terms: it counts the terms and facts that it looks at, and what
-it finds depends on the goal and the facts only.
+search is exponential, and dims of a model may have many terms: it counts the terms and facts that it looks at, and its
+result depends on the goal and the facts only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DimProof(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def prove_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> DimProof:
-    """Prove that a dim is not negative if these are not: it is a sum of multiples of them and such a dim."""
+    """Prove that a dim is not negative if these are not: it is a sum of multiples of them and a non-negative dim."""
     if isinstance(goal, int):
         return DimProof(goal >= 0, 0)
     search = _Search()
@@ -43,7 +43,7 @@ def prove_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> DimProof:
 
 @lru_cache(maxsize=4096)
 def decided_dims(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return dims that have minima and maxima without those that the others decide."""
+    """Return the dims that have minima and maxima, without those that the other facts decide."""
     # A dim does not decide about itself: `d - min(d, 1)` is no proof that d is at least 1.
     simple, search = _without_choices(dims), _Search()
     return tuple(dict.fromkeys(search.decided(dim, simple) for dim in dims if _has_choice(dim)))
@@ -211,7 +211,7 @@ def _atom_in(atom: str, sample: int) -> int | None:
 
 
 def _is_nonnegative_above(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
-    """Return whether a dim has no negative term if its atoms count from the least values that the facts say.
+    """Return whether a dim has no negative term if its atoms are counted from their least values.
 
     So products of differences are proven: `a*b - 4*a - 4*b + 16` is `(a - 4)*(b - 4)`, and 0 or more from 4 on.
     """
@@ -231,7 +231,7 @@ def _is_nonnegative_above(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _least_values(facts: tuple[Dim, ...]) -> dict[str, int]:
-    """Return the least values, above 0, of atoms that facts bound alone."""
+    """Return the least values, above 0, of atoms that single facts bound."""
     least: dict[str, int] = {}
     for fact in facts:
         terms = dict(D.terms_of(fact))
@@ -272,7 +272,7 @@ def weaker(dim: Dim) -> Iterable[Dim]:
 
 
 def _multiples(goal: SymbolicDim, atoms: Monomial, factor: int) -> Iterable[tuple[Dim, int]]:
-    """Yield by what a fact and a goal are multiplied so that a term of the fact cancels out one of the goal."""
+    """Yield factors for a fact and a goal with which a term of the fact cancels out one of the goal."""
     for goal_atoms, goal_factor in goal.terms:
         taken, whole = Counter(atoms), Counter(goal_atoms)
         if not atoms or goal_factor * factor <= 0 or not taken <= whole:

@@ -22,14 +22,14 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class Guard:
-    """The test that an access needs: the bytes of the memory that its buffer is, or is a view of."""
+    """The test that an access needs: the bytes of the memory of its buffer, or of the buffer that it is a view of."""
 
     op: ir.Operation
     bytes: Dim
 
     @property
     def access(self) -> Access:
-        """Return the access with its present operands: another guard may have replaced them."""
+        """Return the access with its present operands, which another guard may have replaced."""
         return ACCESSES[self.op.name](self.op)
 
     @property
@@ -39,7 +39,7 @@ class Guard:
         return access.mask is None or access.offsets is not None or len(access.lanes) == 1
 
     def elements(self) -> Dim | None:
-        """Return the elements of a buffer without static sizes, as far as these are known before the access."""
+        """Return the number of elements of a buffer without static sizes, if it is known before the access."""
         buffer = self.access.buffer
         return None if _is_static(buffer) or _views(buffer) else self.bytes // _element_bytes(buffer)
 
@@ -55,7 +55,7 @@ class Guard:
 
 
 def _views(buffer: ir.Value) -> list[ir.Operation]:
-    """Return the operations that a buffer is a part of another by, the outermost part first."""
+    """Return the view operations that lead from a buffer to its memory, the outermost first."""
     views = []
     while not isinstance(buffer.owner, ir.Block):
         op = buffer.owner.operation

@@ -46,7 +46,7 @@ GoalKey = tuple[object, ...]
 
 @dataclass
 class ProofScope:
-    """What holds in a block besides what holds around it: conditions of branches, and loops that have iterations."""
+    """The facts that hold in a block in addition to those around it: conditions of branches, non-empty loops."""
 
     parent: ProofScope | None
     block: ir.Block | None = None
@@ -79,7 +79,7 @@ class Obligation:
 
 
 class KernelAccesses:
-    """The accesses of a kernel, and which of them data decide about."""
+    """The accesses of a kernel, and which of them depend on data."""
 
     def __init__(self, function: ir.Operation) -> None:
         self.data = DataDependence()
@@ -195,7 +195,7 @@ class KernelBounds:
         self._fail(op, buffers[0], f"'{op.name}' is not known", (), by_data)
 
     def _obligations(self, access: Access) -> Iterator[Obligation]:
-        """Yield what must be proven of an access, other than what is seen at once."""
+        """Yield the obligations of an access, without those that hold trivially."""
         view = self.views.read(access.buffer)
         if view.bytes is None or not (view.is_static or len(view.shape) == 1):
             why = view.why or "its dims have no static sizes"
@@ -227,7 +227,7 @@ class KernelBounds:
         return tuple(first), tuple(last)
 
     def _settle(self, obligations: Sequence[Obligation], scope: ProofScope) -> None:
-        """Prove the obligations of a block, of those that differ in a constant the hardest first."""
+        """Prove the obligations of a block; of those that differ in a constant, the hardest first."""
         hardest: dict[GoalKey, tuple[Goal, Access]] = {}
         for each in obligations:
             for goal in each.goals:
@@ -316,14 +316,14 @@ class KernelBounds:
         self._fail(access.op, access.buffer, why, tuple(facts), from_data)
 
     def _is_clamped(self, each: Obligation, scope: ProofScope) -> bool:
-        """Return whether data in an index, and in the start of a view, are limited, if not to the right bounds."""
+        """Return whether data in an index, and in the start of a view, have any limits at all."""
         # Without steps that are left, nothing is known of what the last values are clamped to.
         facts = self._facts_of_access(each.access, scope)
         limited = [*each.first, *(goal for goal, _ in each.view.starts)]
         return self.prover.budget <= 0 or all(self.clamped.holds(value, facts) for value in limited)
 
     def bytes_behind(self, access: Access) -> Dim | None:
-        """Return the bytes of the memory that the buffer of an access is, or is a view of; None if not known."""
+        """Return the bytes of the memory of an access's buffer, or of the buffer it is a view of; None if unknown."""
         return self.views.memory(access.buffer)
 
     def _text(self, expression: IndexExpr) -> str:
@@ -352,7 +352,7 @@ class KernelBounds:
 
 
 def _goal_of(goal: IndexExpr, access: Access) -> Goal:
-    """Return a goal with what it is without its constant, which goals of other accesses may share."""
+    """Return a goal, and its terms without the constant, which goals of other accesses may share."""
     constant, rest = goal.constant, 0
     if not isinstance(constant, int):
         rest = constant

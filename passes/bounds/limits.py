@@ -1,4 +1,4 @@
-"""What limits values of a kernel that depend on data: whether arithmetic on them overflows, and if they are clamped."""
+"""Limits of values that depend on data: whether arithmetic on them overflows, and whether they are clamped."""
 
 from __future__ import annotations
 

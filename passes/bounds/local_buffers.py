@@ -20,7 +20,7 @@ RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
 
 @dataclass(frozen=True)
 class Merged:
-    """What is in a buffer behind a branch: one of two."""
+    """The content of a buffer after a branch: one of two."""
 
     condition: ir.Value
     yes: Reaching
@@ -32,7 +32,7 @@ Reaching = Union["ir.Value", Merged]
 
 
 class LocalBuffers:
-    """The buffers on the stack of one kernel. What is found is kept: the kernel does not change meanwhile."""
+    """The buffers on the stack of one kernel. Results are cached, as the kernel does not change meanwhile."""
 
     def __init__(self) -> None:
         self._users: dict[ir.Value, list[ir.Operation]] = {}
@@ -57,11 +57,11 @@ class LocalBuffers:
         return known
 
     def reaching_value(self, load: ir.Operation) -> Reaching | None:
-        """Return what a load from a buffer of one element returns, if that is the same in each execution."""
+        """Return the value that a load from a buffer of one element returns, if it is the same in each execution."""
         return self._reaching(load.operands[0], load.block, load)
 
     def _reaching(self, buffer: ir.Value, block: ir.Block, end: ir.Operation | None) -> Reaching | None:
-        """Return what is in a buffer before an operation of a block, or at the end of the block."""
+        """Return the content of a buffer before an operation of a block, or at the end of the block."""
         last: ir.Operation | None = None
         for user in self.users_of(buffer):
             top = self._top_in(user, block)
@@ -83,7 +83,7 @@ class LocalBuffers:
         return None if ends[0] is None or ends[1] is None else Merged(last.operands[0], ends[0], ends[1])
 
     def _reaching_block(self, buffer: ir.Value, block: ir.Block) -> Reaching | None:
-        """Return what is in a buffer at the start of a block."""
+        """Return the content of a buffer at the start of a block."""
         op = block.owner.operation
         if op.name in ("func.func", "builtin.module") or block == buffer.owner.operation.block:
             return None
@@ -100,7 +100,7 @@ class LocalBuffers:
         )
 
     def stores_of(self, buffer: ir.Value) -> list[ir.Operation] | None:
-        """Return the stores to a buffer on the stack; None if that is not known, or it may be read before."""
+        """Return the stores to a buffer on the stack; None if they are unknown, or if it may be read first."""
         if buffer not in self._stores:
             self._stores[buffer] = self._find_stores(buffer)
         return self._stores[buffer]
@@ -131,7 +131,7 @@ class LocalBuffers:
         return first
 
     def _top_in(self, op: ir.Operation, block: ir.Block) -> ir.Operation | None:
-        """Return the operation of a block that another one is, or is inside of."""
+        """Return the operation of a block that is or contains another one."""
         return next((outer for inner, outer in self.around(op) if inner == block), None)
 
 

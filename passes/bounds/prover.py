@@ -35,7 +35,7 @@ MAX_REFINEMENTS = 24
 
 @dataclass(frozen=True)
 class Case:
-    """A value that a variable may have, and what holds then."""
+    """A value that a variable may have, and the facts that hold then."""
 
     value: IndexExpr
     facts: Facts = ()
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass
 class IndexVariable:
-    """What is known of a variable: each lower and each upper bound holds, and one of the cases, if there are any."""
+    """The facts about a variable: lower and upper bounds, all of which hold, and cases, one of which holds."""
 
     lows: tuple[IndexExpr, ...] = ()
     highs: tuple[IndexExpr, ...] = ()
@@ -190,7 +190,7 @@ class Prover:
         return result
 
     def _take(self, steps: int) -> None:
-        """Count eliminations, and what takes as long as some of them."""
+        """Count eliminations, and work that takes as long as some of them."""
         self.budget -= min(steps, max(self._steps, 0))
         self._steps -= steps
 
@@ -211,7 +211,7 @@ class Prover:
         return (low is not None and low >= 0) or self._prove_within(goal, high, facts)
 
     def _prove_within(self, goal: IndexExpr, high: int | None, facts: Facts) -> bool:
-        """Prove a goal that may be negative, as far as its interval shows, of which the greatest value is given."""
+        """Prove a goal whose interval, with this greatest value, includes negative numbers."""
         if facts is not self._facts:  # hashed only then: most goals have the facts of the one before
             self._facts, self._proofs_here = facts, self._proofs.setdefault(facts, {})
         proofs = self._proofs_here
@@ -323,7 +323,7 @@ class Prover:
     # ----------------------------------------------------------------------------------------------------------- facts
 
     def refine(self, facts: Iterable[IndexExpr], known: Facts = ()) -> Facts:
-        """Return known facts and new ones, with what follows from these for the cases of their variables."""
+        """Return known facts and new ones, with the consequences of these for the cases of their variables."""
         key = tuple(facts), known
         refined = self._refined.get(key)
         if refined is None:
@@ -354,7 +354,7 @@ class Prover:
         return _with_decided(tuple(result))
 
     def _consequences(self, fact: IndexExpr, atom: int, factor: Dim) -> list[IndexExpr]:
-        """Return what follows from a fact for one of its variables: weaker facts, and those of the only case left."""
+        """Return the consequences of a fact for one of its variables: weaker facts, those of the only case left."""
         known = self.variables[atom]
         rest = IndexExpr({t: c for t, c in fact.terms.items() if t != atom}, fact.constant)
         goals: list[IndexExpr] = []
@@ -376,7 +376,7 @@ class Prover:
 
 
 def _rounded(expression: IndexExpr) -> IndexExpr:
-    """Return an expression that is not negative exactly if this one is, divided by what its coefficients share."""
+    """Return an equivalent expression, divided by the common divisor of its coefficients."""
     constant, rest = _split_constant(expression.constant)
     shared = rest
     for factor in expression.terms.values():
@@ -391,7 +391,7 @@ def _rounded(expression: IndexExpr) -> IndexExpr:
 
 
 def _split_constant(dim: Dim) -> tuple[int, int]:
-    """Return the constant of a dim, and what the coefficients of its other terms share."""
+    """Return the constant of a dim, and the common divisor of the coefficients of its other terms."""
     if isinstance(dim, int):
         return dim, 0
     terms = dict(dim.terms)
@@ -404,7 +404,7 @@ def _divided(dim: Dim, shared: int) -> Dim:
 
 
 def _order(atom: Atom) -> float:
-    """Return when an atom is eliminated: the later it was defined, the earlier; a quotient before its dividend."""
+    """Return the rank in which an atom is eliminated: later definitions first, quotients before their dividends."""
     if isinstance(atom, int):
         return atom
     assert isinstance(atom, FloorDiv), "the variables of kernels are numbered"
@@ -442,6 +442,6 @@ def dims_of(facts: Facts) -> tuple[Dim, ...]:
 
 
 def _with_decided(facts: Facts) -> Facts:
-    """Return facts about sizes with the minima and maxima in them that the others decide."""
+    """Return facts about sizes, in which minima and maxima that the other facts decide are replaced."""
     decided = (IndexExpr({}, dim) for dim in decided_dims(dims_of(facts)))
     return (*facts, *(fact for fact in decided if fact not in facts))

@@ -156,7 +156,7 @@ class ValueReader:
     # ---------------------------------------------------------------------------------------------------------- widths
 
     def _unknown(self, op: ir.Operation, kind: ir.Type) -> IndexExpr:
-        """Return a value of which its type is known only."""
+        """Return a value of which only the type is known."""
         bits, _ = width_of(kind)
         if bits >= INDEX_BITS:
             of_data = op.name != COUNT or self.data.is_from_data(op.results[0])
@@ -308,7 +308,7 @@ class ValueReader:
         return quotient(left, 1 << right.constant)
 
     def bits_of(self, op: ir.Operation) -> IndexExpr | None:
-        """Return `x & mask` for a mask that is not negative."""
+        """Return the range of `x & mask` for a mask that is not negative."""
         for mask in self.operands(op):
             if mask.is_constant and isinstance(mask.constant, int) and mask.constant >= 0:
                 return self.prover.variable([number(0)], [mask], from_data=self._of_data(*self.operands(op)))
@@ -505,7 +505,7 @@ class ValueReader:
         return known
 
     def load_constant(self, op: ir.Operation) -> IndexExpr | None:
-        """Return an element, or a vector of elements, of a buffer whose elements are known, or of what masks leave."""
+        """Return an element, or a vector of elements, of a buffer of known elements; masked lanes are left out."""
         elements = self._constant_of(op.operands[0])
         if elements is None:
             return None
@@ -568,7 +568,7 @@ class ValueReader:
 
     @contextmanager
     def _assume(self, buffer: ir.Value, content: Content) -> Iterator[None]:
-        """Read values as if this were known of the elements of a buffer."""
+        """Read values under an assumption about the elements of a buffer."""
         outside = self._read, self._facts, self._contents
         self._read, self._facts = dict(self._read), dict(self._facts)
         self._contents = {**self._contents, buffer: content}
@@ -582,14 +582,14 @@ class ValueReader:
                 self._contents.update(inside)
 
     def _facts_at(self, op: ir.Operation) -> Facts:
-        """Return what the branches and loops around an operation say."""
+        """Return the facts that the branches and loops around an operation imply."""
         return self.prover.refine(self._conditions_at(op))
 
     def _conditions_at(self, op: ir.Operation) -> list[IndexExpr]:
         return [fact for block, _ in self.data.local_buffers.around(op)[:-1] for fact in self.facts_of_block(block)]
 
     def facts_of_block(self, block: ir.Block) -> Sequence[IndexExpr]:
-        """Return what holds in a block because it is executed: conditions, and that loops have iterations."""
+        """Return the facts that hold in a block because it is executed: conditions, non-empty loops."""
         key = (block, True)
         known = self._facts.get(key)
         if known is None:
@@ -658,7 +658,7 @@ class ValueReader:
         return [lane - left[0], number(left[-1]) - lane]
 
     def _mask(self, op: ir.Operation) -> list[IndexExpr]:
-        """Return the facts of the lanes that a mask leaves."""
+        """Return the facts of the lanes that a mask enables."""
         shape = op.results[0].type.shape
         if op.name == "vector.create_mask":
             sizes = [self.read(value) for value in op.operands]

@@ -104,7 +104,7 @@ class ViewReader:
 
 
 def without_padding(size: IndexExpr) -> IndexExpr:
-    """Return a size without what rounds parts of it up to a multiple: a lower bound, with fewer quotients in it."""
+    """Return a lower bound of a size, without the rounding of its parts up to multiples."""
     dim = size.constant
     if isinstance(dim, int):
         return size

@@ -1,4 +1,4 @@
-"""Code generators: what a target brings that compiles parts of a model outside Mirlo.
+"""Code generators: the interface of targets that compile parts of a model outside Mirlo.
 
     @dataclass(frozen=True)
     class MyGenerator(CodeGenerator):
@@ -69,7 +69,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DeclinedRegions:
-    """What `codegen` returns where it finds that regions cannot be compiled: each one's name, and why not."""
+    """The result of `codegen` for regions that cannot be compiled: the name of each one, and the reason."""
 
     reasons: Mapping[str, Decline]
 
@@ -182,7 +182,7 @@ class CodeGenerator:
     def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
         """Return the parts of regions that `mirlo tune` may choose for.
 
-        What it found is in `module.tuned_values(key)` when `codegen` runs.
+        The results are in `module.tuned_values(key)` when `codegen` runs.
         """
         return ()
 
@@ -191,7 +191,7 @@ class CodeGenerator:
         return {}
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
-        """Return the figures for a machine whose other operators run on `host` with these options, if known."""
+        """Return the figures for a machine whose other operators run on target `host`, if they are known."""
         declared: Figures | Callable[[], Figures | None] | None = self.figures
         return declared() if callable(declared) else declared
 
@@ -200,7 +200,7 @@ class CodeGenerator:
         return ()
 
     def fingerprint(self) -> str:
-        """Return what the speed depends on beside the options, such as a library version.
+        """Return a text of everything besides the options on which the speed depends, such as a library version.
 
         Another text invalidates measurements.
         """

@@ -405,7 +405,7 @@ def check_signals(steps: Sequence[QueueStep], model: QueueModel) -> list[Hazard]
 
 
 def _clocks(steps: Sequence[QueueStep]) -> list[dict[Hashable, int]]:
-    """Return for each step the last position in each queue that is complete before it begins."""
+    """Return for each step, by queue, the last position that is complete before the step begins."""
     waiting: dict[Hashable, list[int]] = {}
     for index, step in enumerate(steps):
         waiting.setdefault(step.command.queue, []).append(index)
@@ -448,7 +448,7 @@ _ENABLERS = {Action.TAKE: Action.GIVE, Action.WAIT: Action.POST}
 def _enabler(
     signal: Signal, turns: Mapping[tuple[Action, HandOver], Sequence[dict[Hashable, int]]]
 ) -> dict[Hashable, int] | None:
-    """Return the clock of what an action before a command waits for, None if that has not happened yet."""
+    """Return the clock of the action that an action before a command waits for; None if it has not happened yet."""
     done = len(turns.get((signal.action, signal.hand_over), ()))
     if signal.action is Action.ACQUIRE:
         assert isinstance(signal.hand_over, Semaphore)

@@ -249,7 +249,7 @@ class BlockGraph:
 
 
 class OperandGraph(BlockGraph):
-    """The graph of a block of which only what is asked for is read: an operation, what it reads, and the readers.
+    """A graph of a block that is read on demand: an operation, its operands, and its readers.
 
     Nodes are numbered in the order in which they are read. There is no order of effects and no reachability.
     """

@@ -45,7 +45,7 @@ def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
 
 
 def _answer(generate: Callable[[], object]) -> bytes:
-    """Return what the fork reports, whatever the generator leaves behind."""
+    """Return the result of the fork as bytes, whatever the generator leaves behind."""
     try:
         return FINISHED + pickle.dumps(generate())
     except BaseException:

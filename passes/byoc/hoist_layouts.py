@@ -23,7 +23,7 @@ MAX_ROUNDS = 512
 
 @dataclass(frozen=True)
 class LayoutRecord:
-    """The fate of the permutes that layouts of a target's regions needed."""
+    """What became of the permutes that the layouts of a target's regions needed."""
 
     target: str
     at_start: int

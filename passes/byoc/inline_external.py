@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class InlineExternal(Pass):
     """Put regions and composites back where they are called: the undo of all passes that made them.
 
-    It takes nested modules, and regions and composites that are still functions of this module. What the target's
-    pipeline made of a region stays: one that was legalized comes back as calls of its prim functions, which move along.
+    It takes nested modules, and regions and composites that are still functions of this module. The changes of the
+    target's pipeline stay: a legalized region comes back as calls of its prim functions, which move along.
     """
 
     name = "inline-external"

@@ -32,7 +32,7 @@ LAST_LINES = 5
 
 
 def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact | DeclinedRegions:
-    """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
+    """Return the artifact that a target's code generator makes of a bundle in a process; `Crash` if it ends."""
     with tempfile.TemporaryDirectory(prefix="mirlo-codegen-") as folder:
         plugin = plugin_of(target)
         arguments = (str(bundle.path), folder, target, options)

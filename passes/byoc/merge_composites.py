@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MergeComposites(Pass):
     """Gather composites of one target that read each other in region functions, with the attribute `relax.external`.
 
-    A composite joins the regions of those that it reads, unless that would make a cycle: a way that leaves the region
+    A composite joins the regions of those that it reads, unless that would make a cycle: a path that leaves the region
     and comes back. A composite with no such neighbour becomes a region of its own. A region returns all that is read
     outside of it.
     """

@@ -31,7 +31,7 @@ P = TypeVar("P", bound="Pattern")
 
 
 class MatchSource(Protocol):
-    """What a pattern is matched in: the builder of a rule."""
+    """The interface of a rule's builder that patterns are matched in."""
 
     explains: bool
     """Whether patterns report why they do not match."""
@@ -48,7 +48,7 @@ class MatchSource(Protocol):
 
 
 class Pattern:
-    """A pattern of a value and of what it is computed from."""
+    """A pattern of a value and of the operations that compute it."""
 
     label: str | None = None
     is_output: bool = False
@@ -243,7 +243,7 @@ _PATTERN = Expected("a pattern", lambda value: isinstance(value, Pattern))
 
 
 def wrapped_by(wrap: Callable[[Pattern], Pattern], pattern: Pattern, owner: str) -> Pattern:
-    """Return what a function of a user makes of a pattern, for the method or function that calls it."""
+    """Return the pattern that a user's function makes of a pattern; errors name the calling method or function."""
     return checked(wrap, _PATTERN, owner, PatternError)(pattern)
 
 

@@ -44,7 +44,7 @@ class ExternalAxis:
 
 @dataclass(frozen=True)
 class ExternalAccess:
-    """What a block reads or writes: a buffer, at expressions of the axes."""
+    """A read or a write of a block: a buffer, at expressions of the axes."""
 
     buffer: str
     type: TensorType

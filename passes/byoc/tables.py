@@ -106,7 +106,7 @@ def _generated(target: str, options: str) -> tuple[Sequence[object], bool]:
 
 
 def _rows(target: str, table: Table) -> list[object]:
-    """Return the rows of a table of patterns; what is wrong with them names the function."""
+    """Return the rows of a table of patterns; errors name the function that returned them."""
     where = f"target '{target}': {name_of(table)}"
     try:
         rows = table()

@@ -109,7 +109,7 @@ class Targets:
         return ",".join(map(str, self.placed(Pipeline(target.pipeline(options)))))
 
     def or_host(self) -> Targets:
-        """Return the list with the usual host, where the last target compiles parts of models only."""
+        """Return the list with the usual host added if the last target compiles parts of models only."""
         return self if self.host is not None else Targets(self.generators, Chosen(HOST))
 
     @property

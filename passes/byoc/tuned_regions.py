@@ -1,4 +1,4 @@
-"""Choices for parts of regions: what `mirlo tune` found is attached to external modules as `relax.tuned`."""
+"""Choices for parts of regions: the results of `mirlo tune`, attached to external modules as `relax.tuned`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class RegionLookup(Protocol):
 
 
 def region_prefix(generator: CodeGenerator) -> str:
-    """Return how the keys of a code generator's parts begin: another version of its compiler has other results."""
+    """Return the prefix of the keys of a code generator's parts: each version of its compiler has its own results."""
     return f"{generator.name}:{key_hash(generator.fingerprint())}:"
 
 
 def attach_tuned(nested: ir.Operation, generator: CodeGenerator, session: Session) -> None:
-    """Attach what was found for a code generator to its module, so that files that repeat a failure have it too."""
+    """Attach the tuned choices of a code generator to its module, so that files that repeat a failure have them too."""
     database = session.options.get(TUNING)
     if type(generator).tunables is CodeGenerator.tunables or not isinstance(database, RegionLookup):
         return
@@ -39,7 +39,7 @@ def attach_tuned(nested: ir.Operation, generator: CodeGenerator, session: Sessio
 
 
 def attached_values(nested: ir.Operation) -> dict[str, dict[str, Any]]:
-    """Return what is attached to an external module, by the hash of each part's key."""
+    """Return the choices attached to an external module, by the hash of each part's key."""
     if TUNED_REGIONS not in nested.attributes:
         return {}
     entries = ir.DictAttr(nested.attributes[TUNED_REGIONS])

@@ -7,8 +7,8 @@
 
 After legalization nodes call prim functions: `node.prim` has their buffers, blocks and loops (`prim_view.py`).
 
-A function is flat: operators inside composites read and give the values of the function. What this view does not say
-is in `operation`, the operation of the bindings.
+A function is flat: operators inside composites read and give the values of the function. Everything else is in
+`operation`, the operation of the bindings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What arithmetic of floats is in a translation: residues, or floats of 64 bits."""
+"""The arithmetic of floats in a translation: residues, or floats of 64 bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG2_E = 1.4426950216293335
 
 
 class Arithmetic(ABC):
-    """The operations on floats; operands have as many lanes as one another."""
+    """The operations on floats; operands have equal numbers of lanes."""
 
     element: str
     """The LLVM type of a plane."""
@@ -25,7 +25,7 @@ class Arithmetic(ABC):
     """Whether values that loops carry may be loose."""
 
     def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
-        """Return a value that is reduced."""
+        """Return a value in reduced form."""
         return x
 
     @abstractmethod
@@ -58,11 +58,11 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def function(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
-        """Return a function of floats that has no other meaning here."""
+        """Return the result of a function of floats for which the arithmetic has no other meaning."""
 
     @abstractmethod
     def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
-        """Return a value that is rounded to a narrower type."""
+        """Return a value rounded to a narrower type."""
 
     @abstractmethod
     def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue: ...

@@ -1,4 +1,4 @@
-"""Which primitive of a schedule makes a kernel differ: the schedule is replayed with fewer of them."""
+"""The search for the primitive of a schedule that makes a kernel wrong: fewer primitives are replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of a kernel with its definition: both run on the same random residues, and results are equal or not.
+"""Comparison of a kernel with its definition: both run on the same random residues, and results are equal or not.
 
 Buffers and scratch memory hold other residues for each of the two: what is read before it is written is a difference.
 In every second round, parallel loops run backwards, and masks hold minus infinity. Kernels with maxima run in as many
@@ -54,7 +54,10 @@ class KernelPair:
     def verify(
         self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()
     ) -> KernelVerdict:
-        """Compare the two forms; return what was found. `sizes` are those of symbols, by default as many as are new."""
+        """Compare the two forms; return the verdict.
+
+        `sizes` are those of symbols; by default sizes are added until none has a new case.
+        """
         try:
             return self._verify(rounds, has_exact_casts, sizes)
         except OutsideError as error:
@@ -103,7 +106,7 @@ class KernelPair:
     def _round(
         self, arithmetic: FieldArithmetic, scheduled: NativeFunction, settings: RoundSettings, search: SizeSearch
     ) -> KernelVerdict | None:
-        """Run the scheduled form; return a verdict if its results are others."""
+        """Run the scheduled form; return a verdict if its results differ from those of the definition."""
         expected = self.definition.results(arithmetic, settings)
         before = [each.checksum() for each in expected.inputs]
         memory = RandomMemory(arithmetic, OTHER + settings.number)
@@ -162,7 +165,7 @@ class KernelPair:
 
 
 def _out_of_range(expected: GuardedBuffer, actual: GuardedBuffer) -> Array:
-    """Return where a result is not near the finite one that is expected."""
+    """Return the first element that is not near the finite one of the definition."""
     left, right = expected.planes[0], actual.planes[0]
     if left.dtype != np.float64:
         return np.asarray(left != right)

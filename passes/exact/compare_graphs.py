@@ -1,6 +1,6 @@
-"""A model before and after each pass, up to its kernels: the whole graph on the same residues.
+"""Comparison of a model before and after each pass, up to its kernels: the whole graph on the same residues.
 
-Weights are small integers in place of their numbers, with which what passes compute of them in floats is exact.
+Small integers take the place of the weights, so that computations of passes on them in floats are exact.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PassVerdict:
 
 @dataclass
 class GraphVerdicts:
-    """What the comparison of a model pass by pass finds."""
+    """The verdicts of comparing a model pass by pass."""
 
     passes: list[PassVerdict] = field(default_factory=list)
     rules: list[RuleVerdict] = field(default_factory=list)
@@ -129,7 +129,7 @@ class _GraphComparison:
         return replace(common_round(0, sizes, graphs), arithmetic=arithmetic)
 
     def results(self, module: ir.Module) -> tuple[list[Array], str]:
-        """Return the residues of the results, or why there are none."""
+        """Return the residues of the results, or the reason why there are none."""
         try:
             copy = ir.Module.parse(module.operation.get_asm(assume_verified=True), module.context)
             graphs = GraphModule(copy, self.session.params, self.definitions)

@@ -1,4 +1,4 @@
-"""The rules of a graph, compared where they apply: what a rule replaces, and what stands in its place.
+"""Comparison of the rules of a graph where they apply: the replaced operators, and the operators that replace them.
 
 Both are cut out of the graph at the values that they have in common, and run on the same residues. A rule may know more
 of these values than their elements: where results differ, the operators that compute them are added, a few times.
@@ -57,7 +57,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """Whether what a rule made is equal to what it replaced, in one graph."""
+    """Whether a replacement is equal to the operators that it replaced, in one graph."""
 
     rule: str
     place: str
@@ -79,7 +79,7 @@ class RuleVerdict:
 
 @dataclass
 class RuleComparison:
-    """What compares the rules that are applied while passes run."""
+    """The comparison of rules that are applied while passes run."""
 
     verdicts: list[RuleVerdict] = field(default_factory=list)
     known: dict[str, RuleVerdict] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class RuleComparison:
     """Called with a verdict of a rule that changes the value."""
 
     def see(self, op: ir.Operation, applied: AppliedRule, emitted: Sequence[ir.Operation], session: Session) -> None:
-        """Compare the results of an operation with the values in their place, before it is replaced."""
+        """Compare the results of an operation with the values that replace them, before it is replaced."""
         replaced = [*zip(op.results, applied.values, strict=True), *applied.others]
         verdict = self._verdict(applied.rule, op, replaced, emitted, session)
         self.verdicts.append(verdict)
@@ -99,7 +99,7 @@ class RuleComparison:
     def see_operator(
         self, op: ir.Operation, operands: Sequence[ir.Value], applied: AppliedRule, module: ir.OpView, session: Session
     ) -> None:
-        """Compare an operator, by the default rules, with what a rule of a target converts it to.
+        """Compare an operator, legalized by the default rules, with its conversion by a target's rule.
 
         `operands` are those of the converted operator; `module` has the prim functions that it calls.
         """
@@ -149,12 +149,12 @@ class _Cut(ABC):
         """Return a module with a function of each."""
 
     def deepen(self) -> bool:
-        """Add operators that compute the inputs; return whether that changes anything."""
+        """Add operators that compute the inputs; return whether any were added."""
         return False
 
 
 class _OperatorCut(_Cut):
-    """An operator, and what it is converted to."""
+    """An operator, and its conversion."""
 
     def __init__(
         self, op: ir.Operation, operands: Sequence[ir.Value], values: Sequence[ir.Value], module: ir.OpView
@@ -189,7 +189,7 @@ class _GraphCut(_Cut):
         return isinstance(value, ir.OpResult) and value.owner.operation in self.emitted
 
     def _add_others(self) -> None:
-        """Add what the old values are computed from beside the values that the new ones read."""
+        """Add the values from which the old values are computed and which the new ones do not read."""
         left = MOST_OPERATORS
         reaching: dict[ir.Value, bool] = {}
 
@@ -221,7 +221,7 @@ class _GraphCut(_Cut):
                 add(value, True)
 
     def deepen(self) -> bool:
-        """Replace inputs by what they are computed from; return whether that changes anything."""
+        """Replace inputs by the values from which they are computed; return whether any were replaced."""
         inputs: dict[ir.Value, None] = {}
         for value in self.inputs:
             owner = value.owner.operation if isinstance(value, ir.OpResult) else None
@@ -265,7 +265,7 @@ def function_in(
 
 
 def _copy(value: ir.Value, copies: dict[ir.Value, ir.Value], callees: dict[str, None]) -> None:
-    """Copy what computes a value to the insertion point; note the functions that are called."""
+    """Copy the operations that compute a value to the insertion point; record the functions that they call."""
     if value in copies:
         return
     if not isinstance(value, ir.OpResult):
@@ -325,7 +325,7 @@ def _difference(graphs: GraphModule, round_: GraphRound) -> str:
 
 
 def _construct(graphs: GraphModule) -> str:
-    """Return what in two graphs has no exact meaning, which rules may count on; empty if there is nothing."""
+    """Return a construct of two graphs without exact meaning, on which rules may rely; empty if there is none."""
     root = graphs.module.operation
     constants = [f"{value:.9g}" for value in rounded_constants(root)]
     names = {op.name for op in operations_in(root)}
@@ -350,7 +350,7 @@ def _has_rounded_elements(op: ir.Operation, graphs: GraphModule) -> bool:
 
 
 def _are_near(graphs: GraphModule, round_: GraphRound) -> bool:
-    """Return whether results are the same in 64-bit floats, up to what neighbours of rounded constants change."""
+    """Return whether results agree in 64-bit floats, up to the effect of neighbours of rounded constants."""
     try:
         plain = list(_results(graphs, replace(round_, arithmetic=DoubleArithmetic())))
         moved = [
@@ -367,7 +367,7 @@ def _are_near(graphs: GraphModule, round_: GraphRound) -> bool:
 
 
 def _distance(left: Array, right: Array) -> float:
-    """Return the greatest difference of two arrays; infinity if one has an infinity or NaN where the other has none."""
+    """Return the greatest difference of two arrays; infinity if infinities or NaNs are at different positions."""
     with np.errstate(invalid="ignore"):
         differences = np.abs(left - right)
     is_same = (left == right) | (np.isnan(left) & np.isnan(right))

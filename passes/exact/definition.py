@@ -1,4 +1,4 @@
-"""The definition of a kernel: each block of a prim function in tensor form, as the loop nest that it stands for.
+"""The definition of a kernel: each block of a prim function in tensor form, translated as its loop nest.
 
 No code of schedules takes part. One spatial axis is computed in lanes, of which the last ones may be computed twice.
 """
@@ -24,7 +24,7 @@ LANES, LEAST_LANES = 16, 4
 
 
 def translate_definition(view: PrimView, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
-    """Append a function of this name to a module; return its arguments: inputs, outputs, then what is in between."""
+    """Append a function of this name to a module; return its arguments: inputs, outputs, intermediate buffers."""
     if view.others:
         raise OutsideError(f"the operation '{view.others[0].operation.name}' between blocks")
     translation = _Definition(arithmetic, module, name)
@@ -51,7 +51,7 @@ class _Definition:
         self.t = KernelTranslator(arithmetic, module, name)
 
     def take(self, value: ir.Value, role: str) -> None:
-        """Make a tensor a buffer of the arguments."""
+        """Make a tensor a buffer argument."""
         element, dims = element_of(value.type), dims_of(value.type)
         kind = "f" if is_float(element) else "i"
         argument = Argument(role, kind, 0 if kind == "f" else bits_of(element), dims)
@@ -121,7 +121,7 @@ class _Nest:
             t.branch(enough, lambda: self._chunks(LANES, body), lambda: self._chunks(1, body))
 
     def _fitting(self, lanes: int) -> int:
-        """Return so many lanes that a vector of them is contiguous in each packed panel, fewer if need be."""
+        """Return the number of lanes, reduced if need be, with which a vector is contiguous in each packed panel."""
         axis = self.lane_axis
         assert axis is not None
         maps = [operand.map for operand in (*self.block.inputs, *self.block.outputs) if not operand.is_opaque]
@@ -217,7 +217,7 @@ class _Nest:
         return self._step(expressions[-1]) == 1
 
     def _step(self, expression: ir.AffineExpr) -> int | None:
-        """Return by how much an index grows from lane to lane: 0, 1, or None for anything else.
+        """Return the step of an index from lane to lane: 0, 1, or None for anything else.
 
         Where all vectors begin at multiples of their length, a quotient by a multiple of it is equal in all lanes.
         """
@@ -289,7 +289,7 @@ def _depends(expression: ir.AffineExpr, axis: int) -> bool:
 
 
 def _divisors(expression: ir.AffineExpr, axis: int) -> list[int]:
-    """Return the numbers that an axis is divided by, where the axis itself is: those of panels."""
+    """Return the numbers that divide the index of an axis: the sizes of panels."""
     if isinstance(expression, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
         return []
     if isinstance(expression, (ir.AffineFloorDivExpr, ir.AffineModExpr)):

@@ -1,4 +1,4 @@
-"""A bound for the probability that a fault stays unseen: the degree of results as rational functions of the inputs.
+"""A bound for the probability that a fault is not found: the degree of results as rational functions of the inputs.
 
 Two polynomials of degree d that differ modulo P are equal at a random point with probability at most d / P (Schwartz
 and Zippel). Numerators and denominators of quotients count both. Functions without an exact meaning are hashes, whose
@@ -24,7 +24,7 @@ CONSTANT: Degree = (0, 0)
 
 
 def proven_bits(view: PrimView, rounds: int, sizes: Mapping[str, int]) -> float:
-    """Return b where a fault of sums, products and quotients passes all rounds with a probability of at most 2^-b."""
+    """Return b so that a fault of sums, products and quotients passes all rounds with a probability of at most 2^-b."""
     known: dict[Any, Degree] = dict.fromkeys(view.arguments, VARIABLE)
     for block in view.blocks:
         _add_block(block, known, sizes)

@@ -1,4 +1,4 @@
-"""Arithmetic of 64-bit floats: what residues cannot see is whether exponentials stay in range."""
+"""Arithmetic of 64-bit floats, which shows whether exponentials stay in range, as residues cannot."""
 
 from __future__ import annotations
 
@@ -130,12 +130,12 @@ class DoubleArithmetic(Arithmetic):
 
 
 def is_rounded(value: float) -> bool:
-    """Return whether a finite constant may stand for another number, which it is the nearest float to."""
+    """Return whether a finite constant may be the rounded value of another number."""
     return bool(np.isfinite(value)) and abs(Fraction(value).numerator).bit_length() > EXACT_BITS
 
 
 class MovedDoubleArithmetic(DoubleArithmetic):
-    """64-bit floats in which constants that are rounded to f32 are their neighbours, up or down by a seed."""
+    """64-bit floats in which constants that are rounded to f32 are replaced by neighbours, chosen by a seed."""
 
     def __init__(self, seed: int):
         self.seed = seed

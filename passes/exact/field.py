@@ -57,7 +57,7 @@ class FieldArithmetic(Arithmetic):
     def _each(
         self, f: FunctionText, operands: Sequence[FloatValue], compute: Callable[[Plane, list[str]], str]
     ) -> FloatValue:
-        """Return what a function makes of the residues in each plane; an operand outside of the field stays."""
+        """Apply a function to the residues in each plane; an operand outside of the field stays."""
         lanes = operands[0].lanes
         operands = [self.canonical(f, x) for x in operands]
         names = [compute(plane, [x.planes[plane.index] for x in operands]) for plane in self.moduli]
@@ -69,7 +69,7 @@ class FieldArithmetic(Arithmetic):
         return FloatValue(tuple(names), lanes)
 
     def _is_special(self, f: FunctionText, x: FloatValue) -> str:
-        """Return the type and the name of whether a value is outside of the field."""
+        """Return the type and the name of the flag whether a value is outside of the field."""
         test = f.op(f"icmp uge {llvm_type('i64', x.lanes)} {x.planes[0]}, {f.constant(P, 64, x.lanes)}")
         return f"{llvm_type('i1', x.lanes)} {test}"
 
@@ -77,7 +77,7 @@ class FieldArithmetic(Arithmetic):
 
     @staticmethod
     def special_number(value: float) -> int:
-        """Return the value outside of the field that an infinity or NaN is."""
+        """Return the value outside of the field for an infinity or NaN."""
         return NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
 
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
@@ -257,7 +257,7 @@ class FieldArithmetic(Arithmetic):
 
 
 def _times(f: FunctionText, x: str, y: str, lanes: int | None) -> str:
-    """Return the product of numbers below 2^32: one instruction of processors that have none for 64 bits."""
+    """Return the product of numbers below 2^32, by one instruction if the processor has no 64-bit products."""
     kind = llvm_type("i64", lanes)
     low = f.constant((1 << 32) - 1, 64, lanes)
     x, y = (f.op(f"and {kind} {each}, {low}") if each.startswith("%") else each for each in (x, y))
@@ -265,7 +265,7 @@ def _times(f: FunctionText, x: str, y: str, lanes: int | None) -> str:
 
 
 def _folded(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
-    """Return a number that is equal modulo the prime, and smaller: 2^bits = c."""
+    """Return a smaller number that is equal modulo the prime: 2^bits = c."""
     kind = llvm_type("i64", lanes)
     low = f.op(f"and {kind} {x}, {f.constant((1 << plane.bits) - 1, 64, lanes)}")
     high = f.op(f"lshr {kind} {x}, {f.constant(plane.bits, 64, lanes)}")
@@ -310,7 +310,7 @@ def _call(f: FunctionText, helper: str, operands: Sequence[str], lanes: int | No
 def _shared(
     f: FunctionText, name: str, compute: Callable[..., str], operands: Sequence[str], lanes: int | None
 ) -> str:  # fmt: skip
-    """Return what a function of a few instructions computes: of a helper, unless the module is inline.
+    """Return the result of a function of a few instructions: a call of a helper, unless the module is inline.
 
     Kernels have hundreds of products. Where they run for a short time, most of the time is LLVM's, and half as much
     with calls.

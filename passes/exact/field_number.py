@@ -1,4 +1,4 @@
-"""A residue as a number in Python, for operators whose definition is what they mean in numpy.
+"""A residue as a number in Python, for operators that numpy defines.
 
 It is computed here independently of `field.py`, which translates kernels, to the same residues.
 """
@@ -35,11 +35,11 @@ class NumberField:
         return NumberField(moduli, int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]), int(table[HASH_KEY]))
 
     def key(self, residue: int) -> int:
-        """Return the place of a residue in the order: least, those of the field, greatest, NaN."""
+        """Return the rank of a residue in the order: the least value, those of the field, the greatest, NaN."""
         return residue if residue < 0 or residue >= P else (residue * self.factor + self.shift) % P
 
     def function(self, name: str, x: FieldNumber) -> FieldNumber:
-        """Return a function without another meaning: a residue that depends on the operand and the round."""
+        """Return a residue that depends on the operand and the round, for a function without another meaning."""
         return FieldNumber(self, tuple(self._hashed(x.residues[0], hash_key(name), plane) for plane in self.moduli))
 
     def _hashed(self, x: int, key: int, plane: Plane) -> int:
@@ -150,7 +150,7 @@ class FieldNumber:
         return self.residues[0] != 0
 
     def rint(self) -> FieldNumber:
-        """Return the nearest integer, as `numpy.rint` of an array of numbers asks for it."""
+        """Return the nearest integer, as `numpy.rint` calls it for an array of numbers."""
         return self.field.function("roundeven", self)
 
     def __int__(self) -> int:

@@ -46,7 +46,7 @@ LEGALIZED = "builtin.module(legalize{target=c})"
 
 @dataclass
 class GraphRound:
-    """What all functions that are compared in a round have in common."""
+    """The common settings of all functions that are compared in a round."""
 
     number: int
     arithmetic: FieldArithmetic | DoubleArithmetic
@@ -153,7 +153,7 @@ class GraphModule:
         raise OutsideError(f"the operation '{op.name}' in a graph")
 
     def constant(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> list[Array]:
-        """Return the planes of a constant: its numbers, exactly, or those that it stands for."""
+        """Return the planes of a constant: its exact numbers, or the numbers that it is rounded from."""
         kind = TensorType.from_mlir(op.results[0].type)
         assert kind is not None
         view = op.opview
@@ -167,7 +167,7 @@ class GraphModule:
 
 
 def _residues_of(plane: Plane, array: Array, arithmetic: FieldArithmetic) -> Array:
-    """Return an array of floats modulo a prime; few numbers are those that they stand for."""
+    """Return an array of floats modulo a prime; few elements are read as the numbers that they are rounded from."""
     wide = array.astype(np.float64)
     special = ~np.isfinite(wide)
     if special.any() and not arithmetic.has_infinities:
@@ -183,14 +183,14 @@ def _residues_of(plane: Plane, array: Array, arithmetic: FieldArithmetic) -> Arr
 
 
 def _without_rounding(numbers: Array) -> Array:
-    """Return numbers with integers in place of those that rounding moves from one: 1e-13 where a sum cancels."""
+    """Return numbers with integers in place of numbers that rounding moved from them: 1e-13 where a sum cancels."""
     nearest = np.rint(numbers)
     is_near = np.abs(numbers - nearest) < NEAR * np.abs(numbers).max(initial=0.0)
     return np.where(is_near, nearest, numbers)
 
 
 def common_round(number: int, sizes: Mapping[str, int], *modules: GraphModule) -> GraphRound:
-    """Return a round in which functions of modules are compared."""
+    """Return a round for comparing functions of modules."""
     operations = [module.module.operation for module in modules]
     arithmetic = FieldArithmetic(
         has_exponentials(*operations), _has_infinities(modules), has_named_numbers=True

@@ -1,4 +1,4 @@
-"""What the inputs of a kernel are drawn from."""
+"""Ranges of the inputs of a kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MASK = "mask"
 def integer_inputs(
     arguments: Sequence[Argument], dims: Iterable[Dim], sizes: Mapping[str, int], bools: Collection[int]
 ) -> dict[int, IntegerInputs]:
-    """Return what integer arguments are drawn from, by position; bytes that are no bools may be anything.
+    """Return the ranges of integer arguments by position; bytes that are no bools may be anything.
 
     Wider integers are mostly indices and sizes: the ends of all dims are among them.
     """

@@ -66,7 +66,7 @@ class FunctionText:
         self.lines.append(f"  {text}")
 
     def at_entry(self, text: str) -> str:
-        """Compute something once, before the body; return its name."""
+        """Emit a computation once, before the body; return its name."""
         if text not in self._entered:
             self._entered[text] = self.fresh()
             self.entry.append(f"  {self._entered[text]} = {text}")

@@ -1,4 +1,4 @@
-"""The definition of a kernel, run on random inputs: what candidates for its schedule are compared with."""
+"""The definition of a kernel, run on random inputs, with which candidates for its schedule are compared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEPT_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """What decides about a round of a kernel."""
+    """The settings of a round of a kernel."""
 
     number: int
     sizes: tuple[tuple[str, int], ...] = ()
@@ -58,7 +58,7 @@ class RoundSettings:
 
 @dataclass
 class DefinitionResults:
-    """The inputs of a round, and what the definition makes of them."""
+    """The inputs of a round, and the results of the definition."""
 
     inputs: list[GuardedBuffer]
     outputs: list[GuardedBuffer]
@@ -67,7 +67,7 @@ class DefinitionResults:
 
 
 class KernelDefinition(ABC):
-    """What a kernel is to compute: the results of each round are computed once, for all forms that are compared."""
+    """The definition of a kernel: the results of each round are computed once, for all forms that are compared."""
 
     def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
         self.operation = operation
@@ -87,7 +87,7 @@ class KernelDefinition(ABC):
 
     @property
     def sources(self) -> Sequence[Path]:
-        """Return files with code that says what the kernel computes, beside that of this package."""
+        """Return the source files that define the kernel, besides those of this package."""
         return ()
 
     @abstractmethod
@@ -100,7 +100,7 @@ class KernelDefinition(ABC):
 
     @abstractmethod
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        """Return b where a fault passes so many rounds with a probability of at most 2^-b."""
+        """Return b so that a fault passes so many rounds with a probability of at most 2^-b."""
 
     @abstractmethod
     def evaluate(
@@ -110,7 +110,7 @@ class KernelDefinition(ABC):
         """Return the results for inputs."""
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
-        """Return what inputs of integers are drawn from, by position."""
+        """Return the ranges of integer inputs, by position."""
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, ())
 
     def is_possible(self, sizes: Mapping[str, int]) -> bool:
@@ -120,7 +120,7 @@ class KernelDefinition(ABC):
     def prepare(  # noqa: B027  (most need nothing)
         self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory
     ) -> None:
-        """Change inputs that are drawn so that the kernel may be called with them."""
+        """Change random inputs so that the kernel may be called with them."""
 
     @property
     def points(self) -> int:
@@ -140,7 +140,7 @@ class KernelDefinition(ABC):
         return self._results[key]
 
     def forget_results(self) -> None:
-        """Compute the results of each round again: its inputs were changed."""
+        """Discard the results of each round, as its inputs were changed."""
         self._results.clear()
         self._kept = 0
 
@@ -240,7 +240,7 @@ def run_function(
     function: NativeFunction, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
     table: Array, is_reversed: bool = False,
 ) -> tuple[list[GuardedBuffer], bool]:  # fmt: skip
-    """Run a function on inputs; return its outputs, and whether guards around buffers are as they were."""
+    """Run a function on inputs; return its outputs, and whether the guards around buffers are unchanged."""
     buffers: list[GuardedBuffer | None] = []
     left = iter(inputs)
     outputs = []

@@ -1,4 +1,4 @@
-"""How many rounds the maxima of a kernel need: in each round, one operand of a maximum decides about its result."""
+"""The number of rounds that the maxima of a kernel need: in each round, one operand of a maximum decides its result."""
 
 from __future__ import annotations
 

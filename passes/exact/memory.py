@@ -58,12 +58,12 @@ class GuardedBuffer:
 
     @property
     def words(self) -> list[int]:
-        """Return what a function takes: the address of each plane, and the bytes of one."""
+        """Return the numbers that a function takes: the address of each plane, and the bytes of one."""
         planes = self.planes
         return [*(int(plane.ctypes.data) for plane in planes), self.count * self.wholes[0].itemsize]
 
     def checksum(self) -> list[tuple[int, int]]:
-        """Return numbers that differ after a write, but for a probability of some 2^-64."""
+        """Return numbers that differ after a write, except with a probability of some 2^-64."""
         sums = []
         for whole in self.wholes:
             words = whole.view(np.uint8)[: whole.nbytes // 8 * 8].view(np.uint64)
@@ -76,7 +76,7 @@ class GuardedBuffer:
         return [part.copy() for part in self._guards()]
 
     def has_guards(self, guards: Sequence[Array]) -> bool:
-        """Return whether the guards are as they were."""
+        """Return whether the guards are unchanged."""
         pairs = zip(self._guards(), guards, strict=True)
         return all(np.array_equal(now.view(np.uint8), before.view(np.uint8)) for now, before in pairs)
 
@@ -121,7 +121,7 @@ class RandomMemory:
         return GuardedBuffer(wholes, count)
 
     def _garbage(self, count: int, plane: int) -> Array:
-        """Return what a buffer holds before it is written: random residues, which repeat."""
+        """Return the content of a buffer before it is written: random residues, which repeat."""
         if plane not in self._pools:
             self._pools[plane] = self._floats(POOL, plane)
         start = int(self.rng.integers(0, POOL))
@@ -135,7 +135,7 @@ class RandomMemory:
 
 
 def _residues(rng: np.random.Generator, plane: Plane, size: int) -> Array:
-    """Return random residues: of all numbers of as many bits, the few from the modulus on are the first ones again."""
+    """Return random residues: numbers of as many bits; the few from the modulus on are reduced."""
     residues = np.empty(size, np.int64)
     for start in range(0, size, CHUNK):
         part = residues[start : start + CHUNK]
@@ -145,7 +145,7 @@ def _residues(rng: np.random.Generator, plane: Plane, size: int) -> Array:
 
 
 class ZeroMemory(RandomMemory):
-    """Maker of buffers of zeros, for results that no other form is compared with by what it leaves."""
+    """Maker of buffers of zeros, for results whose unwritten elements are not compared."""
 
     def _garbage(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
@@ -154,7 +154,7 @@ class ZeroMemory(RandomMemory):
 
 @dataclass(frozen=True)
 class IntegerInputs:
-    """What integers of an input are drawn from: special ones, others near them, zeros and ones."""
+    """The range of integers of an input: special numbers, others near them, zeros and ones."""
 
     special: Array
     is_bool: bool = False

@@ -1,4 +1,4 @@
-"""The numbers that rounded constants stand for: in a graph, rules replace x / 3 by x * 0.33333334.
+"""The numbers that rounded constants stand for, as rules of graphs replace x / 3 by x * 0.33333334.
 
 A constant that is the nearest float to a small quotient, or to one times a root or a logarithm that formulas have, is
 that number. Two floats never stand for the same one.

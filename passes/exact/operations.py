@@ -1,4 +1,4 @@
-"""What both forms of a kernel contain: exponentials, infinities, constants that are compared with."""
+"""Constructs in both forms of a kernel: exponentials, infinities, constants of comparisons."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rounded_constants(*functions: ir.Operation) -> list[float]:
 
 
 def compared_constants(*functions: ir.Operation) -> list[float]:
-    """Return the constants whose place in the order matters: operands of maxima and comparisons, also of vectors."""
+    """Return the constants whose position in the order matters: operands of maxima and comparisons, also in vectors."""
     values = set()
     for function in functions:
         for op, value in _constants(function):

@@ -1,4 +1,4 @@
-"""The definition of a kernel that is written as loops: the operator that it computes, as it is meant in numpy."""
+"""The definition of a kernel that is written as loops: the meaning in numpy of its operator."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _described_function(function: ir.Operation, described: ir.DictAttr, paramete
 
 
 def definition_of(function: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()) -> KernelDefinition:
-    """Return the definition that a function is: a prim function over tensors, one operator, or a target's operator."""
+    """Return the definition of a function: a prim function over tensors, one operator, or a target's operator."""
     if is_prim_func(function):
         return BlockDefinition(function, constants)
     if OPERATOR not in function.attributes:
@@ -142,7 +142,7 @@ class OperatorDefinition(KernelDefinition):
         return number_of(self.outputs[0].shape[1], sizes) <= elements
 
     def prepare(self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory) -> None:
-        """Make as many elements other than zero as `nonzero` is called with."""
+        """Make as many elements non-zero as `nonzero` is called with."""
         if self.operator.name != "relax.nonzero":
             return
         (x,), count = inputs, number_of(self.outputs[0].shape[1], sizes)

@@ -23,9 +23,8 @@ _LEAST, _MOST = 0.05, 0.2
 def round_constants(seed: int, compared: Sequence[float]) -> npt.NDArray[np.int64]:
     """Return the constants of a round.
 
-    The constants that a kernel compares with keep their order: the first one lies low and the last one high, so that
-    most values are between them, as clip passes them on, and a tenth on each side. A single one lies low or high in
-    turn.
+    The constants that a kernel compares with keep their order: the first one is low and the last one high, so that most
+    values are between them, as clip passes them on, and a tenth on each side. A single one lies low or high in turn.
     """
     rng = np.random.default_rng(seed)
     table = np.zeros(TABLE_WORDS, np.int64)

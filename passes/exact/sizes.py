@@ -1,4 +1,4 @@
-"""The sizes that a kernel of dynamic shapes is compared at: more are added until no loop and branch has a new case."""
+"""The sizes at which a kernel of dynamic shapes is compared: more are added until no loop or branch has a new case."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _range_of(text: str) -> range:
 
 
 class SizeSearch:
-    """Iterator of sizes, which stops when the places that a kernel notes have no new cases."""
+    """Iterator of sizes, which stops when no loop or branch of the kernel has new cases."""
 
     def __init__(
         self, symbols: Sequence[str], parameters: Sequence[tuple[str, tuple[Dim, ...]]], requested: Sequence[Sizes],
@@ -87,12 +87,12 @@ class SizeSearch:
             raise OutsideError(f"sizes of {', '.join(self.symbols)}: none of those that were tried is possible")
 
     def note(self, cases: Array) -> None:
-        """Note the cases that a run had."""
+        """Record the cases of a run."""
         self._seen |= cases
 
     @property
     def unreached(self) -> list[str]:
-        """Return what no size reached: loops that never had an iteration, sides of branches."""
+        """Return the cases that no size reached: loops that never had an iteration, sides of branches."""
         never: Counter[str] = Counter()
         for number, place in enumerate(self.places):
             none, one, several = self._seen[CASES * number : CASES * (number + 1)]
@@ -104,12 +104,12 @@ class SizeSearch:
         return [f"{count} {what}" for what, count in never.items() if count]
 
     def _requested(self) -> list[Sizes]:
-        """Return the requested sizes of the symbols of this kernel, each once; others are small."""
+        """Return the requested sizes for the symbols of this kernel, each once; other symbols are small."""
         sizes = [{name: each.get(name, SMALL[0]) for name in self.symbols} for each in self.requested]
         return list({tuple(each.items()): each for each in sizes}.values())
 
     def _proposed(self) -> Iterator[Sizes]:
-        """Yield all symbols alike, then one after the other with small sizes of the others."""
+        """Yield sizes: first equal for all symbols, then one symbol after the other with small sizes of the others."""
         yielded = set()
         for size in TRIED:
             for sizes in self._around(size):

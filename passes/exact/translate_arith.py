@@ -1,4 +1,4 @@
-"""The meanings of `arith`, `affine` and `ub`."""
+"""Translations of `arith`, `affine` and `ub`."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def vector_of(t: KernelTranslator, parts: Sequence[Number]) -> Number:
 
 
 def extended(t: KernelTranslator, x: IntValue, is_signed: bool, bits: int = 32) -> IntValue:
-    """Return the lanes of an integer vector, wider."""
+    """Return an integer vector with wider lanes."""
     how = "sext" if is_signed else "zext"
     text = f"{how} {llvm_type(f'i{x.bits}', x.lanes)} {x.name} to {llvm_type(f'i{bits}', x.lanes)}"
     return IntValue(t.f.op(text), bits, x.lanes)

@@ -1,4 +1,4 @@
-"""The meanings of `scf`: loops and branches."""
+"""Translations of `scf`: loops and branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meanings of instructions of processors, in plain operations: none needs that processor."""
+"""Translations of instructions of processors to plain operations, which any processor has."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _lookup(t: KernelTranslator, op: ir.Operation, name: str) -> IntValue | Floa
 
 
 def _looked_up(t: KernelTranslator, tables: Sequence[FloatValue], positions: IntValue) -> FloatValue:
-    """Return elements of tables, one after the other, at positions whose higher bits do not count."""
+    """Return elements of consecutive tables, at positions whose higher bits do not count."""
     lanes = positions.lanes
     assert lanes is not None
     at = t.resized(positions, 64, is_signed=False)

@@ -1,4 +1,4 @@
-"""The meanings of tir's intrinsics, and of sizes."""
+"""Translations of tir's intrinsics, and of sizes."""
 
 from __future__ import annotations
 

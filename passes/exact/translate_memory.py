@@ -1,4 +1,4 @@
-"""The meanings of `memref`, and of `tensor.extract` in bodies of blocks."""
+"""Translations of `memref`, and of `tensor.extract` in bodies of blocks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def copy(t: KernelTranslator, op: ir.Operation) -> None:
 
 @translates("memref.prefetch", "memref.dealloc")
 def ignored(t: KernelTranslator, op: ir.Operation) -> None:
-    """Have no effect on values."""
+    """Translate an operation that has no effect on values to nothing."""
 
 
 @translates("memref.assume_alignment", "memref.cast")

@@ -1,4 +1,4 @@
-"""The meanings of AMX's instructions: registers are memory, which the caller of a translated function provides."""
+"""Translations of AMX's instructions: registers are memory, which the caller of a translated function provides."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def constant(t: KernelTranslator, op: ir.Operation) -> None:
 
 @translates("llvm.inttoptr")
 def address(t: KernelTranslator, op: ir.Operation) -> None:
-    """Find the buffer and the element of an address: the start of a buffer, and bytes behind it."""
+    """Return the buffer and the element of an address: the start of a buffer, and bytes after it."""
     value = op.operands[0]
     while _is(value, "arith.index_cast"):
         value = value.owner.operands[0]
@@ -173,7 +173,7 @@ def _multiply(t: KernelTranslator, op: ir.Operation, function: ir.Operation, nam
 
 
 def _depth(function: ir.Operation, register: int) -> int:
-    """Return the rows that a register is loaded with."""
+    """Return the number of rows that are loaded to a register."""
     loads = [
         op
         for op in operations_in(function)

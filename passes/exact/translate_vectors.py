@@ -1,4 +1,4 @@
-"""The meanings of `vector`."""
+"""Translations of `vector`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The translation of a kernel to LLVM IR in which floats are what an arithmetic makes of them.
+"""The translation of a kernel to LLVM IR, in which an arithmetic computes the floats.
 
-Each access is held to the memory of its buffer and the guards around it: a kernel that is wrong reads and writes
-guards, where that is found, and no other memory.
+Each access is clamped to the memory of its buffer and the guards around it: a wrong kernel reads and writes guards,
+where that is found, and no other memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Body = Callable[[IntValue, list[Number]], Sequence[Number]]
 
 @dataclass(frozen=True)
 class Argument:
-    """What the caller of a translated function provides: memory, or a size."""
+    """An argument of a translated function: memory, or a size."""
 
     role: str
     """'in', 'out', 'scratch' (also what a definition keeps between blocks), or 'size'."""
@@ -215,17 +215,17 @@ class KernelTranslator:
         return IntValue(self.f.splat(v.name, f"i{v.bits}", lanes), v.bits, lanes)
 
     def int_operands(self, op: ir.Operation) -> list[IntValue]:
-        """Return the operands of an operation on integers, with as many lanes as one another."""
+        """Return the operands of an operation on integers, with equal numbers of lanes."""
         values = [self.ints(value) for value in op.operands]
         lanes = next((v.lanes for v in values if v.lanes is not None), None)
         return [self.splat_ints(v, lanes) for v in values]
 
     def float_operands(self, op: ir.Operation) -> list[FloatValue]:
-        """Return the operands of an operation on floats, with as many lanes as one another."""
+        """Return the operands of an operation on floats, with equal numbers of lanes."""
         return self.splat_floats(*(self.floats(value) for value in op.operands))
 
     def splat_floats(self, *values: FloatValue) -> list[FloatValue]:
-        """Return floats with as many lanes as one another."""
+        """Return floats with equal numbers of lanes."""
         lanes = next((v.lanes for v in values if v.lanes is not None), None)
         result = [self.splat(v, lanes) for v in values]
         return [v for v in result if isinstance(v, FloatValue)]
@@ -242,7 +242,7 @@ class KernelTranslator:
         return IntValue(self.f.op(f"{op} {llvm_type(f'i{a.bits}', lanes)} {a.name}, {b.name}"), a.bits, lanes)
 
     def _folded(self, op: str, a: IntValue, b: IntValue) -> IntValue | None:
-        """Return the result where it is a constant or an operand: fewer instructions are less time of LLVM's."""
+        """Return the result if it is a constant or an operand, as fewer instructions compile faster."""
         x, y = a.constant, b.constant
         if x is not None and y is not None and op in FOLDED:
             return IntValue(self.f.constant(FOLDED[op](x, y), a.bits, a.lanes), a.bits, a.lanes)
@@ -253,7 +253,7 @@ class KernelTranslator:
         return b if op in ("add", "mul") and x == NEUTRAL[op] else None
 
     def _divisor(self, a: IntValue, b: IntValue, is_signed: bool) -> IntValue:
-        """Return a divisor with which the processor does not trap: sizes may be tried that no caller passes."""
+        """Return a divisor on which the processor does not trap, as sizes may be tried that no caller passes."""
         if b.constant not in (None, 0, -1):
             return b
         zero, one = (IntValue(self.f.constant(n, b.bits, b.lanes), b.bits, b.lanes) for n in (0, 1))
@@ -317,7 +317,7 @@ class KernelTranslator:
         return FloatValue(tuple(f.op(f"shufflevector {kind} {x}, {kind} {y}, {text}") for x, y in pairs), len(mask))
 
     def _widened(self, v: Number, lanes: int) -> Number:
-        """Return a vector with more lanes, whose further ones repeat the first."""
+        """Return a vector with more lanes; the new lanes repeat the first one."""
         count = v.lanes or 1
         return v if count == lanes else self.shuffled(v, v, [i if i < count else 0 for i in range(lanes)])
 
@@ -491,7 +491,7 @@ class KernelTranslator:
             self.f.effect(f"call void @{helper}({kind} {part}, {each})")
 
     def parts(self, value: Number) -> list[str]:
-        """Return what is stored in each plane."""
+        """Return the value to store in each plane."""
         return [value.name] if isinstance(value, IntValue) else list(self.arithmetic.canonical(self.f, value).planes)
 
     def loaded(self, buffer: BufferRef, names: Sequence[str], lanes: int | None) -> Number:
@@ -548,7 +548,7 @@ class KernelTranslator:
         return carried
 
     def loop_while(self, condition: Callable[[], IntValue], body: Callable[[], object]) -> None:
-        """Emit a loop that runs while a condition holds; a kernel that is wrong stops after `MOST_ITERATIONS`."""
+        """Emit a loop with a condition; a wrong kernel stops after `MOST_ITERATIONS`."""
         f = self.f
         head, inside, after = f.new_label("head"), f.new_label("loop"), f.new_label("after")
         before = f.block
@@ -567,7 +567,7 @@ class KernelTranslator:
         f.label(after)
 
     def _note(self, kind: str, case: IntValue) -> None:
-        """Note at run time which case a loop or a branch has: a number below 3."""
+        """Record at run time which case a loop or a branch has: a number below 3."""
         assert self.places is not None
         place = self.arith("add", case, self.index(TABLE_WORDS + 3 * len(self.places)))
         self.places.append(kind)
@@ -586,7 +586,7 @@ class KernelTranslator:
     def branch(
         self, condition: IntValue, then: Callable[[], Sequence[Number]], otherwise: Callable[[], Sequence[Number]]
     ) -> list[Number]:
-        """Emit a condition; return what the branches return."""
+        """Emit a condition; return the results of its branches."""
         f = self.f
         yes, no, after = f.new_label("then"), f.new_label("else"), f.new_label("join")
         if self.places is not None:
@@ -633,13 +633,13 @@ def _names(v: Number) -> tuple[str, ...]:
 
 
 def _only_lane(mask: IntValue) -> int | None:
-    """Return the lane that a constant mask leaves; None if there are more of them, or it is no constant."""
+    """Return the only lane that a constant mask enables, or None."""
     lanes = [lane.strip() == "i1 true" for lane in mask.name.strip("<>").split(",")]
     return lanes.index(True) if mask.name.startswith("<") and sum(lanes) == 1 else None
 
 
 def _mangled(element: str) -> str:
-    """Return a type as names of LLVM's intrinsics have it."""
+    """Return a type as it is spelled in names of LLVM's intrinsics."""
     return {"double": "f64"}.get(element, element)
 
 

@@ -1,4 +1,4 @@
-"""What SSA values of kernels are in the translation: names of LLVM values, with their shapes."""
+"""SSA values of kernels in the translation: names of LLVM values, with their shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IntValue:
 
     @property
     def constant(self) -> int | None:
-        """Return the number that this is, in all lanes; None if it is computed."""
+        """Return the number in all lanes if it is a constant, or None."""
         text = self.name if self.lanes is None else self.name.removeprefix(f"splat (i{self.bits} ").removesuffix(")")
         if self.bits == 1:
             return {"true": 1, "false": 0}.get(text)
@@ -50,7 +50,7 @@ class PackedFloats:
 
 @dataclass(frozen=True)
 class BufferRef:
-    """A buffer, or a view of one: an access is held to the memory around the whole buffer."""
+    """A buffer, or a view of one: an access is clamped to the memory around the whole buffer."""
 
     kind: str
     """'f' or 'i'"""

@@ -1,4 +1,4 @@
-"""What comparing a kernel with its definition finds."""
+"""The verdict of comparing a kernel with its definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EQUAL, DIFFERENT, OUTSIDE = "equal", "different", "outside"
 
 @dataclass(frozen=True)
 class WrongElements:
-    """Where a result differs from that of the definition."""
+    """The elements of a result that differ from those of the definition."""
 
     output: int
     first: tuple[int, ...]
@@ -68,7 +68,7 @@ class KernelVerdict:
 
     @property
     def summary(self) -> str:
-        """Return the verdict in a few words."""
+        """Return the verdict as a short text."""
         if self.status == EQUAL:
             return f"equal in {self.rounds} rounds; a fault is seen but for a probability of 2^-{self.bits:.0f}"
         after = f"; it first differs after {self.primitive}" if self.primitive else ""

@@ -21,13 +21,13 @@ VERDICTS = "verdicts"
 
 
 class VerdictCache:
-    """What the comparisons of earlier compilations found; only of kernels that were equal."""
+    """Verdicts of earlier compilations, only of kernels that were equal."""
 
     def __init__(self, kept: Cache | None, settings: str):
         self._kept, self._settings = kept, settings
 
     def key(self, pair: KernelPair) -> str:
-        """Return what a verdict depends on: both forms, constants of calls, settings, and the code that compares."""
+        """Return a key of everything a verdict depends on: both forms, constants, settings, and the comparing code."""
         version = _version(tuple(pair.definition.sources))
         parts = [version, self._settings, text_of(pair.definition.operation), text_of(pair.scheduled)]
         for constants in pair.definition.constants:
@@ -52,7 +52,7 @@ class VerdictCache:
 
 
 def text_of(function: ir.Operation) -> str:
-    """Return a function as text, under a name that all have."""
+    """Return a function as text, under a name that is the same for all functions."""
     text = str(function.get_asm(assume_verified=True, use_local_scope=True))
     return text.replace(f"@{symbol_name(function)}(", "@kernel(", 1)
 

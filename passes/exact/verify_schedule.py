@@ -38,8 +38,9 @@ CASTS = ("identity", "exact")
 class VerifySchedule(Pass):
     """Compare each kernel with its definition over finite fields, at its real sizes.
 
-    It runs between `lower-loops` and `lower-intrinsics`, on what `keep-definitions` kept before `schedule`. Results
-    are equal in each element, or the kernel computes something else than its definition, which is an error.
+    It runs between `lower-loops` and `lower-intrinsics`, on the definitions that `keep-definitions` kept before
+    `schedule`. Results are equal in each element, or the kernel computes something else than its definition, which is
+    an error.
     """
 
     name = "verify-schedule"

@@ -163,7 +163,7 @@ class _Copies:
                         user.operands[i] = self.results[-1]
 
     def join(self) -> None:
-        """Compute the map once for all readers, as it was."""
+        """Compute the map once for all readers again."""
         for result in self.results[1:]:
             result.replace_all_uses_with(self.results[0])
         for op in reversed(self._copied):

@@ -151,7 +151,7 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
 
 
 def _order_of_types(slots: list[_MergedOperand]) -> list[int]:
-    """Return the order of a block's operands: as they come, or by type if there are more runs than it can hold."""
+    """Return the order of a block's operands: unchanged, or by type if they have too many groups of types."""
     types = [str(slot.value.type) for slot in slots]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
     return list(range(len(slots))) if runs <= OPERAND_RUNS else sorted(range(len(slots)), key=types.__getitem__)

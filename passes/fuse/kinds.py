@@ -2,7 +2,7 @@
 
 The kinds are TVM's op patterns, with two more: `row`, a reduction along trailing axes that is mapped back over them
 (softmax, layer norm), and `columns`, a reduction of which an inner axis is left. Elementwise work is cheap before and
-after both: a row at a time is at hand, and a reduction of columns reads each element of its operands once.
+after both: a row is in registers or the cache, and a reduction of columns reads each element of its operands once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def analyze(function: ir.OpView) -> FusionKind:
 
 
 def is_move(function: ir.OpView, widens: bool = False) -> bool:
-    """Return whether the function only permutes and slices dims other than the innermost: it moves whole rows.
+    """Return whether a function moves whole rows: it permutes and slices all dims but the innermost.
 
     With `widens`, it may also convert elements to a wider type of floats.
     """
@@ -184,7 +184,7 @@ def _positions(operand: OperandView) -> list[int]:
 
 
 def _whole(block: BlockView) -> list[list[int]]:
-    """Return the axes longer than one of each operand of which each point of a block reads an element of its own."""
+    """Return, for each operand, its axes longer than one if each point of a block reads an element of its own."""
     axes = {axis for axis in range(block.rank) if block.domain[axis] != 1}
     read = [_positions(each) for each in block.inputs if not each.is_opaque and each.outside is None]
     return [[axis for axis in positions if axis in axes] for positions in read if axes <= set(positions)]

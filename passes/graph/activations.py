@@ -1,4 +1,4 @@
-"""How the activations of products with weights of a few bits may be represented."""
+"""Representations that activations may have in products with weights of a few bits."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def is_pure_relax(op: ir.Operation | ir.OpView) -> bool:
 
 
 def erase_uncalled(module: ir.OpView | ir.Operation) -> None:
-    """Erase the private prim functions of a module with graphs that nothing names: their calls were dead."""
+    """Erase the private prim functions that nothing references any more, as their calls were dead."""
     functions = [
         op.operation for op in module.operation.regions[0].blocks[0].operations if op.operation.name == "func.func"
     ]

@@ -24,7 +24,7 @@ NOT_EVALUATED = frozenset({Trait.INTERFACE, Trait.COLLECTIVE})
 
 
 def is_evaluated(op: ir.Operation) -> bool:
-    """Return whether an operation computes the same from equal operands, and from nothing else."""
+    """Return whether an operation is a function of its operands alone."""
     view = op.opview
     if not isinstance(view, DialectOp) or not view.PURE or view.REGIONS or not op.results:
         return False
@@ -46,7 +46,7 @@ def evaluate(op: ir.Operation, operands: Sequence[np.ndarray], kinds: Sequence[T
 def _evaluate_in_numpy(
     op: ir.Operation, operands: Sequence[np.ndarray], kinds: Sequence[TensorType]
 ) -> Sequence[np.ndarray] | None:
-    """Return what the operator means in numpy, or None where its class does not define it."""
+    """Return the result in numpy, or None where the operator's class does not define it."""
     view, cls = op.opview, class_of(op)
     if cls.meaning is None:
         return None

@@ -52,7 +52,7 @@ class FoldConstant(Pass):
     Numpy evaluates them; an operator that is not defined in numpy is compiled for this machine and run once.
 
     A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
-    store. One that takes many operations for each element, with those that it is computed from, may by 16 times that.
+    store. A result that takes many operations for each element, its operands included, may exceed it by 16 times that.
     Constants that only convolutions read are converted whatever their size.
 
     With `all`, which is for graphs whose products with packed weights are converted, the size of a result matters only
@@ -162,13 +162,13 @@ class _Folder:
             self.large.update(dict.fromkeys(op.results, result))
 
     def fold_large(self) -> None:
-        """Fold the large results that would be computed in memory, as an operator reads them that needs them whole."""
+        """Fold the large results that an operator reads as a whole, and that would be computed in memory."""
         for value, result in list(self.large.items()):
             if value in self.large and result.bytes <= self.left and self._is_needed_whole(value):
                 self._fold_with_operands(value.owner.operation, None)
 
     def computed(self) -> list[ComputedConstant]:
-        """Return what is computed from constants in each call."""
+        """Return the operations on constants that each call computes."""
         owners = dict.fromkeys(value.owner.operation for value in (*self.large, *self.refused) if value.uses)
         return [ComputedConstant(op, self._why(op)) for op in owners]
 
@@ -180,7 +180,7 @@ class _Folder:
         return f"it takes {self.large[op.results[0]].bytes} bytes, and {self.left} may be made"
 
     def _is_needed_whole(self, value: ir.Value) -> bool:
-        """Return whether a value must be in memory: it is read so, or takes too many operations to repeat them."""
+        """Return whether a value must be in memory: it is read as a whole, or is expensive to compute repeatedly."""
         takes_long = self.large[value].flops >= WORTH_FLOPS and Trait.ELEMENTWISE not in class_of(value.owner).TRAITS
         return takes_long or self._is_read_whole(value)
 
@@ -294,7 +294,7 @@ def _is_widened(value: ir.Value) -> bool:
 
 
 def _is_for_convolutions(op: ir.Operation) -> bool:
-    """Return whether an operation converts what only convolutions read, perhaps moved.
+    """Return whether an operation converts a value that only convolutions read, perhaps moved.
 
     They read a weight for many pixels, and in an order, or transformed, that is computed from constants beforehand.
     """

@@ -1,4 +1,4 @@
-"""The pass `keep-last-rows`: an output of which a call needs the last rows only."""
+"""The pass `keep-last-rows`: computes only the last rows of an output, where a call needs no others."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _packed_dims(op: ir.OpView, block: ir.Block) -> list[Dim]:
 
 
 def _selected(value: ir.Value, rows: Dim, select: _Sliced | _Gathered) -> ir.Value:
-    """Return some rows of a value: of the operands that it is made of, through products and elementwise.
+    """Return some rows of a value, computed from rows of its operands through products and elementwise operators.
 
     There is no recursion: a graph may be tens of thousands of operators deep.
     """

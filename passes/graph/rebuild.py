@@ -1,4 +1,4 @@
-"""An operation again, on other operands and with another shape of its result."""
+"""Copies of an operation on other operands and with another shape of its result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rebuilt(
 def arguments_with(
     op: ir.Operation, operands: Sequence[ir.Value | TensorType], rule: ShardingRule, shape: tuple[Dim, ...] | None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return an operation's declared operands, of other ones or their types, and its attributes with another shape."""
+    """Return an operation's operands with other values or types, and its attributes with another shape."""
     layout = class_of(op)._operand_layout
     attributes = op.opview.attribute_values()
     if rule.shape and shape is not None:

@@ -29,9 +29,9 @@ Limit = tuple[Dim, Dim]
 @register_pass
 @dataclass(frozen=True)
 class RequireDimsPass(Pass):
-    """Have the call check what operators require of sizes that only run time knows.
+    """Have each call check the requirements of operators on sizes that only the run time knows.
 
-    A condition that an operation before it checks is not checked again.
+    A condition that an earlier operation checks is not checked again.
     """
 
     name = "require-dims"
@@ -53,7 +53,7 @@ def require_dims(op: ir.OpView) -> None:
 
 
 def _visit(block: ir.Block, operators: Collection[str], outside: frozenset[Limit]) -> None:
-    """Check the conditions of a block's operators, and of those in regions; `outside` is checked around it."""
+    """Check the conditions of a block's operators, and of those in regions; those in `outside` are already checked."""
     checked = set(outside)
     for op in list(block.operations):
         if op.operation.name == RequireDims.OPERATION_NAME:

@@ -119,7 +119,7 @@ def plain_value(value: object) -> Any:
 
 
 def remade(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: object) -> ir.Value:
-    """Emit an operator of one result again, with other operands in the order of the operation, and attributes."""
+    """Emit a copy of an operator of one result, with other operands in the order of the operation, and attributes."""
     cls = class_of(op)
     fields = cls._operand_layout
     flat = list(values)
@@ -148,7 +148,7 @@ def _larger(value: ir.Value) -> list[Dim]:
 
 
 def beside(value: ir.Value, b: Rewriter) -> bool:
-    """Return whether a value is defined in the block of the rewritten operator: work must not move into a loop."""
+    """Return whether a value is defined in the block of the rewritten operator, so that no work moves into a loop."""
     return isinstance(value, ir.OpResult) and bool(value.owner.operation.block == b.op.operation.block)
 
 
@@ -203,7 +203,7 @@ def rewrite_by(
     limit: int | None = None,
     max_rounds: int | None = None,
 ) -> Rewritten:
-    """Apply rules to the operators of a function, which they are given by name, to a fixed point within bounds.
+    """Apply rules, given by the names of operators, to the operators of a function to a fixed point within bounds.
 
     An operator that a rule emits is visited in the next round. An operator with effects is erased if a rule replaced
     all of its results, and stays if it only lost its users.

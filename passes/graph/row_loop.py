@@ -1,4 +1,4 @@
-"""Operators that compute each row of a batch by itself, and a loop over its rows around them.
+"""Operators that compute each row of a batch by itself, and the loop over rows that contains them.
 
 Which dims of values are rows follows from the rules that operators declare for ranks (`sharding`): a batch in as many
 parts as it has rows.
@@ -46,19 +46,19 @@ class RowwisePrefix:
     """The axis of the rows, of each argument and result that has some."""
 
     def row(self, value: ir.Value) -> TensorType:
-        """Return the type of one row of a value, and of a value without rows its own."""
+        """Return the type of one row of a value; the type of a value without rows is unchanged."""
         kind = TensorType.from_mlir(value.type)
         assert kind is not None
         axis = self.axes.get(value)
         return kind if axis is None else kind.with_shape(_row_shape(kind, axis, self.batch))
 
     def refusal(self, leaving: Iterable[ir.Value]) -> Decline | None:
-        """Return why a loop cannot end where these values leave it, None if it can."""
+        """Return why a loop cannot end where these values leave it, or None."""
         others = [axis for value in leaving if (axis := self.axes[value])]
         return decline("a value leaves it whose rows are not its first dim", axis=others[0]) if others else None
 
     def leaving(self) -> list[dict[ir.Value, None]]:
-        """Return for each operation what is read of the operations up to it by those behind it."""
+        """Return for each operation the values of the prefix up to it that later operations read."""
         last_use, numbers = dict[ir.Value, int](), {each.op: i for i, each in enumerate(self.operations)}
         results = [value for each in self.operations for value in each.op.results]
         for value in results:
@@ -121,7 +121,7 @@ def _rowwise_rule(op: ir.Operation, prefix: RowwisePrefix) -> ShardingRule | Non
 
 
 def _infers_rows(op: ir.Operation, rule: ShardingRule, prefix: RowwisePrefix) -> bool:
-    """Return whether the types of one row of the results follow from one row of the operands.
+    """Return whether the types of one row of the results can be inferred from one row of the operands.
 
     They do not where an attribute holds a size of the whole batch.
     """
@@ -140,7 +140,7 @@ def _row_shape(kind: TensorType, axis: int, batch: Dim) -> tuple[Dim, ...]:
 
 
 def loop_over_rows(prefix: RowwisePrefix, count: int) -> None:
-    """Put the first operations of a prefix into a loop over the rows; the rows of what leaves it are its first dim."""
+    """Put the first operations of a prefix into a loop over the rows, which are the first dim of its results."""
     inside, leaving = prefix.operations[:count], list(prefix.leaving()[count - 1])
     block = inside[-1].op.block
     ops = [op.operation for op in block.operations]

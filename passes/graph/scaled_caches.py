@@ -181,7 +181,7 @@ def _scales(rows: ir.Value) -> ir.Value:
 
 
 def _keeps_rows_whole(op: ir.Operation) -> bool:
-    """Return whether a slice leaves the elements of rows as they are."""
+    """Return whether a slice keeps the rows complete."""
     before, after = (TensorType.from_mlir(value.type) for value in (op.operands[0], op.results[0]))
     if before is None or after is None or before.shape[3] != after.shape[3]:
         return False
@@ -199,7 +199,7 @@ def _slice_of(op: ir.Operation, source: ir.Value) -> dict[str, object]:
 
 
 def _scale_name(entries: list[ir.Attribute], number: int) -> ir.DictAttr:
-    """Return the attributes of the scales of an input or output; their name must be new."""
+    """Return the attributes of the scales of an input or output; refuse a name that exists."""
     names = [
         ir.StringAttr(ir.DictAttr(each)["relax.name"]).value for each in entries if "relax.name" in ir.DictAttr(each)
     ]

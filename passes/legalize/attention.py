@@ -83,7 +83,7 @@ def paged_row(
 
 
 def _attention_of(op: ir.OpView, shared: Dim, value_size: Dim, context: Dim) -> _Attention | Decline:
-    """Return what attention computes of queries and so many keys, without bounds of what is seen."""
+    """Return the attention of queries to so many keys, all of which are seen."""
     batch, heads, length, size = shape_of(op.query)
     if not (isinstance(heads, int) and isinstance(shared, int)):
         return decline("the number of heads is known at run time only")

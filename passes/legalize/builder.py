@@ -83,7 +83,7 @@ def splat_of(value: ir.Value) -> SplatTensor | None:
 
 
 class LegalizeBuilder:
-    """Passed to a rule with the operator: builds prim functions and calls of them, in place of the operator."""
+    """The builder that a rule gets with the operator: prim functions and calls of them, in place of the operator."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class LegalizeBuilder:
         return self._call(operands, types, build, tuple(v is None for v in current))
 
     def _operator(self) -> ir.Attribute:
-        """Return the description of the operator, as the definition of a function that is written as loops."""
+        """Return the description of the operator, which defines a function that is written as loops."""
         op = self.op.operation
         attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
         types = ([value.type for value in values] for values in (op.operands, op.results))
@@ -249,8 +249,8 @@ class LegalizeBuilder:
     ) -> SharedFunction:
         """Return the function of an equal operator, or build one.
 
-        A rule of a user may read more than operators that count as equal have in common, such as the names of their
-        nodes: what it builds is shared only where it is the same.
+        A rule of a user may read more than the key of equal operators contains, such as the names of their nodes: its
+        functions are shared only if they are the same.
         """
         if known and self._foreign is None:
             return known[0]

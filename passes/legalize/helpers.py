@@ -20,7 +20,7 @@ from mirlo.runtime.callbacks import checked
 
 
 class PrimCaller(Protocol):
-    """What builds prim functions and calls of them: a `LegalizeBuilder`."""
+    """The interface of builders of prim functions and calls, such as `LegalizeBuilder`."""
 
     def call_prim(
         self, body: Callable[..., TensorExpr], *values: ir.Value | None, name: str | None = None
@@ -92,7 +92,7 @@ def ordered_bits(x: Expr) -> Expr:
 
 
 def stored_saturated(x: Expr, kind: DType) -> Expr:
-    """Return a float as an element of a type; what an integer type cannot hold becomes its least or largest value."""
+    """Return a float as an element of a type; values outside of an integer type become its nearest value."""
     if kind.is_float or kind.is_bool:
         return x.cast(kind)
     low, high = (0, (1 << kind.bits) - 1) if kind.is_unsigned else (-(1 << kind.bits - 1), (1 << kind.bits - 1) - 1)

@@ -109,12 +109,12 @@ def _single(table: AxisTable) -> AxisTable:
 
 
 def coordinate_type(op: ir.OpView) -> str:
-    """Return the type of coordinates: what is nearest depends on how they are rounded, weights hardly do."""
+    """Return the type of coordinates: their rounding decides which element is nearest, and hardly affects weights."""
     return "f32" if op.mode == "nearest" else "f64"
 
 
 def factor_of(scale: np.ndarray | float, size: float, *, kind: str) -> np.ndarray | float:
-    """Return what a kind of coordinates takes of the scale, in f64: what they are divided by, or multiplied with."""
+    """Return the factor of the scale for a kind of coordinates, in f64: a divisor, or a multiplier."""
     if kind == RATIO:
         return 1.0 / scale
     # As in ONNX's reference, the end follows from the scale, not from the last whole element.
@@ -173,7 +173,7 @@ def tap_weight(
 
 
 class TapOptions(TypedDict):
-    """What the weights depend on besides coordinates."""
+    """The options of weights besides coordinates."""
 
     mode: str
     cubic_coeff: float
@@ -182,7 +182,7 @@ class TapOptions(TypedDict):
 
 
 def tap_options(op: ir.OpView) -> TapOptions:
-    """Return the options of `tap_weight` that an operator asks for."""
+    """Return the options of `tap_weight` for an operator."""
     return {
         "mode": op.mode, "cubic_coeff": op.cubic_coeff, "antialias": op.antialias,
         "exclude_outside": op.exclude_outside,

@@ -45,7 +45,7 @@ def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Opera
 
 
 def find_outermost(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Operation]:
-    """Return the operations of a name in another one that are in none of the same name, such as functions."""
+    """Return the operations of a name in another one that are not inside of one with the same name."""
     result: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

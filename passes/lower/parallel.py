@@ -118,7 +118,7 @@ def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
 
 
 def least_trips(of_one: int | None, work: int) -> int:
-    """Return the iterations that have this much work together; 2 if one alone is enough, or its work not known."""
+    """Return the number of iterations that together have this much work; 2 if one is enough, or the work is unknown."""
     return MIN_TRIPS if of_one is None else max(MIN_TRIPS, -(-work // max(of_one, 1)))
 
 
@@ -242,7 +242,7 @@ class _Outliner:
         self.loop.erase()
 
     def _call(self, fork: str, region: str, trips: ir.Value, passed: list[ir.Value]) -> None:
-        """Emit the call of the fork; of the region alone where the kernel has too little work in a call."""
+        """Emit the call of the fork, or of the region alone where a call of the kernel has too little work."""
 
         def shared() -> None:
             func.CallOp([], ir.FlatSymbolRefAttr.get(fork), [trips, *passed])
@@ -258,7 +258,7 @@ class _Outliner:
 
 
 def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """Return values to pass to a region, and those that it computes again, each behind its operands."""
+    """Return the values to pass to a region, and the values that the region computes again, each after its operands."""
     passed: dict[ir.Value, None] = {}
     repeated: dict[ir.Value, None] = {}
 

@@ -1,4 +1,4 @@
-"""Parallel loops nested in each other as one range of iterations, which threads divide where they like.
+"""Parallel loops nested in each other as one range of iterations, which threads divide at any iteration.
 
     scf.for %i = 0 to %n step 1 { %c = affine.apply ...; scf.for %j = 0 to 7 step 1 { body } {parallel} } {parallel}
 for the iterations [%first, %end) of %n * 7 becomes
@@ -24,7 +24,7 @@ _MAY_TRAP = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 @dataclass(frozen=True)
 class ParallelNest:
-    """Parallel loops, outermost first; each is all of the one before, but for what threads may repeat."""
+    """Parallel loops, outermost first; each is the whole body of the one before, except for repeatable operations."""
 
     loops: tuple[ir.Operation, ...]
 
@@ -149,7 +149,7 @@ def _only_loop(loop: ir.Operation) -> ir.Operation | None:
 
 
 def _hoist_bounds(inner: ir.Operation, outer: list[ir.Operation]) -> bool:
-    """Move what computes the bounds of a loop in front of the loops around it; return False if that is impossible."""
+    """Move operations that compute the bounds of a loop before the loops around it; return False if impossible."""
     hoisted: dict[ir.Operation, None] = {}
     for bound in list(inner.operands)[:3]:
         if not _collect(bound, outer, hoisted):

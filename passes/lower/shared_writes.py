@@ -1,4 +1,4 @@
-"""Writes of parallel loops to memory that their iterations share: each must have its own place in it."""
+"""Writes of parallel loops to memory that their iterations share, which must be to different places."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "mem
 def find_shared_write(
     loops: Sequence[ir.Operation], writes: Sequence[ir.Operation], private: Collection[ir.Value]
 ) -> ir.Operation | None:
-    """Return one of the writes in nested loops that is to the same place in all iterations of one of them, or None.
+    """Return a write in nested loops that is to the same place in all iterations of one of them, or None.
 
-    Memory that is allocated inside, or that each thread has for itself, is not shared. A write in a branch that
-    depends on the iteration is not known to be one of all.
+    Memory that is allocated inside, or that each thread has for itself, is not shared. A write in a branch that depends
+    on the iteration may not be executed in all iterations.
     """
     shared = [op for op in writes if not _is_own(_memory(op.operands[_WRITTEN_TO[op.name]]), loops[0], private)]
     for loop in loops if shared else ():
@@ -73,7 +73,7 @@ class _Iteration:
         self._differs: set[ir.Value] = set()
 
     def decides(self, value: ir.Value) -> bool:
-        """Return whether a value may differ between iterations: whether it is computed from one that does."""
+        """Return whether a value may differ between iterations."""
         waiting = [value]
         user: dict[ir.Value, ir.Value | None] = {value: None}
         while waiting:

@@ -35,7 +35,7 @@ def static_flops(function: ir.Operation) -> int | None:
 
 
 def emit_flops(function: ir.Operation) -> ir.Value | None:
-    """Emit the operations of a contraction, if they depend on run-time sizes; None for what memory limits."""
+    """Emit the number of operations of a contraction that depends on run-time sizes; None for memory-bound kernels."""
     is_contraction = KIND in function.attributes and function.attributes[KIND].value == FusionKind.CONTRACTION.label
     flops = D.parse(function.attributes[FLOPS].value) if is_contraction and static_flops(function) is None else 0
     names = [str(dim) for dim in symbols_of_function(function.opview)]
@@ -48,8 +48,8 @@ def emit_flops(function: ir.Operation) -> ir.Value | None:
 def moved_bytes(function: ir.Operation, kinds: Sequence[ir.Type], unknown: int | None = None) -> int:
     """Return the bytes of buffers of these types that a call of a kernel reads and writes.
 
-    Of an argument that is read in part, only that part counts; where it depends on run-time sizes, `unknown` elements,
-    by default all. Buffers of run-time sizes count nothing.
+    Of an argument that is read in part, only that part counts. If that part depends on run-time sizes, `unknown`
+    elements count, by default all. Buffers of run-time sizes count nothing.
     """
     reads = list(dims_of_attribute(function.attributes[READS])) if READS in function.attributes else []
     total = 0

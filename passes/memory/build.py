@@ -144,7 +144,7 @@ class PlannedFunction:
                     self._emit(step)
 
     def emit_moves(self, number: int) -> None:
-        """Emit the copies of this number."""
+        """Emit the copies after the operation with this number."""
         moves = self.assignment.moves[number]
         sources = []
         for move in moves:
@@ -175,7 +175,7 @@ class PlannedFunction:
 
     @property
     def _given_record(self) -> ir.Value:
-        """The record of the call, which a function has that needs it."""
+        """Return the record of the call, which is an argument of functions that need it."""
         assert self.record is not None
         return self.record
 

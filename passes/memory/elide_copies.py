@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class ElideCopies(Pass):
     """Replace calls that copy a contiguous part of a tensor, such as some of its first dim's rows, by views.
 
-    The tensor must be the result of a call, and only calls may read it and the part: then both lie in the arena. What
-    `fuse-tir` merged with other operators is computed with them, and stays.
+    The tensor must be the result of a call, and only calls may read it and the part: then both lie in the arena. Copies
+    that `fuse-tir` merged with other operators are computed with them, and stay.
     """
 
     name = "elide-copies"
@@ -107,7 +107,7 @@ class _CopyElision:
         return True
 
     def _is_viewable(self, root: ir.Value) -> bool:
-        """Return whether the plan computes a tensor in the arena: not in an output, and not in that of control flow."""
+        """Return whether the plan computes a tensor in the arena: not in an output, nor in control flow's results."""
         if root not in self._viewable:
             is_result = isinstance(root, ir.OpResult) and root.owner.name in CALLS
             self._viewable[root] = is_result and _is_read(root)

@@ -186,7 +186,7 @@ class SizeProducts:
         return self._known_at(other) <= self._known_at(extent)
 
     def _known_at(self, extent: SizeProduct) -> int:
-        """Return the place of the operation after which all symbols of an extent are known."""
+        """Return the position of the operation after which all symbols of an extent are known."""
         return max(map(self.bound_by, extent.symbols), default=-1)
 
 

@@ -25,7 +25,7 @@ class FunctionBuilder(Protocol):
         """Emit the operations of a block."""
 
     def emit_moves(self, number: int) -> None:
-        """Emit the copies of this number."""
+        """Emit the copies after the operation with this number."""
 
     def inside(self) -> AbstractContextManager[None]:
         """Enter a region: buffers created in it are not visible outside."""

@@ -1,4 +1,4 @@
-"""Scalars among tensors: conditions, trip counts. Elements of tensors are loaded and stored."""
+"""Scalars in the graph, such as conditions and trip counts, which are loaded from and stored to tensors."""
 
 from __future__ import annotations
 

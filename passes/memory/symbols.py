@@ -152,9 +152,9 @@ class FunctionSymbols:
 
     @cached_property
     def _early_bounds(self) -> dict[str, Dim]:
-        """The bounds of symbols that are known before the call once the bounds of symbols before them are put in.
+        """Return the bounds of symbols that are known before the call, with earlier bounds substituted.
 
-        A thousand results may each be at most as large as the one before: not a thousand steps for each of them.
+        A thousand results may each be at most as large as the one before, so each bound is computed once.
         """
         bounds: dict[str, Dim] = {}
         for name, bound in self.bounds.items():
@@ -308,7 +308,7 @@ def store_word(value: ir.Value, record: ir.Value, slot: int) -> None:
 
 
 def _above_one(atom: str) -> str:
-    """Return what a divisor is if it is positive: `n` for `max(1, n)`, which is no less."""
+    """Return `n` for a divisor `max(1, n)`, which is no less than `n`; other divisors are unchanged."""
     parts = D.atom_parts(atom)
     if parts is None or parts[0] != "max" or 1 not in parts[1:]:
         return atom

@@ -120,7 +120,7 @@ class BufferFunction:
     ) -> func.FuncOp:
         """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it.
 
-        `schedule` describes what was done; `choices` are the values with which the rule does it again.
+        `schedule` describes the schedule; `choices` are the values with which the rule makes it again.
         """
         with ir.InsertionPoint(self.entry), self.location:
             try:
@@ -211,7 +211,7 @@ class TensorBuffers:
         self._placed[value] = buffer
 
     def copy(self) -> TensorBuffers:
-        """Return the same places, for values that are to be in others from here on."""
+        """Return a copy in which values may be stored in other buffers from here on."""
         result = TensorBuffers(self.buffers)
         result._instead, result._placed = dict(self._instead), dict(self._placed)
         return result

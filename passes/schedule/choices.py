@@ -1,4 +1,4 @@
-"""Choices of schedule rules as attributes: what a rule chose, and what a caller or a measurement chooses instead."""
+"""Choices of schedule rules as attributes: those of a rule, and those of callers or measurements that replace them."""
 
 from __future__ import annotations
 

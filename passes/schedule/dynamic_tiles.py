@@ -14,7 +14,7 @@ from mirlo.runtime.records import dataclass
 
 
 class TileBody(Protocol):
-    """Emits a tile of so many rows from a row on."""
+    """The type of functions that emit a tile of so many rows from a row on."""
 
     def __call__(self, first: ir.Value, size: int) -> None: ...
 
@@ -42,7 +42,7 @@ class DynamicTiles:
         for_loop(self.first, self.stop, self.size, lambda i: body(self.within(i)), parallel=parallel)
 
     def within(self, first: ir.Value) -> ir.Value:
-        """Return where a tile begins that would begin at a row."""
+        """Return the start of a tile at a row, moved so that the tile is within the rows."""
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
@@ -63,7 +63,7 @@ class TiledRows:
 
 
 def loop_over_all(rows: TiledRows, body: Callable[[ir.Value], None], rest: Callable[[], None], parallel: bool) -> None:
-    """Emit one loop over whole tiles, `body(first row)`, whose last iteration has what `rest` emits: smaller ones."""
+    """Emit one loop over whole tiles, `body(first row)`; the last iteration has the smaller tiles that `rest` emits."""
     whole = rows.whole
     has_rest = compare("lt", whole.stop, rows.count)
     behind = _op("addi", whole.stop, _constant(whole.size))

@@ -1,4 +1,4 @@
-"""What a schedule rule is called with: a prim function in tensor form, and the environment of the compilation."""
+"""The arguments of a schedule rule: a prim function in tensor form, and the environment of the compilation."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def if_any(
     body: Callable[..., Sequence[ir.Value] | None],
     carried: Sequence[ir.Value] = (),
 ) -> list[ir.Value]:
-    """Emit what `for_loop` does in at most one iteration, as an `scf.if`, which takes LLVM less time than a loop."""
+    """Emit the one iteration that a loop has at most as an `scf.if`, which LLVM compiles faster than a loop."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
     any_left = compare("lt", low, high)
@@ -159,7 +159,7 @@ def store(value: ir.Value, buffer: ir.Value, shape: Sequence[Dim], indices: Sequ
 
 
 def attribute_constant(attribute: ir.Attribute | None) -> ir.Value:
-    """Emit the scalar constant of an attribute such as `0.0 : f32`; None, of what has no constant, is an error."""
+    """Emit the scalar constant of an attribute such as `0.0 : f32`; None, for a value without one, is an error."""
     assert attribute is not None
     return create("arith.constant", attribute.type, value=attribute)
 
@@ -191,7 +191,7 @@ class ScalarBody(Protocol):
 
 @dataclass(frozen=True)
 class KnownBody:
-    """The operations of a body that are left where the values of others are known."""
+    """The operations of a body that remain where the values of others are known."""
 
     body_ops: Sequence[ir.Operation]
     yielded: list[ir.Value]

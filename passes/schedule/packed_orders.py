@@ -1,4 +1,4 @@
-"""The orders in which parameters of prim functions are stored: what the primitive `pack` says of a constant."""
+"""The orders in which parameters of prim functions are stored, as the primitive `pack` of a constant declares them."""
 
 from __future__ import annotations
 

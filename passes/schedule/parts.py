@@ -17,14 +17,14 @@ from mirlo.runtime.records import dataclass
 
 
 class BlocksPlan(Protocol):
-    """How consecutive blocks are computed."""
+    """A plan for consecutive blocks."""
 
     @property
     def name(self) -> str:
         """Return the name of the rule, or those of its stages."""
 
     def choices(self) -> ChoiceValues:
-        """Return the choices with which the plan is made again."""
+        """Return the choices with which the rule makes the plan again."""
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
@@ -70,7 +70,7 @@ PlanByRule = Callable[[PartRule, BlockGroup[Any], ChoiceValues], BlocksPlan | De
 def plan_parts(
     kernel: Kernel, group: BlockGroup[Any], wanted: Sequence[RulePart], rules: Sequence[PartRule], plan: PlanByRule
 ) -> tuple[list[PartPlan], list[RulePart]] | Decline:
-    """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
+    """Plan the blocks in the parts and by the rules that a caller names; return the parts with their choices."""
     plans: list[PartPlan] = []
     parts: list[RulePart] = []
     for position, part in enumerate(wanted):

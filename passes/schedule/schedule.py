@@ -83,7 +83,7 @@ GIVEN = "tir.given"
 
 @dataclass(frozen=True)
 class ScheduleRecord:
-    """How one prim function was scheduled."""
+    """The schedule of one prim function."""
 
     function: str
     rule: Rule
@@ -99,7 +99,7 @@ class ScheduleRecord:
 
     @property
     def is_applied(self) -> bool:
-        """Return whether the primitives name the rule, with its choices, and not what it does to the loops."""
+        """Return whether the primitives are a rule with its choices, and not the primitives that it applied."""
         return any(call.primitive == "apply_rule" for call in self.trace)
 
 
@@ -205,14 +205,14 @@ class SchedulePrims(Pass):
         _reject_unused(set(files) - functions, functions)
 
     def _context(self, module: ir.OpView, session: Session) -> ScheduleContext:
-        """Return what rules are called with."""
+        """Return the context with which rules are called."""
         options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
         return ScheduleContext(rules_target(self.target, module), options)
 
     def tuning_points(
         self, kernel: Kernel, duplicate: ir.OpView, module: ir.Module, session: Session, otherwise: Points
     ) -> list[dict[str, int]]:
-        """Return what is worth a measurement for a kernel, likeliest first: values by the names of choices.
+        """Return the points to measure for a kernel, likeliest first: values by the names of choices.
 
         These are choices of the rule that takes the kernel, or of those among which it divides the kernel's blocks.
         `duplicate` is the kernel in a copy of its module, where it becomes loops. `otherwise` are the points that the
@@ -236,7 +236,7 @@ class SchedulePrims(Pass):
         context: ScheduleContext,
         session: Session,
     ) -> ir.OpView | None:
-        """Lower a function; return what a rule made of it, None for a schedule of the user."""
+        """Lower a function; return the result of a rule, or None for a schedule of the user."""
         function.operation.attributes[TARGET] = ir.StringAttr.get(context.target)
         kernel = Kernel(PrimView(function))
         _annotate_work(kernel.view)
@@ -260,7 +260,7 @@ class SchedulePrims(Pass):
 
 
 def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) -> tuple[ir.OpView, ScheduleRecord]:
-    """Return what the first rule that accepts makes of a function, and the record of it."""
+    """Return the result of the first rule that accepts a function, and its record."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     chosen = tuned_values(function)
     unchanged, packs = _FunctionIsUnchanged(function, rules), _pack_calls(function)
@@ -274,7 +274,7 @@ def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) 
 
 
 class _FunctionIsUnchanged:
-    """Require of rules that decline that they leave the function as it is: the next rule gets it.
+    """Require that rules that decline leave the function unchanged for the next rule.
 
     That it is not erased is checked after each rule; after one of a user also that its text is the same.
     """
@@ -329,7 +329,7 @@ def _check_made(rule: Rule, function: object) -> None:
 def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     """Attach the choices that the user gave for the rule of a function; return whether a rule schedules it.
 
-    Passes before `schedule` that prepare what a rule reads call this. It raises what is wrong with the primitives.
+    Passes before `schedule` that prepare what a rule reads call this. Errors in the primitives are raised.
     """
     name = PrimView(function).name
     user_schedule = _requested_traces(session).get(name)
@@ -386,7 +386,7 @@ def has_tuning_space(target: str) -> bool:
 
 
 def declared_points(target: str) -> list[dict[str, int]]:
-    """Return the values that the choices of a target's rules declare to be worth a measurement, one at a time."""
+    """Return the values that a target's rules declare to be worth a measurement, one at a time."""
     choices = {choice.name: choice for rule in _rules_of(chain(target)) for choice in rule.choices}
     return tried_points(choices.values())
 
@@ -398,8 +398,8 @@ RequestedTrace = Union["Trace", "Schedule", str, Path, Callable[["Schedule"], ob
 def _replay(function: ir.OpView | ir.Operation, user_schedule: RequestedTrace) -> Schedule:
     """Return the schedule that the user gave for a function, with its primitives applied.
 
-    The first pass calls what is given, and others replay its primitives. What they inline for rules is inlined in the
-    function itself, once.
+    The first pass calls the user's function, and others replay its primitives. Blocks that they inline for rules are
+    inlined in the function itself, once.
     """
     from mirlo.passes.schedule.primitives.schedule import Schedule
 
@@ -529,7 +529,7 @@ def _applied_rules(rule: Rule, function: ir.OpView | ir.Operation) -> Trace:
 
 
 def _annotate_work(view: PrimView) -> None:
-    """Annotate the function with its operations and what it reads, for profiles, and its iterations, for callers."""
+    """Annotate the function with its operations and the elements that it reads, for profiles, and its iterations."""
     work: Dim = 0
     for block in view.blocks:
         work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)

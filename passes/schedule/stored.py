@@ -101,7 +101,7 @@ def _retype(view: PrimView, stored: Stored) -> None:
 
 
 def count_runs(op: ir.Operation) -> None:
-    """Recompute the segment sizes of the operands: they count runs of equal types, and a type has changed."""
+    """Recompute the segment sizes of the operands after a type has changed: the lengths of groups of equal types."""
     layout = class_of(op)._operand_layout
     operands = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
     _, sizes = layout.flatten(operands, lambda value: value.type, op.name)

@@ -127,7 +127,7 @@ def declared_choices(target: str) -> dict[str, list[Choice]]:
 
 
 def rejected_values(values: Values, target: str) -> dict[str, str]:
-    """Return the values that nothing of a target that chooses by this name allows, with the reasons, by name."""
+    """Return the values that no choice of this name of a target allows, with the reasons, by name."""
     declared = declared_choices(target)
     return {
         name: f"{name}={value}, expected {' or '.join(dict.fromkeys(c.range_text for c in declared[name]))}"
@@ -172,7 +172,7 @@ def pop_choices(op: ir.Operation) -> dict[str, int]:
 
 
 def tuning_key(op: ir.Operation | ir.OpView, target: str, threads: int = 1, target_options: str = "") -> str:
-    """Return a key of what a prim function or operator computes, independent of its name and origin."""
+    """Return a key of the computation of a prim function or operator, independent of its name and origin."""
     from mirlo.passes.targets import find_target
 
     op = op.operation

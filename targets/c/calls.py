@@ -71,7 +71,7 @@ def run_time_texts(declared: Collection[str], words: int) -> list[str]:
 
 
 def packed_text(op: ir.Operation, symbol: str, names: Sequence[str]) -> str:
-    """Return the function that calls a packed function with tensors on the stack; it returns whether that failed.
+    """Return the function that calls a packed function with tensors on the stack, and returns whether it failed.
 
     The call record follows the tensors (`PASSES_RECORD`).
     """

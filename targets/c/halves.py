@@ -87,7 +87,7 @@ class _TypedValue:
 
 
 class WidenedOperation:
-    """An operation on f16 or bf16 as its expression sees it: on a wider type."""
+    """An operation on f16 or bf16 as expressions read it: on a wider type."""
 
     def __init__(self, op: ir.Operation) -> None:
         # Of what is rounded once, as conversions are, double keeps all digits.

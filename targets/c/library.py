@@ -97,7 +97,7 @@ def model_source(description: Description) -> str:
 
 
 def _descriptor(description: Description) -> str:
-    """Return the definition of the descriptor, the only symbol of the file that others see."""
+    """Return the definition of the descriptor, the only visible symbol of the file."""
     artifact, sizes = description.artifact, description.sizes
     late = set(artifact.late)
     specs = [*artifact.inputs, *artifact.outputs]
@@ -135,7 +135,7 @@ def _descriptor(description: Description) -> str:
 
 
 def _functions(description: Description) -> list[str]:
-    """Return the declarations of drivers, functions that call them, and the array of what the model calls."""
+    """Return the declarations of drivers, functions that call them, and the array of functions that the model calls."""
     drivers = {f.symbol: f.is_defined for f in description.functions if f.driver}
     parameters = "(const mirlo_region *region, DLTensor **tensors, int64_t count)"
     texts = [] if all(drivers.values()) else [_WEAK]
@@ -211,7 +211,7 @@ def _value(spec: TensorSpec, dims: str, is_late: bool, in_place: int) -> str:
 
 
 def c_string(text: str) -> str:
-    """Return a string of C: what is not a plain letter, digit or space is written in octal digits."""
+    """Return a string of C, in which all but plain letters, digits and spaces are octal escapes."""
     raw = text.encode("utf-8", "surrogatepass").replace(b"\0", b"?")
     plain = frozenset(b" abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:;()[]+-*/=<>'")
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in raw) + '"'

@@ -1,7 +1,7 @@
 """Prim functions as C: loops and scalar operations over plain pointers.
 
-A function in tensor form is scheduled, loops and intrinsics are lowered by the rules of target `c`, and what remains
-is printed, one statement an operation.
+A function in tensor form is scheduled, loops and intrinsics are lowered by the rules of target `c`, and each remaining
+operation is printed as a statement.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class _Printed:
 
 
 def _kernel_text(symbol: str, name: str, printed: _Printed) -> KernelText:
-    """Return the text of a kernel, as others read it: with what it calls, without a comment."""
+    """Return the text of a kernel for readers: with the functions that it calls, without a comment."""
     parts = [*printed.externs, helpers_of(printed.text), printed.text]
     return KernelText(symbol, name, "\n".join(filter(None, parts)).encode())
 
@@ -191,7 +191,7 @@ class _HostPrinter(Printer):
 
     @cached_property
     def statements(self) -> Mapping[str, Callable[[ir.Operation], None]]:
-        """See `Printer`."""
+        """Return the printers of operations that are not expressions; see `Printer`."""
         return {**super().statements, "func.call": self.host_call, "memref.get_global": self.get_global}
 
     def host_call(self, op: ir.Operation) -> None:

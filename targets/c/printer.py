@@ -47,7 +47,7 @@ class Printer:
 
     @cached_property
     def statements(self) -> Mapping[str, Callable[[ir.Operation], None]]:
-        """Return what prints operations that are not expressions, by name."""
+        """Return the printers of operations that are not expressions, by name."""
         return {
             "scf.for": self._for,
             "scf.if": self._if,

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CProcessor(Target):
-    """A target with the rules of one processor, `c{cpu=NAME}`, and what C files for it contain.
+    """A target with the rules of one processor, `c{cpu=NAME}`, and the prelude of its C files.
 
     Its parent is `c`, or a target that derives from it. `--emit source` writes a model that has no heap, no descriptor
-    and no run time; in Python the same kernels run on this machine, by what `prelude` defines there.
+    and no run time; in Python the same kernels run on this machine, with the definitions of `prelude`.
     """
 
     parent: str | None = "c"

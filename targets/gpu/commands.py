@@ -49,7 +49,7 @@ class MapArgument(TypedDict):
 
 
 class Site(TypedDict, total=False):
-    """A place of the host program that gives a command, as the table above describes."""
+    """A place of the host program that emits a command, as the table above describes."""
 
     kernel: str
     block: list[int]
@@ -114,7 +114,7 @@ def longest(sites: Sequence[Site]) -> int:
 
 
 def is_straight(sites: Sequence[Site], on_device: Collection[str]) -> bool:
-    """Return whether nothing has to be read back; functions in `on_device` take tensors in place."""
+    """Return whether no step reads data back; functions in `on_device` take tensors in place."""
     return all("kernel" in site or "copy" in site or site.get("call") in on_device for site in sites)
 
 
@@ -137,7 +137,7 @@ class CommandReader:
         return self.steps([word for command in commands for word in command])
 
     def steps(self, words: Sequence[int]) -> list[Step]:
-        """Return the steps that words stand for, without those that do nothing."""
+        """Return the steps that words encode, without those that do nothing."""
         decoded, at = [], 0
         while at < len(words):
             site, count = self._sites[words[at]]

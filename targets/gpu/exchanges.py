@@ -1,4 +1,4 @@
-"""Which elements of memory threads and blocks of a launch exchange: one writes them, and others use them."""
+"""Elements of memory that threads and blocks of a launch exchange: one writes them, and others use them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def element_of(op: ir.Operation, buffer: ir.Value) -> object:
 
 
 def _computation(value: Position) -> object:
-    """Return how a position is computed: sums and products of axes, numbers, and loops from one number to another."""
+    """Return the computation of a position: sums and products of axes, numbers, and loops between two numbers."""
     if not isinstance(value, ir.Value):
         return value
     position = _position(value)
@@ -58,7 +58,7 @@ def _computation(value: Position) -> object:
 
 
 def _names(position: object) -> set[object]:
-    """Return what a position is computed of."""
+    """Return the names that occur in the computation of a position."""
     if not isinstance(position, tuple):
         return {position}
     return {position}.union(*map(_names, position))
@@ -67,7 +67,7 @@ def _names(position: object) -> set[object]:
 def exchange_between_blocks(
     operations: Sequence[ir.Operation], written: Set[ir.Value], blocks: Set[Axis]
 ) -> tuple[ir.Value, ir.Operation] | None:
-    """Return a buffer in main memory of which blocks may use what others write, and where; None if there is none.
+    """Return a buffer in main memory through which blocks exchange elements, and where; None if there is none.
 
     There is none where each block executes all uses in one iteration of its loops, or has elements of its own.
     """

@@ -94,7 +94,10 @@ class Frames:
         return CallFrame(key, regions, total, arena, steps)
 
     def run(self, record: CallRecord, execute: Callable[[Step], int | None]) -> bool:
-        """Execute the steps of a call; return whether nothing ended it early. `execute` returns what a step reads."""
+        """Execute the steps of a call; return whether none ended it early.
+
+        `execute` returns the number that a step reads.
+        """
         if self._static is not None:
             try:
                 for step in self._static:

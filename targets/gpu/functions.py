@@ -30,7 +30,7 @@ class PackedFunctionTable:
     def call(self, step: Step, record: ctypes.Array[ctypes.c_int64],
              read: Callable[[StepRange, np.ndarray], None],
              write: Callable[[StepRange, np.ndarray], None]) -> None:  # fmt: skip
-        """Execute a step that calls; if the function fails, note it in the record and end the call.
+        """Execute a step that calls a function; if the function fails, record that and end the call.
 
         `read` fills an array from a range of the device's memory, `write` copies it there.
         """

@@ -23,7 +23,7 @@ Receiver = Callable[[list[int]], int]
 
 
 class HostDevice(ctypes.Structure):
-    """What a host function sees of a device; `targets/gpu/host_code.py` knows the layout."""
+    """The fields of a device that a host function reads; `targets/gpu/host_code.py` knows the layout."""
 
 
 _EXECUTE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)

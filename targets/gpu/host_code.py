@@ -1,4 +1,4 @@
-"""Code of host functions: lowered as those of target `llvm`, and kept as LLVM's bitcode, which no machine is part of.
+"""Code of host functions: lowered as for target `llvm`, and kept as LLVM's bitcode, which depends on no machine.
 
 The loader compiles it for its own machine, so that a model for a GPU runs beside any CPU.
 """
@@ -70,7 +70,7 @@ def _field(name: str, number: int, kind: str) -> str:
 
 
 def _command(name: str, count: int) -> str:
-    """Return what appends words to the commands, after those before are executed if there is no room for more."""
+    """Return the code that appends words to the commands, and first executes those before if there is no room."""
     words = ", ".join(f"%w{i}: i64" for i in range(count))
     stores = "".join(
         f"""

@@ -31,7 +31,7 @@ class CommandEmitter:
         self._values = values
 
     def emit(self, site: Site, words: Sequence[Value], waits: bool = False) -> None:
-        """Emit a command of a new site; if it `waits`, execute it before what follows."""
+        """Emit a command of a new site; if it `waits`, execute it before later code."""
         number = len(self._program.sites)
         self._program.sites.append(site)
         i1 = ir.IntegerType.get_signless(1)
@@ -50,7 +50,7 @@ class CommandEmitter:
         return call_result
 
     def finish(self) -> None:
-        """Declare the functions that are called, simplify, and note what is constant."""
+        """Declare the called functions, simplify, and record the constant commands."""
         module = self._program.module
         _declare(module)
         run_unverified("builtin.module(canonicalize,cse)", module.operation)

@@ -1,8 +1,8 @@
 """Building of the host functions of a planned module.
 
 A planned module has one function over buffers that calls prim functions, which launch kernels. The builder traces every
-buffer of a launch back to a byte range in one of the memory spaces. What the host itself computes, arithmetic on sizes,
-branches and loops, stays as it is; launches, copies and accesses of device memory become commands.
+buffer of a launch back to a byte range in one of the memory spaces. Arithmetic on sizes, branches and loops remain code
+of the host; launches, copies and accesses of device memory become commands.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Builder:
         return None
 
     def _note_tensor_map(self, op: ir.Operation, env: dict[ir.Value, Range]) -> bool:
-        """Note the tensor map of a descriptor; return False for other operations."""
+        """Record the tensor map of a descriptor; return False for other operations."""
         if op.name != "nvgpu.tma.create.descriptor":
             return False
         self.maps[op.results[0]] = self._tensor_map(op, env[op.operands[0]])
@@ -331,7 +331,7 @@ class _Builder:
         self.commands.emit(Site(kernel=kernel, block=block, arguments=described, writes=writes, row=row), words)
 
     def _argument(self, env: Mapping[ir.Value, Range], value: ir.Value) -> LaunchArgument:
-        """Return what stands for an operand of a launch."""
+        """Return the description of an operand of a launch."""
         mapped = self.maps.get(value, env.get(value))
         return as_word(self.values.of(value)) if mapped is None else mapped
 

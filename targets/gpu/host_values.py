@@ -26,7 +26,7 @@ _TYPES = ("i1", "i8", "i16", "i32", "i64", "index", "f32", "f64")
 
 
 class HostValues:
-    """The values of the host functions by those of the planned module that they stand for."""
+    """The values of the host functions, by the corresponding values of the planned module."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, ir.Value] = {}
@@ -34,7 +34,7 @@ class HostValues:
         """The device's structure, an argument of the function that is built."""
 
     def of(self, value: ir.Value) -> ir.Value:
-        """Return the value that stands for one of the module."""
+        """Return the host value for a value of the module."""
         if value not in self._known:
             raise PassError(f"a value of type {value.type} is none that the host of a GPU knows", value.location)
         return self._known[value]

@@ -1,4 +1,4 @@
-"""Which operations of a prim function's body one launch runs.
+"""The launches of a prim function's body.
 
 Threads of different blocks wait for one another only where a launch ends. So each loop of the body is a launch of its
 own, unless it uses memory of threads, or a value, that another operation of the body uses too.
@@ -28,7 +28,7 @@ _READS = ("memref.load", "vector.load", "vector.maskedload", "vector.transfer_re
 
 @dataclass(eq=False)
 class Statement:
-    """An operation of a function's body that is not the host's, and what it uses."""
+    """An operation of a function's body that does not run on the host, and the memory that it uses."""
 
     op: ir.Operation
     position: int
@@ -50,7 +50,7 @@ class Statement:
 
 @dataclass(eq=False)
 class Launch:
-    """Statements in their order that one launch runs, or one that the host executes."""
+    """Consecutive statements that run in one launch, or a statement that the host executes."""
 
     statements: list[Statement]
     arrays: list[ir.Operation] = field(default_factory=list)
@@ -87,7 +87,7 @@ def find_launches(function: ir.Operation) -> list[Launch]:
 
 
 def _device_operations(function: ir.Operation) -> list[ir.Operation]:
-    """Return the operations of a body except views and arithmetic on sizes; what copies a whole buffer is a copy."""
+    """Return the operations of a body except views and arithmetic on sizes; loops that copy a buffer are copies."""
     block = function.regions[0].blocks[0]
     for op in [o.operation for o in block.operations]:
         flatten_copy(op)
@@ -106,7 +106,7 @@ def _is_size(op: ir.Operation) -> bool:
 
 
 def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statement:
-    """Return a statement with what it uses; `values` are memory of threads, and results of statements."""
+    """Return a statement with the memory that it uses; `values` are memory of threads, and results of statements."""
     statement = Statement(op, position, tied=set(op.results))
 
     def visit(inner: ir.Operation) -> ir.WalkResult:

@@ -1,4 +1,4 @@
-"""Positions from data in kernels whose `index` has 32 bits: a number that does not fit becomes the nearest that does.
+"""Positions from data in kernels whose `index` has 32 bits: a number out of range becomes the nearest index.
 
 Kernels compare positions with sizes as `index`. Without the low bits alone, 2^32 would be position 0. The sizes of such
 kernels are below 2^31, so the nearest number that fits is outside of an axis if the number is.
@@ -28,7 +28,7 @@ def saturate_indices(root: ir.Module | ir.OpView | ir.Operation) -> None:
 
 
 def _is_index(value: ir.Value) -> bool:
-    """Return whether a number was an `index` before, which fits."""
+    """Return whether a number was an `index` before, and so is in range."""
     owner = value.owner
     return isinstance(owner, ir.Operation | ir.OpView) and owner.name in ("arith.index_cast", "arith.index_castui")
 

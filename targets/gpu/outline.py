@@ -29,7 +29,7 @@ OUTLINE = "builtin.module(canonicalize,cse,gpu-launch-sink-index-computations,gp
 
 
 def _instead_of(callee: str) -> str:
-    """Return what to write for a C function, or one of CUDA's libdevice, that a kernel cannot call."""
+    """Return a replacement for a C function, or one of CUDA's libdevice, that a kernel cannot call."""
     file = "libdevice" if callee.startswith("__nv_") else "FILE"
     named = f"; target nvvm takes the functions of files of bitcode or PTX, nvvm{{library={file}}}"
     short = callee.removeprefix("__nv_").removeprefix("fast_")

@@ -1,4 +1,4 @@
-"""Where threads of a block wait for one another, and what one of them executes for all."""
+"""Where threads of a block wait for one another, and which statements one thread executes for all."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mirlo.targets.gpu.schedule.launch import barrier
 
 @dataclass
 class UniformStatements:
-    """What threads do with statements that a launch has outside of loops over some of its axes.
+    """Guards and barriers for statements that a launch has outside of loops over some of its axes.
 
-    The statement runs once. So one thread executes what writes memory that threads share, and the others wait for it.
-    All threads execute what computes values, or writes memory of their own.
+    The statement runs once. So one thread executes statements that write memory that threads share, and the others wait
+    for it. All threads execute statements that compute values, or write memory of their own.
     """
 
     is_full: Callable[[ir.Operation], bool]
@@ -84,7 +84,7 @@ class UniformStatements:
         self._guard(op, guarded)
 
     def _elements(self, op: ir.Operation) -> Elements:
-        """Return the elements that an operation accesses of what the launch writes."""
+        """Return the elements that an operation accesses among those that the launch writes."""
         elements: Elements = {}
         for inner, buffer, is_written in accesses_of([op], self.written):
             merge_elements(elements, {buffer: (is_written, {element_of(inner, buffer)})})
@@ -151,14 +151,14 @@ class UniformStatements:
 
 
 def _is_mixed(op: ir.Operation, used: dict[ir.Value, bool], shared: dict[ir.Value, bool]) -> bool:
-    """Return whether all threads need what an operation computes besides what it writes for all of them."""
+    """Return whether all threads need a value of an operation that also writes memory for all of them."""
     own = any(is_written and buffer not in shared for buffer, is_written in used.items())
     return (own or bool(op.results)) and bool(op.regions)
 
 
 @dataclass
 class _Due:
-    """What has been accessed in a block of operations since the last barrier."""
+    """The accesses in a block of operations since the last barrier."""
 
     statements: UniformStatements
     threads: Set[Axis]
@@ -181,13 +181,13 @@ class _Due:
     """Whether there was a barrier in the block."""
 
     def note_loops(self, elements: Elements) -> None:
-        """Note what loops over threads access."""
+        """Record the accesses of loops over threads."""
         merge_elements(self.in_loops, elements)
         if not self.has_waited:
             merge_elements(self.first_in_loops, elements)
 
     def note_statement(self, elements: Elements) -> None:
-        """Note what a statement accesses that no loop over threads is around."""
+        """Record the accesses of a statement that is in no loop over threads."""
         if not self.has_waited:
             merge_elements(self.first_in_statements, elements)
 

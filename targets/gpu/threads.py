@@ -313,7 +313,7 @@ def _move_body(loop: ir.Operation, number: Value) -> None:
 
 
 def _row_width(extent: int | ir.Value, most: int) -> int:
-    """Return how many iterations a row has: as few more than needed as the extent that is known allows."""
+    """Return the number of iterations of a row, with as few superfluous ones as the known extent allows."""
     return -(-extent // -(-extent // most)) if isinstance(extent, int) else most
 
 
@@ -353,7 +353,7 @@ class IterationNest:
     extents: list[ir.Value]
 
     def hoist_extents(self) -> None:
-        """Move what computes the extents of inner loops to before the nest."""
+        """Move the computation of the extents of inner loops to before the nest."""
         for loop in self.loops[:-1]:
             for op in [o.operation for o in loop.regions[0].blocks[0].operations]:
                 if _is_pure(op):

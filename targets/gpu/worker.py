@@ -24,7 +24,7 @@ class StepWorker(ABC):
         """The bytes of memory that grows, by number."""
 
     def execute(self, step: Step) -> int:
-        """Execute a step; return what it reads, as an integer."""
+        """Execute a step; return the number that it reads."""
         if "read" in step:
             data = ctypes.create_string_buffer(step["read"][3])
             self.fetch(step["read"], ctypes.addressof(data), len(data))
@@ -43,7 +43,7 @@ class StepWorker(ABC):
         return 0
 
     def _grow(self, memory: int, size: int) -> None:
-        """Allocate memory again where it has fewer bytes than that: at least twice as many then."""
+        """Allocate memory again if it has fewer bytes, then at least twice as many."""
         room = self._room.get(memory, 0)
         if size > room:
             self._room[memory] = max(size, 2 * room)

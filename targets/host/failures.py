@@ -1,4 +1,4 @@
-"""Calls that may fail: their caller returns after one that has."""
+"""Calls that may fail: the caller returns after a call that failed."""
 
 from __future__ import annotations
 

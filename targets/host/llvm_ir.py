@@ -40,10 +40,10 @@ def has_transfers(text: str) -> bool:
 def lower_pipeline(calls_kernels: bool = False, transfers: bool = True, views: bool = True) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
-    `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for each of
-    thousands of arguments LLVM would take far longer to find out that nothing of a descriptor is used but the pointer.
-    Without `transfers` of vectors, which schedules do not emit, or `views` of buffers, the passes that lower them would
-    only walk the module. Transfers become views.
+    `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for thousands
+    of arguments LLVM takes far longer to find that only the pointer of a descriptor is used. Without `transfers` of
+    vectors, which schedules do not emit, or `views` of buffers, the passes that lower them would only traverse the
+    module. Transfers become views.
     """
     tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
     needless = {TRANSFERS_TO_LOOPS: not transfers, EXPAND_VIEWS: not (views or transfers)}

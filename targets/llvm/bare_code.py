@@ -37,7 +37,7 @@ def bare_code(program: ir.Module | str, options: str = BARE_RISCV32) -> bytes:
 
     `program` is a module of the LLVM dialect, which is consumed, or LLVM IR as text; `options` are those of target
     `llvm`. The function begins at the first byte. Its code must need no linker: no other function, no data, no constant
-    in memory; what does is an error that names the symbol or the section.
+    in memory; otherwise an error names the symbol or the section.
     """
     settings = CodeSettings(parse_options(options).processor)
     if isinstance(program, str):

@@ -13,7 +13,7 @@ from mirlo.targets.llvm.units import CompilationUnit
 
 
 def code_settings(options: CompileOptions) -> CodeSettings:
-    """Return what options request of code."""
+    """Return the settings of code that options request."""
     return CodeSettings(parse_options(options.target_options).processor, options.opt_level, options.form or OBJECT)
 
 

@@ -1,4 +1,4 @@
-"""What the rules of target `llvm` choose for a kernel, and what callers and measurements may choose instead."""
+"""Choices of the rules of target `llvm` for a kernel, which callers and measurements may make instead."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ def of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
 
 
 def contraction_choices(function: ir.OpView | ir.Operation) -> ContractionChoices:
-    """Return what was chosen for the contraction of a prim function, for passes before `schedule`."""
+    """Return the requested choices for the contraction of a prim function, for passes before `schedule`."""
     choices: ContractionChoices = bind_choices(ContractionChoices, tuned_values(function))
     return with_panels(choices, panels_of(function))
 
 
 @dataclass(frozen=True)
 class StoredPanels:
-    """What `pack-weights` has done with the constant columns of a prim function."""
+    """The panels in which `pack-weights` stored the constant columns of a prim function."""
 
     is_packed: bool = False
     has_small_pairs: bool = False
@@ -160,7 +160,7 @@ NO_PANELS = StoredPanels()
 
 
 def panels_of(function: ir.OpView | ir.Operation) -> StoredPanels:
-    """Return what `pack-weights` has noted of a prim function."""
+    """Return the panels that `pack-weights` recorded for a prim function."""
     attributes = function.operation.attributes
     return StoredPanels(PACKED in attributes, SMALL_PAIRS in attributes)
 

@@ -1,8 +1,8 @@
 """Compilation of kernels while passes run: workers begin with a kernel when `schedule` has lowered it.
 
-The passes behind `schedule` change a kernel by itself: they run on a copy here, and the workers compile what they
-make. Code is found by the text that it was made from. A kernel whose text becomes another one in the module is
-compiled again.
+The passes after `schedule` change each kernel alone: they run on a copy here, and the workers compile the result. Code
+is found by the text from which it was compiled. A kernel whose text becomes another one in the module is compiled
+again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CompileAhead(Preparation):
         self.compilation.close()
 
     def _lower(self, function: ir.OpView) -> ir.Module | None:
-        """Return a module with the kernel as it will be; None where a pass fails, as it will on the module."""
+        """Return a module with the lowered kernel; None where a pass fails, as it will fail on the module."""
         module = ir.Module.create(function.operation.location)
         with ir.InsertionPoint(module.body):
             function.operation.clone()

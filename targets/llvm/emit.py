@@ -77,7 +77,7 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
 
 @dataclass(frozen=True)
 class PreparedModule:
-    """What a planned module says about itself, before it is divided into units."""
+    """The interface of a planned module, before it is divided into units."""
 
     signature: ModelSignature
     kernels: tuple[KernelInfo, ...]
@@ -87,7 +87,7 @@ class PreparedModule:
 
 
 def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
-    """Add what a planned module needs to be called, drop what does not affect code, and return its interface."""
+    """Add what callers of a planned module need, drop what does not affect code, and return its interface."""
     main = planned_entry(module)
     _name_functions(module, main)
     signature = signature_of(main)
@@ -104,7 +104,7 @@ def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
 
 
 def _name_functions(module: ir.Module | ir.OpView, main: ir.Operation) -> None:
-    """Call the functions that programs call as the object code has them."""
+    """Give functions that programs call their names in object code."""
     symbols, sizes = ir.SymbolTable(module.operation), symbol_name(main) + SIZES_SUFFIX
     name_entry(module, main)
     if sizes != SIZES and sizes in symbols:
@@ -117,7 +117,7 @@ def uses_tiles(unit: CompilationUnit) -> bool:
 
 
 def loadable_on(processor: Processor, with_tiles: bool) -> dict[str, list[str] | str]:
-    """Return the metadata that the loader compares with the machine: what the code uses of a processor.
+    """Return the metadata that the loader compares with the machine: the features of a processor that the code uses.
 
     Code without AMX needs no permission to use its registers.
     """

@@ -1,8 +1,8 @@
-"""AMX's instructions as functions of plain LLVM IR: what tests run on machines without them (`tiles=emulated`).
+"""AMX's instructions as functions of plain LLVM IR, for tests on machines without them (`tiles=emulated`).
 
 Results are the processor's, bit for bit. Each function that uses registers has them on its stack, behind their
-configuration. What the processor would raise an exception for calls `abort`: shapes that do not match, and registers
-without a configuration.
+configuration. `abort` is called where the processor raises an exception: shapes that do not match, registers without a
+configuration.
 """
 
 from __future__ import annotations

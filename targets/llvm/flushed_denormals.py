@@ -1,4 +1,4 @@
-"""Kernels that take and give zeros for subnormal numbers: `llvm{denormals=flush}`.
+"""Kernels that treat subnormal numbers as zeros: `llvm{denormals=flush}`.
 
 A product with a subnormal number takes some 150 cycles on x86, and states of recurrent networks decay to them. Each
 kernel, and each function that computes a chunk of a parallel loop, sets the processor's mode where it begins and
@@ -48,7 +48,7 @@ def _returns(function: ir.Operation) -> list[ir.Operation]:
 
 
 class _ControlWord:
-    """The caller's mode: emitted code reads it here, and sets that in which numbers are flushed."""
+    """The caller's mode, which emitted code saves, and then sets to flush subnormal numbers."""
 
     def __init__(self, arch: str) -> None:
         self.arch = arch

@@ -91,7 +91,7 @@ def grouped_heads(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline:
-    """Return the scores of which a value is the softmax along the last axis."""
+    """Return the scores if a value is their softmax along the last axis."""
     guarded = defining(value, "relax.where")
     if guarded is not None and only_use(value):
         # where(isnan(p), 0, p) guards queries without keys, for which attention returns zeros.

@@ -31,7 +31,7 @@ def pad_into_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 def conv_of_single_elements(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Multiply by the weight of each channel where a window is one element of one channel, and add the bias.
 
-    Elementwise operators do not ask for a layout, and are fused with what computes their operand.
+    Elementwise operators request no layout, and are fused with the kernel of their operand.
     """
     x = kind_of(op.x)
     out_channels, in_channels, window = split_kernel(kind_of(op.weight), op.kernel_layout)

@@ -89,7 +89,7 @@ def _with_steps_of_one(
 
 
 def _spread(b: Rewriter, x: ir.Value, strides: Sequence[int]) -> ir.Value:
-    """Put as many zeros behind each element along the spatial dims as fill a stride."""
+    """Insert zeros after each element along the spatial dims, so that the elements are a stride apart."""
     batch, channels, *sizes = kind_of(x).shape
     rank = len(sizes)
     pairs = [each for size in sizes for each in (size, 1)]

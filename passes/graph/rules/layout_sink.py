@@ -113,7 +113,7 @@ def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[dict[str, object], list[int]]:
-    """Return the attributes for operands that are not permuted by these axes, and the axes that are named."""
+    """Return the attributes for operands without the permute of these axes, and the axes that are named."""
     rank, back = len(axes), inverse(axes)
     changed: dict[str, object] = {}
     named: list[int] = []
@@ -136,7 +136,7 @@ def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[d
 
 
 def _permute_remaining(result: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
-    """Return the result of a reduction with its dims in their order without the permute."""
+    """Return the result of a reduction, permuted as its dims were before the permute moved."""
     if keepdims:
         return permuted(result, list(inner.axes), b)
     kept = [axis for i, axis in enumerate(inner.axes) if i not in reduced]

@@ -39,7 +39,7 @@ def normalization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 def _factors(value: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
-    """Return the factors of a product, each with the other: x * (reciprocal * scale) is (x * reciprocal) * scale."""
+    """Return the ways to split a product in two: x * (reciprocal * scale) is also (x * reciprocal) * scale."""
     product = defining(value, "relax.multiply")
     if product is None or not only_use(value):
         return []
@@ -89,7 +89,7 @@ def bias_of_norm(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 def _of_row(value: ir.Value, norm: ir.OpView, x: ir.Value, op: ir.OpView, b: Rewriter) -> ir.Value | None:
-    """Return a value that is equal for all rows without leading dims: it has the dims of a row, or fewer."""
+    """Return a value without leading dims if it is equal for all rows: it has the dims of a row, or fewer."""
     if not only_use(x) or not beside(x, b) or x.type != op.output.type:
         return None
     rank, shape = kind_of(x).rank, kind_of(value).shape

@@ -362,7 +362,7 @@ def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
 
 
 def _constant_array(value: ir.Value, b: Rewriter) -> np.ndarray | None:
-    """Return the array of a constant, or of what moves, picks or casts the elements of one."""
+    """Return the array of a constant, also through operators that move, select or cast its elements."""
     if is_constant(value):
         return b.array(value)
     if not isinstance(value, ir.OpResult) or not (kind := kind_of(value)).is_static:

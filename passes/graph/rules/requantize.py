@@ -1,8 +1,8 @@
 """Quantization of sums of quantized values, rounded as the real numbers are.
 
-What is quantized is written as `x * a + y * b + c` of integers x and y and real numbers. These are divided by the scale
-in f64 and stored as sums of two f32, so that `relax.requantize` rounds once. A chain of f32 operators rounds each time,
-and each rounding near a half moves a result by one quantization step, which the layers below amplify.
+The quantized value is written as `x * a + y * b + c` with integers x and y and real numbers. These are divided by the
+scale in f64 and stored as sums of two f32, so that `relax.requantize` rounds once. A chain of f32 operators rounds each
+time, and each rounding near a half moves a result by one quantization step, which the layers below amplify.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class IntegerTerm:
 
 @dataclass(frozen=True)
 class LinearSum:
-    """Integer terms and a real constant, of which the values within bounds are taken."""
+    """Integer terms and a real constant, with bounds to which their sum is clamped."""
 
     terms: tuple[IntegerTerm, ...]
     constant: np.ndarray
@@ -130,7 +130,7 @@ def _real(values: np.ndarray, b: Rewriter, name: str) -> ir.Value:
 
 
 def _split(x: ir.Value, b: Rewriter) -> tuple[ir.Value, np.ndarray]:
-    """Return accumulators without the constants that are added to them, and these."""
+    """Return accumulators without the constants that are added to them, and those constants."""
     conv, difference, total = defining(x, "relax.conv"), defining(x, "relax.subtract"), defining(x, "relax.add")
     nothing = np.zeros((), np.int64)
     if conv is not None and conv.bias is not None:
@@ -185,7 +185,7 @@ def _largest_magnitude(value: ir.Value, b: Rewriter, depth: int = MAX_DEPTH) -> 
 
 
 def _largest_sum(op: ir.OpView, largest: float, b: Rewriter) -> float | None:
-    """Return a bound of the sums of magnitudes of weights, over the products that a result is the sum of."""
+    """Return a bound of the sums of magnitudes of weights, over the products in one result."""
     weight = op.operation.operands[1]
     rank = kind_of(weight).rank
     if op.operation.name == "relax.conv":
@@ -202,7 +202,7 @@ def _largest_sum(op: ir.OpView, largest: float, b: Rewriter) -> float | None:
 
 
 def _clipped(value: ir.Value, b: Rewriter) -> LinearSum | Decline:
-    """Match a sum of products, and what bounds it."""
+    """Match a sum of products, and the bounds to which it is clamped."""
     low, high = -np.inf, np.inf
     while isinstance(value, ir.OpResult) and only_use(value) and beside(value, b):
         inner_bounds = _bounds(value.owner.opview, b)

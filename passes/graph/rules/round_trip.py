@@ -1,4 +1,4 @@
-"""Integers that are dequantized, moved or compared, and quantized as they were."""
+"""Integers that are dequantized, moved or compared, and quantized with the same scale."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def round_trip(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 def _move(value: ir.Value) -> ir.OpView | None:
-    """Return the operator that moved or selected values without a change, if one did.
+    """Return the operator, if there is one, that moved or selected values without a change.
 
     The largest value of a window is that of the largest integer: scales are positive.
     """

@@ -1,4 +1,4 @@
-"""Tables of constants: a part is read before it is unpacked or converted."""
+"""Tables of constants: rows are selected before they are unpacked or converted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def packed_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 @simplify(Trait.SUBSET)
 def converted_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
-    """Convert only what is read of a constant that is too large to be stored converted."""
+    """Convert only the rows that are read of a constant that is too large to be stored converted."""
     table, *others = op.operation.operands
     cast = defining(table, "relax.cast")
     if cast is None or not is_constant(cast.x):

@@ -36,7 +36,7 @@ class UnrolledLoop:
 
 @simplify("relax.concat", "relax.stack")
 def unrolled(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Compute at once for all rows what is computed for slices of a tensor, one by one, and joined."""
+    """Compute for all rows at once what unrolled iterations compute for slices of a tensor."""
     values = _joined(op)
     if values is None:
         return decline("the concatenation is part of another one")
@@ -53,7 +53,7 @@ def unrolled(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 def _joined(op: ir.OpView) -> list[ir.Value] | None:
-    """Return all values that a concatenation joins, also by others; None for one of these others."""
+    """Return all values that a concatenation joins, including nested concatenations; None for a nested one."""
     name, axis = op.operation.name, op.axis
     if name == "relax.stack":
         return list(op.operation.operands)
@@ -77,7 +77,7 @@ def _joined(op: ir.OpView) -> list[ir.Value] | None:
 
 
 def _unrolled_loop(values: Sequence[ir.Value], b: Rewriter) -> UnrolledLoop | Decline:
-    """Return the operators with which values are computed, in all of them alike, from slices."""
+    """Return the operators that compute these values from slices, if they are the same for all."""
     steps: list[UnrolledStep] = []
     if len(values) < 2:
         return decline("one value is joined")
@@ -118,7 +118,7 @@ def _treats_rows_alike(op: ir.OpView) -> bool:
 
 
 def _keeps_rows(op: ir.OpView, position: int) -> bool:
-    """Return whether an operator computes with one more dim in front of this operand what it does with each row."""
+    """Return whether an operator with one more leading dim in this operand computes the same for each row."""
     kind = kind_of(op.operation.operands[position])
     if op.operation.name == "relax.matmul":
         return position == 0 and kind.rank >= 2 and kind_of(op.rhs).rank == 2 and not op.transpose_lhs
@@ -126,7 +126,7 @@ def _keeps_rows(op: ir.OpView, position: int) -> bool:
 
 
 def _are_same(values: Sequence[ir.Value]) -> bool:
-    """Return whether values are one, or computed alike from the same ones."""
+    """Return whether values are identical, or computed alike from identical ones."""
     first = values[0]
     return all(_equal(first, value) for value in values[1:])
 
@@ -147,7 +147,7 @@ def _equal(value: ir.Value, other: ir.Value) -> bool:
 
 
 def _packed(slices: Sequence[ir.OpView], b: Rewriter) -> ir.Value | Decline:
-    """Return the slices of a tensor, one behind the other, as one tensor with a dim for them in front."""
+    """Return consecutive slices of a tensor as one tensor with a leading dim for them."""
     first = slices[0]
     kind, shape = kind_of(first.x), kind_of(first.output).shape
     if any(each.x != first.x or each.axes != first.axes for each in slices) or len(first.axes) != 1:
@@ -186,7 +186,7 @@ def _at_once(step: UnrolledStep, packed: ir.Value, count: int, b: Rewriter) -> i
 
 
 def _unpacked(op: ir.OpView, packed: ir.Value, b: Rewriter) -> ir.Value:
-    """Return the rows, which are in front, where an operator joins them."""
+    """Return the rows, in the leading dim, in the form in which an operator joins them."""
     result = kind_of(op.output).shape
     axis = op.axis % len(result)
     before: tuple[Dim, ...] = result[:axis]

@@ -101,7 +101,7 @@ def unbroadcast_shape(other: tuple[Dim, ...], source: Shape, target: Shape) -> S
 
 
 def _equal_runs(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
-    """Return the smallest runs of dims on both sides with equal element counts; None if symbols prevent it."""
+    """Return the smallest groups of dims on both sides with equal element counts; None if symbols prevent it."""
     runs, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         first = (i, j)

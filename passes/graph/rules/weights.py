@@ -1,4 +1,4 @@
-"""Simplifications that fold what follows a convolution or a matrix product into its weights."""
+"""Simplifications that fold scales and shifts after a convolution or a matrix product into its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default rule of collectives, which says what computes them."""
+"""The default rule of collectives, which declines with a hint."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def as_product(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
 
 def _parts(images: Dim, pixels: Dim, channels: Dim) -> int:
-    """Return how many products of matrices are added: of as few images as have `MIN_ROWS` pixels.
+    """Return how many products of matrices are added: each of the fewest images that have `MIN_ROWS` pixels.
 
     Operands of a product then stay in the cache, and the sums are fewer than the elements of the operands.
     """

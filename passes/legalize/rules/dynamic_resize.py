@@ -47,7 +47,7 @@ class _ResizeAxis:
 
     @property
     def taps(self) -> Dim:
-        """The number of elements that may have a weight: with antialiasing, those of an output element's range."""
+        """Return the number of elements with a weight; with antialiasing, those of an output element's range."""
         radius, (size, count) = RADIUS[self.op.mode], self.dims
         # A count that is rounded up makes the ratio a little less than the scale.
         return 2 * (radius * ceildiv(size, maximum(count, 1)) + radius) if self.op.antialias else 2 * radius

@@ -1,4 +1,4 @@
-"""The default rule of all elementwise operators: what their class declares, on each element."""
+"""The default rule of all elementwise operators: the function of their class, applied to each element."""
 
 from __future__ import annotations
 

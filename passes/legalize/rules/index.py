@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @legalize("relax.gather")
 def gather(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    """Read at the positions of the indices, or at the one that they all are."""
+    """Read at the positions of the indices, or at one constant position."""
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
 
@@ -42,7 +42,7 @@ def gather(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 def _constant_position(indices: TensorExpr, size: Dim) -> int | None:
-    """Return the position that all of these indices stand for, if it is known: the map of the block contains it."""
+    """Return the constant position of all of these indices, if it is known: the block's map contains it."""
     if not isinstance(indices, SplatTensor) or not isinstance(size, int) or size == 0:
         return None
     index = int(indices.number)
@@ -153,5 +153,5 @@ def scatter_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def target_position(
     loops: LoopBuilder, at: list[Expr], depth: int, indices: Buffer, shape: Sequence[Dim]
 ) -> list[Expr]:
-    """Emit the leading indices that an update of `scatter_nd` is for."""
+    """Emit the leading indices of the target of an update of `scatter_nd`."""
     return [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]

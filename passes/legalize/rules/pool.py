@@ -44,9 +44,10 @@ class Pooling:
 
 
 def _reached(windows: SlidingWindows, i: int, size: int) -> Dim:
-    """Return how many elements along a dim a window has inside of the padded operand.
+    """Return how many elements of the padded operand a window contains along a dim.
 
-    With `ceil_mode` a window may be much longer than the operand, as where a model takes the mean of an image so.
+    With `ceil_mode` a window may be much longer than the operand, as where a model takes the mean of an image in this
+    manner.
     """
     inside = D.ceildiv(windows.sizes[i] + windows.begins[i] + windows.ends[i], windows.dilations[i])
     return D.minimum(size, inside) if D.is_static(inside) or size >= LONG_WINDOW else size

@@ -83,7 +83,7 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 def descent_loop(loops: LoopBuilder, node: Callable[[], Expr], limit: D.Dim) -> Iterator[None]:
-    """Emit a loop that runs while a node is none of the negative leaves, at most `limit` times, whatever nodes hold."""
+    """Emit a loop that ends at a negative node, a leaf, and after `limit` steps at most, whatever nodes hold."""
     kind = node().dtype
     most = limit if isinstance(limit, int) and limit < 1 << 31 else minimum(constant(limit, INDEX), (1 << 31) - 1)
     left = loops.variable(most - 1 if isinstance(most, int) else (most - 1).cast(kind.name), kind)
@@ -106,12 +106,12 @@ def with_tree(aggregate: str, score: Expr, weight: Expr) -> Expr:
 
 
 def leaf_index(at: Expr, leaves: D.Dim) -> Expr:
-    """Return the leaf of a node that is negative; no index leads out of the weights."""
+    """Return the leaf of a negative node; the index is always within the weights."""
     return bounded(constant(-1, at.dtype) - at, leaves)
 
 
 def bounded(index: Expr, size: D.Dim) -> Expr:
-    """Return an index that does not lead out of a table, whatever nodes hold."""
+    """Return an index that is always within a table, whatever nodes hold."""
     if isinstance(size, int) and 0 < size < 1 << 31:
         unsigned = index.bitcast(f"u{index.dtype.bits}")
         return minimum(unsigned, constant(size - 1, unsigned.dtype)).bitcast(index.dtype).cast(INDEX)

@@ -1,7 +1,7 @@
 """Tables of the Bessel functions.
 
-Coefficients of polynomials by element type, the highest power first, in a variable that runs from -1 to 1; fitted by
-Chebyshev interpolation in 40 digits.
+Coefficients of polynomials by element type, the highest power first, in a variable from -1 to 1; fitted by Chebyshev
+interpolation in 40 digits.
 """
 
 from __future__ import annotations

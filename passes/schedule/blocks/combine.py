@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def in_pairs(combine: Callable[[_T, _T], _T], parts: Sequence[_T]) -> _T:
-    """Combine partial results in pairs, which do not wait for one another; always in the same order."""
+    """Combine partial results in pairs, which are independent of one another; always in the same order."""
     while len(parts) > 1:
         pairs = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = [*pairs, *parts[2 * len(pairs) :]]
@@ -107,7 +107,7 @@ class Combiner:
         return self.add(attribute_constant(self.init), scalar)
 
     def add(self, before: ir.Value, part: ir.Value) -> ir.Value:
-        """Combine a former result, in the storage type, with a partial one; both are scalars or vectors."""
+        """Combine a stored result with a partial one; both are scalars or vectors."""
         if not self.is_bool:
             return self.combine(before, part)
         zero = emit_constant(0, self.init.type)

@@ -13,7 +13,7 @@ from mirlo.runtime.records import dataclass
 
 
 class LaneModel(Protocol):
-    """What analyses read of a machine model."""
+    """The interface of a machine model that analyses use."""
 
     def lanes(self, element_bytes: int) -> int:
         """Return how many elements of this size a vector has."""

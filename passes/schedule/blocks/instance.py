@@ -1,4 +1,4 @@
-"""Blocks in loops: the element that each access touches at each iteration, and what is known of the body there."""
+"""Blocks in loops: the elements that accesses touch at each iteration, and the facts about the body there."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class BlockInstance:
         return arithmetic(op.name, parts[0], parts[1], self.extents)
 
     def known(self, value: ir.Value) -> bool | None:
-        """Return a condition of the body that is the same at every iteration, else None."""
+        """Return the value of a condition of the body that is the same at every iteration, else None."""
         if not self._is_read:
             self._read_body()
         if value not in self._known:

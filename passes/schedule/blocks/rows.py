@@ -121,7 +121,7 @@ class RowGroup:
         return bool(walk.own) and value not in reduced
 
     def shared(self) -> dict[ir.Value, ir.Value]:
-        """Return the elements of a row that are stored where the row's result will be.
+        """Return the elements of a row that may be stored in the memory of the row's result.
 
         They are read no later than it is written.
         """
@@ -140,7 +140,7 @@ class RowGroup:
         return result_of
 
     def _can_share(self, value: ir.Value, result: ir.Value) -> bool:
-        """Return whether a stored value, which loops after its own read, may be where a result will be."""
+        """Return whether a stored value, which loops read after its own, may be stored in a result's memory."""
         target = self.walk_of(result)
         if target is None or result.type != value.type or not self._has_elements(self.walks[target], result):
             return False

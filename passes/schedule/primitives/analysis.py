@@ -21,7 +21,7 @@ CHANGES = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 
 
 def instances_of(leaf: BlockLeaf) -> list[BlockInstance]:
-    """Return a block, those inlined in it and those that are computed on its results, by the loops around it."""
+    """Return a block, those inlined in it and those of its epilogue, by the loops around it."""
     extents, result = extents_of(around(leaf)), list[BlockInstance]()
 
     def add(block: BlockLeaf, at: list[IndexExpr]) -> None:
@@ -39,7 +39,7 @@ def instances_of(leaf: BlockLeaf) -> list[BlockInstance]:
 
 @dataclass(frozen=True)
 class KnownValues:
-    """What is known of the values of a body, at some iterations of the loops around it."""
+    """Known values of a body at some iterations of the loops around it."""
 
     needed: frozenset[ir.Value]
     """The values that the results depend on."""
@@ -50,7 +50,7 @@ class KnownValues:
     """Results of selections whose condition is known, and the operand that is selected."""
 
     def rest(self, body: ScalarBody) -> KnownBody:
-        """Return the operations of the body, or of a part of it, that are left."""
+        """Return the operations of the body, or of a part of it, that are not known."""
         known = self.conditions.keys() | self.indices.keys()
         ops = [op for op in body.body_ops if op.results[0] in self.needed and op.results[0] not in known]
         return KnownBody(ops, body.yielded, self.selected)
@@ -71,9 +71,9 @@ class KnownValues:
 def known_values(
     view: BlockView, at: Sequence[IndexExpr], extents: Extents, assumed: Collection[ir.Value] = ()
 ) -> KnownValues:
-    """Return what is known of the values of a body whose axes are these expressions of loops.
+    """Return the known values of a body whose axes are these expressions of loops.
 
-    The conditions that are `assumed` are true.
+    The conditions in `assumed` are true.
     """
     instance = BlockInstance(view, at, extents, known=dict.fromkeys(assumed, True))
     needed = frozenset(instance.needed)
@@ -103,7 +103,7 @@ def conditions_of(leaf: BlockLeaf) -> list[tuple[IndexExpr, Sequence[Dim]]]:
 
 
 def _edges_of_copy(leaf: BlockLeaf) -> list[tuple[IndexExpr, Sequence[Dim]]]:
-    """Return the indices at which a copy may read beyond the edges of a buffer, and where they pass these."""
+    """Return the indices at which a copy may read beyond the edges of a buffer, and the edges."""
     return [
         (index, (0, size))
         for access in leaf.reads
@@ -126,7 +126,7 @@ def _has_conditions(leaf: BlockLeaf) -> bool:
 
 
 def instance_conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
-    """Return the conditions of a block at its place, likewise."""
+    """Return the same as `conditions_of` for a block at its place."""
     conditions: list[tuple[IndexExpr, Sequence[Dim]]] = []
     for operand in instance.needed_inputs:
         conditions += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]

@@ -1,4 +1,4 @@
-"""Calls of schedule primitives: checked arguments, made plain for traces, and schedules that errors do not change."""
+"""Calls of schedule primitives: arguments are checked and made plain for traces; errors leave schedules unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecordedSchedule(Protocol):
-    """What the primitives of a schedule need of it."""
+    """The interface of a schedule that primitives use."""
 
     @property
     def trace(self) -> Trace: ...
@@ -120,7 +120,7 @@ def call_given(function: Callable[[S], object], schedule: S) -> None:
 
 
 def plain(value: object) -> object:
-    """Return an argument with integers and lists of Python, which a trace can be saved with."""
+    """Return an argument with integers and lists of Python, with which a trace can be saved."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(map(plain, value))
     return index(value) if _is_integer(value) else value  # type: ignore[arg-type]

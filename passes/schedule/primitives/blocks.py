@@ -58,7 +58,7 @@ def compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
 
 
 def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
-    """Move a block into a loop, so that each iteration computes what is ready after it."""
+    """Move a block into a loop, so that each iteration computes the elements that are ready after it."""
     makers = [
         (other, access, read)
         for read in leaf.reads
@@ -123,7 +123,7 @@ def inline(root: Root, leaf: BlockLeaf) -> None:
 
 
 def reverse_inline(root: Root, leaf: BlockLeaf) -> None:
-    """Compute a block on the results of the block that makes the last of what it reads, before these are stored."""
+    """Compute a block on the results of the block that makes its last operand, before these are stored."""
     what = f"reverse_compute_inline: '{leaf.name}'"
     _require_movable(root, leaf)
     if leaf.is_reduction:
@@ -218,7 +218,7 @@ def _compute_after(root: Root, leaf: BlockLeaf, maker: BlockLeaf, axes: list[Ind
 
 
 def _results_of(leaf: BlockLeaf) -> list[BufferAccess]:
-    """Return what a block writes, and those that are computed on its results."""
+    """Return the outputs of a block, and those of its epilogue."""
     return [*leaf.writes, *(access for after in leaf.epilogue for access in after.writes)]
 
 
@@ -346,7 +346,7 @@ def pad_einsum(root: Root, leaf: BlockLeaf, multiples: Sequence[int]) -> list[Bl
 
 
 def _require_padded_body(what: str, leaf: BlockLeaf, padded: set[int]) -> None:
-    """Require that zeros beyond the edges leave the elements alone that are copied back."""
+    """Require that zeros beyond the edges do not change the elements that are copied back."""
     assert leaf.view is not None
     if any(leaf.kinds[axis] == "reduce" for axis in padded):
         product = match_multiply_add(leaf.view)
@@ -446,7 +446,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
 
 
 def _start_loop(loop: Loop, name: str) -> Loop:
-    """Return a loop over initial values: a thread stores those of its own elements."""
+    """Return a loop over initial values, in which a thread stores those of its own elements."""
     is_bound = loop.kind == BOUND
     return Loop(name, loop.extent, BOUND if is_bound else SERIAL, loop.thread if is_bound else None)
 

@@ -1,4 +1,4 @@
-"""Instructions of an accelerator that executes a stream of commands: what a loop must compute to become one."""
+"""Instructions of an accelerator that executes a stream of commands, and how loops are matched to them."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class _BodyMatch:
         )
 
     def _is_number(self, name: str, number: int | float) -> bool:
-        """Return whether all that a description calls by a name is the same number."""
+        """Return whether all uses of a symbol of a description are the same number."""
         return self.numbers.setdefault(name, number) == number
 
 

@@ -72,7 +72,7 @@ class AffineAddress:
 
 @dataclass(frozen=True)
 class LoopOperand:
-    """What a command reads or writes, for all iterations of the loops outside of it.
+    """The elements that a command reads or writes, for all iterations of the loops outside of it.
 
     The first element is at `address + turn mod copies * copy_bytes`; other fields are those of `TileOperand`.
     """
@@ -103,7 +103,7 @@ class LoopOperand:
 
 @dataclass(frozen=True)
 class CommandGuard:
-    """A bound of an index of a command, which ends the tile at an edge; a command with no iteration left is none."""
+    """A bound of an index of a command, which ends the tile at an edge; without an iteration there is no command."""
 
     index: AffineAddress
     steps: tuple[int, ...]
@@ -251,7 +251,7 @@ def command_tree(root: Root, capacity: Mapping[str, int], alignment: int = ALIGN
 
 @dataclass(frozen=True)
 class _BufferPlace:
-    """Where a buffer is: its memory, and by which loops it is another one of its copies."""
+    """The place of a buffer: its memory, and the loops that select one of its copies."""
 
     start: Sequence[IndexExpr]
     """Offset to subtract from each index: the memory holds only what one iteration needs."""
@@ -272,7 +272,7 @@ class _TreeBuilder:
         self.root, self.places = root, places
 
     def nodes(self, body: Sequence[Node]) -> Iterator[CommandLoop | CommandSite]:
-        """Yield what nodes of a schedule are."""
+        """Yield the loops and instructions for nodes of a schedule."""
         for node in body:
             if isinstance(node, BlockLeaf):
                 raise ScheduleError(
@@ -366,7 +366,7 @@ def _along(index: IndexExpr, loops: Sequence[Loop], buffer: ScheduleBuffer) -> t
 
 
 def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace], dict[str, int]]:
-    """Return where buffers are, one behind the other in each memory, and the bytes that they take."""
+    """Return the places of buffers, one after the other in each memory, and the bytes that they take."""
     uses: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
         for access in memory_accesses(leaf):

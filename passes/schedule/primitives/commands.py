@@ -15,7 +15,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class TileOperand:
-    """What a command reads or writes: elements of a buffer that are evenly spaced along each of its loops."""
+    """The elements that a command reads or writes: evenly spaced in a buffer along each of its loops."""
 
     buffer: str
     scope: str
@@ -34,7 +34,7 @@ class TileOperand:
     """What elements beyond the edges of the buffer are; None if there are none."""
 
     def inside(self, extents: Sequence[int]) -> tuple[range, ...]:
-        """Return for each loop of a command with these extents the iterations that are within the edges."""
+        """Return, for each loop of a command with these extents, the iterations within the edges."""
         result = [range(extent) for extent in extents]
         for dim, (first, size) in enumerate(zip(self.indices, self.shape, strict=True)):
             moving = [loop for loop, steps in enumerate(self.steps) if steps[dim]]

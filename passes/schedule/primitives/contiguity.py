@@ -1,4 +1,4 @@
-"""Which loops walk over memory as one: what a schedule reads off before it fuses, reorders or vectorizes them."""
+"""Loops that are contiguous in memory, which schedules query before they fuse, reorder or vectorize loops."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | No
 
 
 def divisors(leaf: BlockLeaf, uneven: bool = False) -> dict[str, int]:
-    """Return loops that indices of a block divide evenly, and by what; with `uneven`, with a rest too."""
+    """Return loops that indices of a block divide evenly, and the divisors; with `uneven`, also with a remainder."""
     extents = extents_of(around(leaf))
     result: dict[str, int] = {}
     for expression in _expressions(leaf, leaf.at):
@@ -123,7 +123,7 @@ def divisors(leaf: BlockLeaf, uneven: bool = False) -> dict[str, int]:
 
 
 def in_iterations(expression: IndexExpr, leaf: BlockLeaf) -> IndexExpr:
-    """Return an expression of loops with as few divisions as the iterations allow that guards do not skip."""
+    """Return an expression of loops with as few divisions as possible in the iterations that guards execute."""
     if not expression.divisions:
         return expression
     extents = extents_of(around(leaf))
@@ -166,7 +166,7 @@ def _has_unit_steps(leaf: BlockLeaf, chain: list[Loop]) -> bool:
 
 
 def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
-    """Yield what loops must be one loop in: positions in memory, indices that have edges, and those that are values."""
+    """Yield the expressions that fused loops must step through evenly: positions in memory, indices with edges."""
     if leaf.view is not None:
         yield from (axes[axis] for axis, _ in leaf.body.indices)
     names = {axis_name(i): index for i, index in enumerate(axes)}

@@ -1,4 +1,4 @@
-"""The schedule primitive `convert`: a copy of an operand of a register tile that holds what the tile multiplies."""
+"""The schedule primitive `convert`: a copy of an operand of a register tile, converted to the type it multiplies."""
 
 from __future__ import annotations
 

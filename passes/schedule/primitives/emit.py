@@ -143,14 +143,14 @@ class PartEmitter:
     def finish(
         self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
     ) -> None:
-        """Store results of a block that something else computes, a vector, and compute what is computed on them."""
+        """Store a vector of a block's results that are computed elsewhere, and compute its epilogue."""
         leaf = self._root.find_leaf(block)
         lanes = around(leaf)[-1]
         whole = LaneGuards(D.static_dim(lanes.extent))
         self._in(memory).lanes_of(leaf, lanes, LoopValues(indices), whole).finish(results)
 
     def _in(self, memory: TensorBuffers) -> _Emitter:
-        """Return what emits nodes; buffers are allocated once."""
+        """Return the emitter of nodes; buffers are allocated once."""
         if self._emitter is None:
             accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
             straight = frozenset(name for access in accesses for name in access.register_loops)
@@ -160,7 +160,7 @@ class PartEmitter:
 
 
 def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
-    """Return whether a node is a block that computes the same iterations as another one, in the same way."""
+    """Return whether a node is a block with the same iterations and guards as another one."""
     return isinstance(node, BlockLeaf) and node.guards == leaf.guards and node.is_clamped == leaf.is_clamped
 
 
@@ -355,7 +355,7 @@ class _Emitter(PointEmitter):
         self.emitter_of(tile).emit(values)
 
     def emitter_of(self, tile: TileLeaf) -> TileEmitter:
-        """Return what emits a register tile in this function."""
+        """Return the emitter of a register tile in this function."""
         if tile not in self.tiles:
             emitter = TileEmitter if tile.instruction.unit is None else MatrixTileEmitter
             self.tiles[tile] = emitter(tile, self)
@@ -416,7 +416,7 @@ class _Emitter(PointEmitter):
         self.sizes = before
 
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
-        """Emit a loop that is none of vectors."""
+        """Emit a loop that is not vectorized."""
         in_thread = is_thread(loop)
         if loop.waits:
             # The classes of the dialect take 10 ms to create, of each process that compiles for CPUs.
@@ -444,7 +444,7 @@ class _Emitter(PointEmitter):
         self, loop: Loop, guard: Guard, start: IndexExpr, end: Dim, step: int, values: LoopValues,
         body: Callable[[LoopValue, Carried], Carried], carried: Carried,
     ) -> Carried:  # fmt: skip
-        """Emit a loop over the elements of a thread, which counts them: addresses contain where an element is."""
+        """Emit a loop over the elements of a thread, which counts them for their addresses."""
         iteration = partial(_at_position, loop.name, PartRange(0, step), body, start=start)
         with self.assuming(self.assumed | {guard}):
             return for_loop(
@@ -454,7 +454,7 @@ class _Emitter(PointEmitter):
     def before_end(
         self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
     ) -> Carried:
-        """Emit the iterations of a loop, a part of another one, before an iteration of that one."""
+        """Emit the iterations of a loop, a part of another one, before an iteration of that other loop."""
         part = loop.part or PartRange(0)
         high = Value(end).minimum(index(part.low + loop.extent * part.step))
         if _is_at_most_one(0, loop.extent):
@@ -480,7 +480,7 @@ class _Emitter(PointEmitter):
         when(first < values.emit(start.extent), tile)
 
     def transposed(self, loop: Loop, values: LoopValues) -> bool:
-        """Emit a tile that is transposed in registers; return whether it is known how much of it there is."""
+        """Emit a tile that is transposed in registers; return whether its extent is known."""
         (lane_loop,) = loop.body
         if not isinstance(lane_loop, Loop) or lane_loop.kind != VECTORIZED or loop.name in values:
             return False
@@ -652,7 +652,7 @@ class _Emitter(PointEmitter):
         values: LoopValues,
         body: Callable[[LoopValue, Carried], Carried],
     ) -> None:
-        """Emit a loop that a pass after this maps to lanes, copies or threads."""
+        """Emit a loop that a later pass maps to lanes, copies or threads."""
         low, high = (emit_bound(bound, values) for bound in bounds)
         new_loop = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
         if kind == BOUND:
@@ -789,7 +789,7 @@ class _Emitter(PointEmitter):
         return self.guarded_lanes(leaves, loop, values, known[0], carried)
 
     def narrowed(self, loop: Loop, guards: Sequence[Guard]) -> tuple[Loop, list[Guard]]:
-        """Return a vectorized loop with the lanes that iterations need, and the guards that are left."""
+        """Return a vectorized loop with only the lanes that iterations need, and the remaining guards."""
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
         if self.placed.in_threads:
             return loop, list(guards)

@@ -20,7 +20,7 @@ from mirlo.runtime.records import dataclass
 
 
 class GroupView(PrimView):
-    """Some blocks of a prim function, as if they were all of it: what others read are its results.
+    """Some blocks of a prim function as if they were the whole: values that other blocks read are its results.
 
     Blocks and buffers have the names that they have in schedules of the whole function.
     """
@@ -46,12 +46,12 @@ class GroupView(PrimView):
         self.returned = [value for value in computed if value in group.kept]
 
     def name_of(self, block: BlockView) -> str:
-        """Return what schedules of the whole function call a block."""
+        """Return the name of a block in schedules of the whole function."""
         return self._names.get(block.op, block.name)
 
     @property
     def names(self) -> dict[ir.Value, str]:
-        """Return what the author calls the buffers, and schedules of the whole function those of other blocks."""
+        """Return the author's names of buffers; those of other blocks are named as in the whole function."""
         return {**self._buffers, **super().names}
 
 
@@ -101,9 +101,9 @@ class PrimitivesPlan:
 
 
 def trace_of_stages(stages: Sequence[object]) -> Trace | None:
-    """Return the primitives of all stages of a function as those of the whole; None if it has other stages.
+    """Return the primitives of all stages of a function as one trace; None if a stage has no primitives.
 
-    Each stage is nests of its own, so that a schedule of the whole function makes the same of its primitives.
+    Each stage has nests of its own, so a schedule of the whole function makes the same of its primitives.
     """
     plans = [stage for stage in stages if isinstance(stage, PrimitivesPlan)]
     if not plans or len(plans) < len(stages):
@@ -118,5 +118,5 @@ def trace_of_stages(stages: Sequence[object]) -> Trace | None:
 
 
 def record_trace(function: ir.OpView | ir.Operation, trace: Trace) -> None:
-    """Record the primitives that a rule applied at what it made."""
+    """Record the primitives that a rule applied as an attribute of its result."""
     function.attributes[APPLIED] = ir.StringAttr.get(json.dumps(trace.as_json()))

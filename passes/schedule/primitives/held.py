@@ -1,8 +1,8 @@
-"""Elements that stay in registers: what a block computes, and blocks after it in the same iteration read.
+"""Elements that stay in registers: a block computes them, and later blocks in the same iteration read them.
 
-An element is in a register where it is read if the block that computes it comes before in the same loops, or in
-loops around them, and has no other iterations: one element of a row for all loops over the row, one of a vector for
-the blocks that follow in its loop. What is read in registers only is not stored.
+An element is in a register where it is read if the block that computes it comes before in the same loops, or in loops
+around them, and has no other iterations: one element of a row for all loops over the row, one of a vector for the
+blocks that follow in its loop. Elements that are only read in registers are not stored.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def keep_in_registers(root: Root, in_threads: bool) -> None:
 
 
 def _reads_inside(leaf: BlockLeaf) -> Iterator[BufferAccess]:
-    """Yield what blocks read that are computed with a block: inlined ones, and those on its results."""
+    """Yield the reads of blocks that are computed with a block: inlined ones, and those of its epilogue."""
     for access in leaf.reads:
         if access.inlined is not None:
             yield from access.inlined.reads
@@ -80,7 +80,7 @@ def _is_kept(writes: Uses, reads: Uses) -> bool:
 
 
 def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_elsewhere: bool) -> None:
-    """Do not store a buffer all of whose reads are in registers."""
+    """Remove the stores to a buffer all of whose reads are in registers."""
     is_held = not buffer.is_parameter and not is_elsewhere
     is_held = is_held and all(access.register is not None for _, access in reads)
     for _, write in writes:
@@ -110,7 +110,7 @@ def _keep(writes: Uses, reads: Uses) -> None:
 def _may_be_held(
     leaf: BlockLeaf, node: Loop | BlockLeaf, reader: BlockLeaf, access: BufferAccess, inside: Loop | BlockLeaf | None
 ) -> bool:
-    """Return whether what a node computes in an iteration may be in a register where a block reads it."""
+    """Return whether a value that a node computes in an iteration may be in a register where a block reads it."""
     if reader.rule or access.is_opaque or access.outside is not None:
         return False
     if any(loop.is_transposed or intrinsic_of(loop) is not None or loop.kind == BOUND for loop in around(reader)):

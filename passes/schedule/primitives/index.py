@@ -19,7 +19,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class LoopPosition:
-    """The index of a loop, by where its iterations are in the loop that it is a part of: what addresses need."""
+    """The index of a loop, by the position of its iterations in the loop that it is a part of, as addresses need it."""
 
     name: str
     value: ir.Value
@@ -50,9 +50,9 @@ Sum: TypeAlias = tuple[frozenset[tuple[object, Dim]], Dim]
 
 
 def _shared_part(constant: Dim) -> Dim:
-    """Return what is added before the rest of a constant: more accesses have it in common.
+    """Return the constant that is added before the rest, as more accesses share it.
 
-    First where a part of a loop begins, which has quotients; then symbols; at last numbers, which addresses contain.
+    First the start of a part of a loop, which has quotients; then symbols; at last numbers, which addresses contain.
     """
     if isinstance(constant, int):
         return 0
@@ -65,7 +65,7 @@ def _shared_part(constant: Dim) -> Dim:
 
 
 def _name(atom: object) -> str:
-    """Return what terms of a sum are sorted by: numbered loops stay in their order."""
+    """Return the sort key of terms of a sum: numbered loops stay in their order."""
     return "" if isinstance(atom, int) else str(atom)
 
 
@@ -95,7 +95,7 @@ class EmittedIndices:
         self._known[key] = value
 
     def around(self) -> Iterator[EmittedIndices]:
-        """Yield what is emitted in this block, and in those around it."""
+        """Yield the expressions emitted in this block, and in those around it."""
         scope: EmittedIndices | None = self
         while scope is not None:
             yield scope
@@ -103,7 +103,7 @@ class EmittedIndices:
 
 
 class LoopValues:
-    """The indices of the loops around what is emitted."""
+    """The indices of the loops around the insertion point."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class LoopValues:
         return LoopValues({**self._values, **indices}, self._emitted, self._threads, iteration, self._outer)
 
     def start(self, expression: IndexExpr) -> Value:
-        """Emit where an expression begins in loops inside of these: its constant, and its terms of these loops."""
+        """Emit the start of an expression in loops inside of these: its constant, and its terms of these loops."""
         terms = {atom: count for atom, count in expression.terms.items() if atom in self}
         return self.emit(IndexExpr(terms, expression.constant))
 
@@ -264,7 +264,7 @@ class LoopValues:
         return total
 
     def _parts(self, terms: Mapping[object, Dim]) -> list[tuple[dict[object, Dim], Dim]]:
-        """Return sums that make up others, and their counts: where a thread is, with where its block begins.
+        """Return sums that are parts of others, and their counts: the start of a block plus a thread's offset.
 
         Elements along several dims are found with the same sums.
         """
@@ -286,7 +286,7 @@ class LoopValues:
         return parts
 
     def _pair(self, terms: Mapping[object, Dim]) -> Value:
-        """Emit where a thread is: where its block begins, and its own index."""
+        """Emit the position of a thread: the start of its block, plus its own index."""
         key = frozenset(terms.items()), 0
         result = self._emitted.find(key)
         if result is None:

@@ -1,8 +1,8 @@
 """Loops over threads that follow one another as one loop, in which threads keep results and elements in registers.
 
 Loops over the elements of a row are bound to the same threads, one after the other. Threads of a GPU do not wait for
-one another between such loops, if each of them uses what it computed itself, or what all of them have reduced. They
-wait where one uses elements that others of its block wrote to main memory.
+one another between such loops if each of them uses only values that it computed itself, or that all of them have
+reduced. They wait where one uses elements that others of its block wrote to main memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def join_threads(root: Root) -> None:
 def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
     """Take a block that does not reduce out of loops of one iteration with nothing else in them.
 
-    What each thread computes of a row is then next to the loops over its elements, which it joins.
+    The elements of a row that a thread computes are then next to the loops over its elements, which the block joins.
     """
     while isinstance(loop := leaf.parent, Loop) and loop is not nest and _is_plain_unit(loop):
         if leaf.is_reduction or loop.body != [leaf]:
@@ -67,7 +67,7 @@ def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
 
 
 def _is_plain_unit(loop: Loop) -> bool:
-    """Return whether a loop of one iteration says nothing of how it is run."""
+    """Return whether a loop of one iteration has no kind or binding of its own."""
     marks = (loop.form, loop.part)
     flags = (loop.is_peeled, loop.is_unswitched, loop.is_transposed, loop.is_joined, loop.waits, loop.accumulated)
     return loop.kind == SERIAL and loop.extent == 1 and not any(flags) and all(mark is None for mark in marks)
@@ -122,9 +122,9 @@ def _thread(node: Node) -> str | None:
 
 
 def _waits(run: Sequence[Loop | BlockLeaf], node: Loop | BlockLeaf) -> bool | None:
-    """Return whether threads wait for one another before a node, after what they run already.
+    """Return whether threads wait for one another before a node, after the nodes that they already execute.
 
-    None if the threads do not run it in the same loop.
+    None if the threads do not execute it in the same loop.
     """
     if not run or isinstance(node, Loop) and not _thread(node):
         return None
@@ -141,7 +141,7 @@ def _waits(run: Sequence[Loop | BlockLeaf], node: Loop | BlockLeaf) -> bool | No
 
 
 def _exchange(node: Node, other: Node) -> str:
-    """Return how threads of one node use what others write in the other one."""
+    """Return how threads of the second node use elements that others write in the first one."""
     result = ""
     for maker, written, user, used in _uses(node, other):
         if is_own((maker, written), (user, used)) or _is_result(maker, written, user, used):
@@ -189,7 +189,7 @@ def _is_limited(leaf: BlockLeaf) -> bool:
 
 
 def _join_run(root: Root, parent: Loop, run: Sequence[tuple[Loop | BlockLeaf, bool]]) -> None:
-    """Run nodes that follow one another in one loop over threads."""
+    """Put consecutive nodes into one loop over threads."""
     if len(run) < 2:
         return
     first, _ = run[0]
@@ -203,7 +203,7 @@ def _join_run(root: Root, parent: Loop, run: Sequence[tuple[Loop | BlockLeaf, bo
 
 
 def _of_all_threads(root: Root, joined: Loop, node: Loop | BlockLeaf, waits: bool) -> Loop | BlockLeaf:
-    """Return what each thread runs of a node, in a loop of one iteration if it is one over threads."""
+    """Return the body of a node for each thread, in a loop of one iteration if it is a loop over threads."""
     if isinstance(node, BlockLeaf):
         if not waits:
             return node

@@ -1,4 +1,4 @@
-"""What the target of a schedule has: hardware axes, memory of threads, and vectors.
+"""The resources of a schedule's target: hardware axes, memory of threads, and vectors.
 
 On a GPU each nest of a function is a kernel. Its loops over blocks and threads are bound, or parallel; a nest without
 such loops is an error, as one thread would compute all of it.
@@ -173,7 +173,7 @@ def _require_limits(root: Root, nest: Loop, limits: ThreadLimits) -> None:
 
 
 def _leave_vectors(root: Root) -> None:
-    """Make loops of vectorized ones, which the compiler of what the target writes may vectorize."""
+    """Replace vectorized loops by loops that the compiler of the target's output may vectorize."""
     for loop in root.loops():
         if loop.kind == VECTORIZED:
             # Each lane that is kept in registers needs one of its own.

@@ -178,15 +178,15 @@ class TileMemory(Protocol):
     """The memory that lanes of a row of a tile access for all rows together."""
 
     def read(self, access: BufferAccess, axes: list[IndexExpr], at: list[IndexExpr]) -> ir.Value | None:
-        """Return what the lanes read; None if they load it by themselves."""
+        """Return the elements that the lanes read; None if they load them by themselves."""
 
     def write(self, value: ir.Value, access: BufferAccess, axes: list[IndexExpr]) -> bool:
-        """Take what the lanes write; return whether they need not store it."""
+        """Take the elements that the lanes write; return whether they need not store them."""
 
 
 @dataclass
 class LoopLanes:
-    """One iteration of the loops around a vectorized one: what its lanes read, compute and write."""
+    """One iteration of the loops around a vectorized one: its lanes' reads, computations and writes."""
 
     leaf: BlockLeaf
     loop: Loop
@@ -311,7 +311,7 @@ class LoopLanes:
         return create("vector.from_elements", kind, *elements)
 
     def _hold(self, value: ir.Value, access: BufferAccess) -> None:
-        """Keep what the lanes compute for blocks that read it in registers."""
+        """Keep the results of the lanes for blocks that read them in registers."""
         if self.axis not in access.register_loops:
             self.registers[register_of(access, access, self.values)] = value
             return
@@ -331,7 +331,7 @@ class LoopLanes:
         """Load what the lanes of a thread read, before anything is computed: elements next to each other at once.
 
         Assemblers of GPUs do not move loads before branches, and address arithmetic may hide from LLVM that elements
-        are next to each other. What is read under a condition, or at indices that a body computes, is left out.
+        are next to each other. Reads under a condition, or at indices that a body computes, are left out.
         """
         elements: dict[int, list[ir.Value]] = {}
         for leaf, at in [(self.leaf, self.leaf.at), *self.placed.epilogue(self.leaf)]:
@@ -468,7 +468,7 @@ class LoopLanes:
         return lane_access.read_computed(self, self.placed[access.buffer].flat, where, computed)
 
     def _known(self, leaf: BlockLeaf, at: list[IndexExpr]) -> KnownValues | None:
-        """Return what is known of the body of a block, for all iterations that are emitted now."""
+        """Return the known values of the body of a block, for all iterations that are emitted now."""
         if leaf.view is None or not leaf.body.indices:
             return None
         return self.placed.known(leaf, list(map(self.values.with_numbers, at)))
@@ -476,7 +476,7 @@ class LoopLanes:
     def environment(
         self, leaf: BlockLeaf, at: list[IndexExpr], known: KnownValues | None = None
     ) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results, and what is known of its values."""
+        """Emit the elements that the body of a block reads, without its former results; return known values too."""
         env: dict[ir.Value, ir.Value] = {
             argument: self.index(at[axis])
             for axis, argument in leaf.body.indices
@@ -488,7 +488,7 @@ class LoopLanes:
         return env if known is None else {**env, **known.emit(self.index)}
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
-        """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
+        """Emit the contribution of each lane to the results of a reduction; inactive lanes add nothing."""
         result = self.evaluate(Contributions.of(self.leaf.body, reducer), self.leaf, self.leaf.at, {})
         result, mask = [splat(value, self.lanes) for value in result], self._emit_mask()
         if mask is None:
@@ -506,7 +506,7 @@ class LoopLanes:
         return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(result, former, strict=True)]
 
     def finish(self, results: Sequence[ir.Value]) -> None:
-        """Store the results of the block, and compute on them what is not computed anywhere else."""
+        """Store the results of the block, and compute its epilogue where that is not computed elsewhere."""
         held = dict[int, ir.Value]()
 
         def store(values: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr]) -> None:

@@ -64,7 +64,7 @@ def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence
 def _store_packed(
     root: Root, argument: int, buffer: ScheduleBuffer, order: Sequence[int], tiles: Mapping[int, int]
 ) -> None:
-    """Let blocks read a parameter as it is stored: its dims are those of that memory."""
+    """Make blocks read a parameter as it is stored, with the dims of that memory."""
     _require_no_rule(root, "pack", buffer)
     if buffer.packed is not None:
         raise ScheduleError(f"pack: '{buffer.name}' is packed already")
@@ -123,7 +123,7 @@ def double_buffer(root: Root, buffer: str, copies: int) -> None:
 
 
 def _require_affine_reads(root: Root, word: str, buffer: ScheduleBuffer) -> None:
-    """Require that no block computes by itself where it reads a buffer: it would take the elements for row-major."""
+    """Require that no block computes the indices of its reads of a buffer, which assume row-major order."""
     for leaf in root.leaves():
         if any(access.buffer is buffer and access.is_opaque for access in memory_accesses(leaf)):
             raise ScheduleError(

@@ -1,4 +1,4 @@
-"""Memory of a schedule's buffers: what one iteration of the loops around all uses needs, in the requested order."""
+"""Memory of a schedule's buffers: the elements that one iteration of the loops around all uses needs, in an order."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ class PlacedBuffers:
         """The axes of the last block, by their names."""
 
     def epilogue(self, leaf: BlockLeaf) -> list[tuple[BlockLeaf, list[IndexExpr]]]:
-        """Return the blocks that are computed on the results of a block, and their axes as expressions of loops."""
+        """Return the blocks of the epilogue of a block, and their axes as expressions of loops."""
         if id(leaf) not in self._epilogues:
             self._epilogues[id(leaf)] = [(after, placed_at(after.at, leaf.at)) for after in leaf.epilogue]
         return self._epilogues[id(leaf)]
 
     def known(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> KnownValues | None:
-        """Return what is known of the body of a block at these axes; None if it computes nothing with indices."""
+        """Return the known values of the body of a block at these axes; None if it computes nothing with indices."""
         if leaf.view is None or not leaf.body.computes_indices:
             return None
         key = (id(leaf.view), leaf.assumed, tuple(at))
@@ -225,9 +225,9 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
 
 
 def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: Extents) -> PlacedBuffers:
-    """Return where blocks in threads of a GPU access tensor values that are whole in memory, in loops of these extents.
+    """Return the positions of tensor values, whole in memory, that blocks in threads of a GPU access.
 
-    The views of that memory are made at the insertion point.
+    The views of that memory are made at the insertion point; `extents` are those of the loops.
     """
     opaque = {id(access.buffer) for access in accesses if access.is_opaque}
     placed: dict[int, Placed] = {}

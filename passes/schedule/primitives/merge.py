@@ -52,7 +52,7 @@ def merge(loops: Sequence[Loop]) -> None:
 
 
 def _require_same_iteration(first: Loop, loop: Loop) -> None:
-    """Require that what a loop accesses of another one before it is made in the same iteration."""
+    """Require that elements of an earlier loop that a loop accesses are made in the same iteration."""
     writers, names = _written(first), {loop.name: loop_index(first.name)}
     for leaf in leaves_of(loop):
         for access, axes in [*reads_of(leaf), *_results(leaf)]:
@@ -83,7 +83,7 @@ def _written(loop: Loop) -> dict[int, list[tuple[BlockLeaf, BufferAccess, list[I
 
 
 def _results(leaf: BlockLeaf) -> _Accesses:
-    """Return what a block makes, and those computed on its results."""
+    """Return the outputs of a block, and those of its epilogue."""
     results = [(access, leaf.at) for access in leaf.writes]
     for after in leaf.epilogue:
         results += [(access, placed_at(after.at, leaf.at)) for access in after.writes]

@@ -1,4 +1,4 @@
-"""Code of one point of a block: what it reads, computes and stores."""
+"""Code of one point of a block: its reads, computations and stores."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PointEmitter:
             self.guarded(leaf.stored_by, values, partial(self.finish, results, leaf, values))
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
-        """Store the results of a block, and compute on them what is not computed anywhere else."""
+        """Store the results of a block, and compute its epilogue where that is not computed elsewhere."""
         before, self._held = self._held, {}
         try:
             self._store_results(results, leaf, leaf.at, values)
@@ -85,7 +85,7 @@ class PointEmitter:
     def computed_with(
         self, leaf: BlockLeaf, values: LoopValues
     ) -> list[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]]:
-        """Emit the values of a block and of those that are computed on its results, which are not stored yet."""
+        """Emit the values of a block and of its epilogue, without storing them."""
         before, self._held = self._held, {}
         result: list[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]] = []
         try:
@@ -101,14 +101,14 @@ class PointEmitter:
     def store_all(
         self, computed: Sequence[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]], values: LoopValues
     ) -> None:
-        """Store the values of a block and of those that are computed on its results."""
+        """Store the values of a block and of its epilogue."""
         for results, leaf, at in computed:
             for value, access in zip(results, leaf.writes, strict=True):
                 if not access.is_held:
                     self.store(value, access, at, values)
 
     def loads(self, leaf: BlockLeaf, values: LoopValues) -> dict[int, list[ir.Value]]:
-        """Load what a block, and those computed on its results, read without conditions."""
+        """Load the elements that a block and its epilogue read without conditions."""
         blocks = [(leaf, leaf.at), *self.placed.epilogue(leaf)]
         written = [access.buffer for each, _ in blocks for access in each.writes]
         return {
@@ -164,7 +164,7 @@ class PointEmitter:
     def _environment(
         self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues, known: KnownValues | None
     ) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results, and what is known of its values."""
+        """Emit the elements that the body of a block reads, without former results, and its known values."""
         env: dict[ir.Value, ir.Value] = {
             argument: values.emit(at[axis])
             for axis, argument in leaf.body.indices
@@ -229,7 +229,7 @@ class PointEmitter:
         return loaded[0]
 
     def start(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> None:
-        """Emit where the elements begin that loops inside of these access (`LoopValues.inside`)."""
+        """Emit the start of the elements that loops inside of these access (`LoopValues.inside`)."""
         values.start(self.placed.flat_index(access, axes))
         for each, _ in edge_tests(access, self.placed.indices(access, axes), values, self.extents):
             values.start(each)

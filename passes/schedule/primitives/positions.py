@@ -1,7 +1,7 @@
 """Positions of threads: the index of loops over blocks and over threads together, as one value.
 
-A loop that is split and bound to blocks and threads is needed as it was before: where an element is, and quotients.
-With the products of both in each address, none of them shares what it computes.
+Addresses and quotients need the index of the original loop, which was split and bound to blocks and threads. With the
+products of both in each address, addresses have no common part.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, around, b
 
 
 class LoopQueries:
-    """What the loops of a prim function are, and what its blocks read."""
+    """Queries on the loops of a prim function, and on the buffers that its blocks read."""
 
     def __init__(self, function: ir.OpView | ir.Operation | PrimView) -> None:
         self._function = function
@@ -87,7 +87,7 @@ class LoopQueries:
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
 
     def contiguous_loops(self, block: str, last: str | None = None) -> list[str]:
-        """Return the innermost loops of a block that walk over memory as one in all accesses, outermost first.
+        """Return the innermost loops of a block that are contiguous together in all accesses, outermost first.
 
         `fuse` makes one loop of them without divisions. There are none if the innermost loop skips elements. With
         `last`, they end with that loop, and may skip elements evenly.
@@ -124,7 +124,7 @@ class LoopQueries:
         return {name: beyond for name, beyond in dims.items() if beyond}
 
     def divisors(self, block: str, uneven: bool = False) -> dict[str, int]:
-        """Return loops that indices of a block divide without a rest, and by what: split, they need no divisions."""
+        """Return loops that indices of a block divide evenly, and the divisors, by which to split them."""
         return divisors(self._root.find_leaf(block), uneven)
 
     def instances(self, block: str) -> list[BlockInstance]:
@@ -137,7 +137,7 @@ class LoopQueries:
         return next(leaf.name for leaf in leaves if leaf.view is not None and leaf.view.op == block.op)
 
     def is_limited(self, block: str) -> bool:
-        """Return whether some iterations of the loops around a block are past the end of one, which `clamp` is for."""
+        """Return whether iterations of the loops around a block are past the end of a loop, for `clamp`."""
         return bool(self._root.find_leaf(block).guards)
 
     def reads(self, block: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which iterations of a loop do something, how often it is emitted, and what moves before it."""
+"""Ranges of iterations: which of a loop's iterations do work, how often it is emitted, and what is hoisted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ranges_of(loop: Loop, values: LoopValues, assumed: frozenset[Guard]) -> list
 
 
 def reached(loop: Loop, values: LoopValues, assumed: frozenset[Guard]) -> Range:
-    """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
+    """Return the range of a loop whose iterations do work, and the guards that all of them pass."""
     leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
     if is_around_exchange(loop) or not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
         return whole
@@ -90,7 +90,7 @@ def elements_of_thread(
 ) -> tuple[Guard, IndexExpr, Dim, int] | None:
     """Return which elements a thread computes in a loop: the guard that ends it, the first one, the end and the step.
 
-    None if the iterations of the loop are no elements of a thread of which one guard decides how many there are.
+    None if the iterations are not elements of a thread whose number one guard decides.
     """
     threads = {other.name for other in around(loop) if is_thread(other)}
     if not threads or loop.kind != SERIAL or loop.extent == 1 or loop.is_peeled or is_around_exchange(loop):
@@ -121,7 +121,7 @@ def steps_of(loop: Loop) -> Loop | None:
 
 
 def hoist(loop: ir.Operation) -> None:
-    """Move what all iterations compute and load alike before a loop that stores to arrays on the stack only."""
+    """Move computations and loads that all iterations share before a loop that stores to arrays on the stack only."""
     (block,) = loop.regions[0].blocks
     ops = [op.operation for op in block.operations][:-1]
     written = [op.operands[1] for op in ops if op.name == "memref.store"]
@@ -137,10 +137,10 @@ def hoist(loop: ir.Operation) -> None:
 
 
 def hoist_loads(loop: ir.Operation) -> None:
-    """Move loads that all iterations have in common, and what is computed from them, before a loop of vectors.
+    """Move loads that all iterations share, and computations on them, before a loop of vectors.
 
-    LLVM does not: for all that it knows, the results may be where they load. Parameters of which one is stored to are
-    others; where an operand is replaced by the result, each element is only read where it is written.
+    LLVM does not, as the results may alias the loaded memory. Parameters of which one is stored to do not alias; where
+    an operand is replaced by the result, each element is only read where it is written.
     """
     (block,) = loop.regions[0].blocks
     ops = [op.operation for op in block.operations][:-1]

@@ -39,7 +39,7 @@ def region_within(
     shape: Sequence[Dim],
     axes: Mapping[str, Dim] | None = None,
 ) -> list[Region]:
-    """Return the region of accesses by what is the same for all of them: outer loops, or hardware axes of extents."""
+    """Return the region of accesses by the values that all of them share: outer loops, or hardware axes of extents."""
     accesses = [
         ({**extents_of(around(leaf)), **(axes or {})}, at and [in_iterations(index, leaf) for index in at])
         for leaf, at in places

@@ -76,7 +76,7 @@ def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | N
 
 
 def _prefetch_in_epilogue(tile: TileLeaf, buffer: ScheduleBuffer, has_place: bool) -> None:
-    """Prefetch what the epilogue of a tile reads of a buffer."""
+    """Prefetch the elements of a buffer that the epilogue of a tile reads."""
     leaf = tile.leaf
     reads = [(access, after) for after in leaf.epilogue for access in after.reads if access.buffer is buffer]
     if not reads or any(access.is_opaque or access.is_held for access, _ in reads):
@@ -222,7 +222,7 @@ def _require_instruction(tile: TileLeaf) -> None:
 
 
 def _require_groups(tile: TileLeaf) -> None:
-    """Require that what one instruction multiplies of a row, and of each column, is contiguous."""
+    """Require that the elements of a row, and of each column, that one instruction multiplies are contiguous."""
     group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
     extents = [loop.extent for loop in tile.depth]
     expected = [tile.instruction.depth // group, group] if is_matrix else [group] if group > 1 else []

@@ -60,7 +60,7 @@ Carried = list[ir.Value]
 
 
 class LoopEmitter(Protocol):
-    """What emits the loops and blocks of a schedule."""
+    """The interface of emitters of the loops and blocks of a schedule."""
 
     passed: frozenset[EdgeTest]
     """The tests of edges that all iterations pass which are emitted now."""
@@ -93,7 +93,7 @@ class LoopEmitter(Protocol):
         """Keep the results of a block for blocks that read them in registers."""
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
-        """Store the results of a block, and compute on them what is not computed anywhere else."""
+        """Store the results of a block, and compute its epilogue where that is not computed elsewhere."""
 
     def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
         """Return the lanes of a block in a vectorized loop."""
@@ -209,8 +209,8 @@ class PartLoops:
 class RegisterResults:
     """The results of one reduction that are in registers.
 
-    The block that it begins with decides what they are: vectors, several of them. What fewer lanes of blocks that
-    continue it add up to is a scalar of its own.
+    The first block decides their form: one vector, or several. Blocks that continue it with fewer lanes add up a
+    separate scalar.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class RegisterResults:
         return self._parts[id(leaf)].vector is loop
 
     def slot(self, leaf: BlockLeaf, values: LoopValues) -> range:
-        """Return where the accumulators of this iteration of the unrolled loops are."""
+        """Return the position of the accumulators of this iteration of the unrolled loops."""
         part, width = self._parts[id(leaf)], len(self.leaf.writes)
         here = [values[loop.name] for loop in part.unrolled]
         key = tuple(i for i in here if isinstance(i, int))
@@ -374,7 +374,7 @@ class RegisterResults:
         return _replaced(carried, slot, self._combine(held, values, inside))
 
     def _combine(self, held: Carried, values: Carried, inside: ir.Value | None) -> Carried:
-        """Add to accumulators; what is not inside of the loops adds nothing."""
+        """Add to accumulators; elements that are not inside of the loops add nothing."""
         assert self.reducer is not None
         if inside is not None:
             none = self.reducer.identity()
@@ -429,7 +429,7 @@ class RegisterResults:
         return vectors
 
     def _partial(self, at: dict[str, int], totals: Carried) -> Carried:
-        """Return what the accumulators of one result add up to."""
+        """Return the sum of the accumulators of one result."""
         width = len(self.leaf.writes)
         if not self.parts and not self.has_scalars:
             first = width * self.keys.index(tuple(at[loop.name] for loop in self.unrolled_loops))

@@ -189,7 +189,7 @@ def _forget_name(view: PrimView, value: ir.Value) -> None:
 
 
 def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], for_blocks: bool) -> None:
-    """Require that the primitives before a rule leave it what it schedules."""
+    """Require that the primitives before a rule leave the blocks that it schedules unchanged."""
     others = [call.primitive for call in trace if call.primitive != "compute_inline"]
     if applied and (not for_blocks or len(applied[0].arguments) < 2):
         raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")

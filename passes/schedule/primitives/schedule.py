@@ -223,7 +223,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def stream(self, block: str) -> None:
-        """Store whole vectors of a block past the caches, where they are aligned: what nothing reads soon."""
+        """Store whole, aligned vectors of a block past the caches, for results that are not read soon."""
         stream(self._leaf(block))
         self._record("stream", (block,), None)
 
@@ -464,7 +464,7 @@ class Schedule(LoopQueries):
 
     @primitive
     def convert(self, copy: str) -> None:
-        """Keep in a copy that register tiles read what they multiply: elements are converted once, where it is made.
+        """Convert the elements that register tiles read once, in a copy, in place of each product.
 
         Such as bf16 to f32, or int8 to i32. The copy is a block of `cache_read` or `pad`.
         """
@@ -557,7 +557,7 @@ class Schedule(LoopQueries):
         return self
 
     def undo(self, count: int) -> None:
-        """Drop all recorded primitives but the first `count`, and what they did to the loops."""
+        """Drop all recorded primitives but the first `count`, and their effect on the loops."""
         kept = Trace(self.trace.calls[:count])
         for words in (self.trace.calls, self.applied, self.inlined):
             words.clear()
@@ -593,7 +593,10 @@ class Schedule(LoopQueries):
         self.part_emitter().emit(memory)
 
     def part_emitter(self) -> PartEmitter:
-        """Return what emits the loops in a function that has other loops too, or parts of them. It is used up."""
+        """Return an emitter of the loops, or of parts of them, in a function with other loops.
+
+        The schedule is used up.
+        """
         from mirlo.passes.schedule.primitives.emit import PartEmitter
 
         self.require_open()

@@ -22,7 +22,7 @@ from mirlo.passes.schedule.primitives.tree import (
 
 
 def show(root: Root) -> str:
-    """Return the loops as text, and what each block reads and writes."""
+    """Return the loops as text, with the reads and writes of each block."""
     copies = [_buffer(buffer) for buffer in root.buffers if not buffer.is_parameter]
     lines = [f"buffers: {', '.join(copies)}"] if copies else []
     for node in root.body:

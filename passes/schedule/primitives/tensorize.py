@@ -67,7 +67,7 @@ class PrimScript(PrimTemplate, Protocol):
 
 
 class Instruction(LoopIntrinsic):
-    """What replaces a loop: a tensor intrinsic, or an instruction of a command stream."""
+    """The replacement of a loop: a tensor intrinsic, or an instruction of a command stream."""
 
     means: PrimScript
 
@@ -291,7 +291,7 @@ def find_blocks(intrin: Instruction, tree: Root, loop: Loop) -> tuple[BlockLeaf,
 
 
 def require_same_reduction(pattern: BlockLeaf, leaf: BlockLeaf, names: Mapping[str, str]) -> None:
-    """Require that loops of a block reduce where those of the description do; `names` says which are which."""
+    """Require that loops of a block reduce where those of the description do; `names` pairs them."""
     for ours, theirs in names.items():
         if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
             raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")

@@ -1,4 +1,4 @@
-"""Elements that stay in registers of a thread of a GPU: what it computes, and what it reads of that in later loops.
+"""Elements that stay in registers of a thread of a GPU: it computes them, and reads them in later loops.
 
 A thread runs loops over its elements that are unrolled or vectorized as straight code. An element that one of them
 computes is in a register in those after it, in the same iteration of the loops around them, if these have the same
@@ -79,7 +79,7 @@ def _is_element(loop: Loop) -> bool:
 
 
 def _is_made_for(leaf: BlockLeaf, reader: BlockLeaf, depth: int) -> bool:
-    """Return whether a block computes its elements in straight code, whose values another one sees."""
+    """Return whether a block computes its elements in straight-line code, whose values another block can use."""
     inside = around(leaf)[depth:]
     if leaf.accumulation is not None:
         region = register_loop(leaf)

@@ -1,4 +1,4 @@
-"""Loops that are bound to blocks and threads of a GPU: what these may share, and which of them stores a result.
+"""Loops bound to blocks and threads of a GPU: the memory that these share, and the thread that stores a result.
 
 Each nest of the function is a kernel of its own. In a kernel a thread may read what it wrote itself; what other threads
 of its block wrote it reads from shared memory, after a barrier, which follows each loop over threads, or the last of
@@ -229,7 +229,7 @@ def memory_of(buffer: ScheduleBuffer) -> ScheduleBuffer:
 
 
 def computed_in(leaf: BlockLeaf) -> list[BlockLeaf]:
-    """Return a block, and those that are computed on its results, at their places in the loops."""
+    """Return a block, and those of its epilogue, at their places in the loops."""
     if not leaf.epilogue:
         return [leaf]
     after = [
@@ -248,7 +248,7 @@ def accesses_of(leaf: BlockLeaf) -> Iterator[BufferAccess]:
 
 
 def _require_visible(written: Use, used: Use) -> None:
-    """Require that threads which use what a block writes see it."""
+    """Require that threads which use elements that a block writes see them."""
     (maker, access), (user, use) = written, used
     if use.register is access or is_own(written, used):
         return
@@ -291,7 +291,7 @@ def _do_wait_between(maker: BlockLeaf, user: BlockLeaf) -> bool:
 
 
 def _child_of(loop: Loop, leaf: BlockLeaf) -> int:
-    """Return the position in a loop of what a block is in."""
+    """Return the position in a loop of the node that contains a block."""
     return next(i for i, child in enumerate(loop.body) if leaf in leaves_of(child))
 
 
@@ -398,7 +398,7 @@ class ThreadRegion:
 def thread_region(
     places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], common: Sequence[Loop], buffer: ScheduleBuffer
 ) -> ThreadRegion:
-    """Return what a thread keeps of a buffer that is used in these loops and in threads."""
+    """Return the elements that a thread keeps of a buffer that is used in these loops and in threads."""
     bound = {loop.name: loop for leaf, _ in places for loop in around(leaf) if is_thread(loop)}
     axes = {name: loop_index(str(loop.thread)) for name, loop in bound.items()}
     extents = {str(loop.thread): loop.extent for loop in bound.values()}
@@ -415,7 +415,7 @@ def thread_region(
 def _kept(
     places: Sequence[tuple[BlockLeaf, IndexExpr | None]], fixed: set[str], axes: Mapping[str, Dim], size: Dim
 ) -> tuple[Region, Mapping[Dim, Dim]]:
-    """Return what a thread keeps of a dim, and the steps of loops in it by their steps in the tensor."""
+    """Return the elements that a thread keeps of a dim, and the steps of loops in it by their steps in the tensor."""
     split = [None if index is None else split_by(index, fixed) for _, index in places]
     selected = [parts for parts in split if parts is not None]
     if len(selected) == len(places) and len({start for start, _ in selected}) == 1:

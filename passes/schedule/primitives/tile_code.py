@@ -100,7 +100,7 @@ class TileSizes:
 
 @dataclass(frozen=True)
 class Position:
-    """Where an access is: a value, a constant, and how far it moves along the loops that have no value yet."""
+    """The place of an access: a value, a constant, and steps along the loops that have no value yet."""
 
     base: ir.Value | None
     offset: Dim
@@ -117,7 +117,7 @@ class Position:
 
 @dataclass(frozen=True)
 class PlacedAccess:
-    """Where an access of an epilogue is: its buffer, position, and steps along the rows and the columns."""
+    """The place of an access of an epilogue: its buffer, position, and steps along the rows and the columns."""
 
     buffer: ir.Value
     start: Position
@@ -127,7 +127,7 @@ class PlacedAccess:
 
 @dataclass(frozen=True)
 class OperandPositions:
-    """Where a tile reads rows and columns, and what it prefetches."""
+    """The positions at which a tile reads rows and columns, and its prefetches."""
 
     rows: Position
     columns: Position
@@ -252,7 +252,7 @@ class TileEmitter:
         either(self.is_last(values), lambda: self._finish(values, rows, pieces, sums), keep)
 
     def operands(self, values: LoopValues) -> OperandPositions:
-        """Emit where the tile reads rows and columns, and what it prefetches."""
+        """Emit the positions at which the tile reads rows and columns, and its prefetches."""
         at = self.tile.leaf.at
         buffers = [self.row_access.buffer, self.column_access.buffer, *(each.buffer for each in self.tile.prefetches)]
         self._flat = {id(buffer): self.placed[buffer].flat for buffer in buffers}
@@ -509,7 +509,7 @@ class TileEmitter:
     # Prefetches
 
     def _ahead(self, prefetch: Prefetch, values: LoopValues) -> Position:
-        """Return where a tile prefetches: its share of what the next iteration of a loop reads."""
+        """Return the positions that a tile prefetches: its share of the reads of a loop's next iteration."""
         tile = self.tile
         form = self.form(self.column_access, tile.leaf.at)
         if not prefetch.loop:
@@ -537,7 +537,7 @@ class TileEmitter:
         return self._within(self.start(shared, values), prefetch.buffer, weight)
 
     def _await(self, values: LoopValues, rows: int, pieces: list[Piece]) -> None:
-        """Emit prefetches of what the epilogue reads, into the L2 cache: in L1, rows may evict each other."""
+        """Emit prefetches of the epilogue's operands, into the L2 cache: in L1, rows may evict each other."""
         for after, at, _ in self._epilogue:
             for access in after.reads:
                 if access.buffer not in self.tile.awaited:
@@ -558,7 +558,7 @@ class TileEmitter:
         return Position(create("arith.minsi", first.type, first, last), 0, place.strides)
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
-        """Emit what so many k-steps prefetch."""
+        """Emit the prefetches of so many k-steps."""
         for place, each in zip(operands.ahead, self.tile.prefetches, strict=True):
             buffer = self._flat[id(each.buffer)]
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
@@ -718,7 +718,7 @@ class TileEmitter:
                     self._write(splat(value, piece.lanes), place(write, at), row, piece)
 
     def _index(self, form: IndexExpr, values: LoopValues, r: LoopValue, piece: Piece) -> ir.Value:
-        """Emit the index of an axis, in each lane if it runs along the columns."""
+        """Emit the index of an axis, in each lane if it moves along the columns."""
         start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.lines, self.line)
         start = self.advance(start, self.tile.rows, r)
         stride = self.column_stride(start)
@@ -733,7 +733,7 @@ class TileEmitter:
         piece: Piece,
         seen: dict[tuple[int, Dim, int], ir.Value],
     ) -> ir.Value:
-        """Load what an epilogue reads at a vector of columns, where it is not loaded yet."""
+        """Load an operand of an epilogue at a vector of columns, if it is not loaded yet."""
         stride = place.stride
         offset = r * place.step + piece.offset * stride
         key = (id(access), offset, piece.lanes if stride else 0)

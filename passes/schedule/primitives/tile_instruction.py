@@ -1,4 +1,4 @@
-"""The table of instructions that compute register tiles: what they multiply, and how they are emitted."""
+"""The table of instructions that compute register tiles: the operands they multiply, and how they are emitted."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from mirlo.runtime.names import unused_name
 def cache_tile(
     root: Root, leaf: BlockLeaf, reader: BlockLeaf, buffer: ScheduleBuffer, scope: str, loops: Sequence[Loop]
 ) -> BlockLeaf:
-    """Insert a copy of what a block, or one computed with it, reads of a buffer in some loops; return the copy.
+    """Copy the elements of a buffer that a block reads, or one computed with it, in some loops; return the copy.
 
     It is made before these loops, the innermost ones, and has a dim for each of them.
     """

@@ -56,12 +56,12 @@ class Trace:
     @staticmethod
     def from_json(data: object, what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
-        found = data.get("primitives", data.get(FORMER_KEY)) if isinstance(data, dict) else None
-        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(found, list):
+        entries = data.get("primitives", data.get(FORMER_KEY)) if isinstance(data, dict) else None
+        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(entries, list):
             expected = f"{{'version': {VERSION}, 'primitives': [...]}}"
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {expected}")
         calls = []
-        for entry in found:
+        for entry in entries:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
                 raise ScheduleError(f"{what}: expected a primitive and its arguments, found {entry}")
             primitive, *arguments = entry

@@ -95,7 +95,7 @@ def _are_interleaved(leaf: BlockLeaf, loop: str, rows: int, lane_loop: str) -> b
 
 @dataclass
 class TransposedTile:
-    """One tile: what its rows read in vectors along the outer loop, and what they write of that kind."""
+    """One tile: the elements that its rows read in vectors along the outer loop, and those that they write so."""
 
     loop: Loop
     lane_loop: Loop
@@ -191,11 +191,11 @@ class TileRow:
     row: int
 
     def read(self, access: BufferAccess, axes: list[IndexExpr], at: list[IndexExpr]) -> ir.Value | None:
-        """Return what the lanes read of an operand that is transposed."""
+        """Return the elements that the lanes read of an operand that is transposed."""
         return self.tile.read(access, axes, at, self.row)
 
     def write(self, value: ir.Value, access: BufferAccess, axes: list[IndexExpr]) -> bool:
-        """Take what the lanes write of a result that is interleaved."""
+        """Take the elements that the lanes write of a result that is interleaved."""
         return self.tile.write(value, access, axes)
 
 

@@ -107,7 +107,7 @@ class Accumulation:
 
 @dataclass(frozen=True)
 class BlockBody:
-    """What the body of a block computes, read once for all its copies."""
+    """The computation in the body of a block, read once for all its copies."""
 
     indices: list[tuple[int, ir.Value]]
     """The axes whose indices are used as values, and their arguments."""
@@ -328,7 +328,7 @@ class TileLeaf:
 
     @property
     def name(self) -> str:
-        """Return what the text of a schedule calls the tile."""
+        """Return the name of the tile in the text of a schedule."""
         return f"{self.instruction.name} tile"
 
     @property
@@ -490,7 +490,7 @@ def around(node: Loop | BlockLeaf) -> list[Loop]:
 
 
 def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
-    """Return the bodies that a block computes: its own, those inlined in it, and those computed on its results."""
+    """Return the bodies that a block computes: its own, those inlined in it, and those of its epilogue."""
     if leaf.view is not None and leaf.part != "start":
         yield leaf.view
     for after in leaf.epilogue:
@@ -501,7 +501,7 @@ def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
 
 
 def reads_of(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
-    """Yield what a block reads, those inlined in it and those computed on its results, and the axes of each access."""
+    """Yield the reads of a block, of those inlined in it and of its epilogue, with the axes of each access."""
 
     def of(block: BlockLeaf, axes: list[IndexExpr]) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
         for access in block.reads:

@@ -20,14 +20,14 @@ from mirlo.runtime.nearest import nearest
 
 
 def drop_inplace(root: Root) -> None:
-    """Keep results out of the memory of operands where tiles overlap: elements are computed twice."""
+    """Use separate memory for results and operands where tiles overlap, as elements are computed twice."""
     overlap = any(isinstance(loop.form, (TileStart, ShiftedTiles)) for loop in root.loops())
     if overlap and INPLACE in root.view.op.attributes:
         del root.view.op.attributes[INPLACE]
 
 
 def start_reductions(root: Root) -> None:
-    """Begin each reduction that no primitive arranged: in registers where something is computed on its results."""
+    """Begin each reduction that no primitive arranged, in registers if it has an epilogue."""
     for leaf in root.leaves():
         if not leaf.is_reduction or leaf.part != "whole":
             continue
@@ -69,7 +69,7 @@ TREE_PASSES: Mapping[str, Callable[[Root], None]] = MappingProxyType({
 
 
 def tree_pass_summary(name: str) -> str:
-    """Return the sentence that says what a pass does."""
+    """Return the summary of a pass."""
     return (inspect.getdoc(TREE_PASSES[name]) or "").split("\n")[0]
 
 

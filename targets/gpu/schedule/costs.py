@@ -1,8 +1,8 @@
-"""A cost model of products: which tile, and whether to split K among more thread blocks.
+"""A cost model of products, which chooses the tile, and whether to split K among more thread blocks.
 
-A multiprocessor runs one block or some, limited by arithmetic, by the time of a k-step, or by what it reads from the
-L2 cache or from memory. The figures were fitted to 1,250 kernels on an H100, which they predict to 12 % (f32) and 7 %
-(f16); on other devices only their ratios matter.
+A multiprocessor runs one block or some, limited by arithmetic, by the time of a k-step, or by reads from the L2 cache
+or from memory. The figures were fitted to 1,250 kernels on an H100, which they predict to 12 % (f32) and 7 % (f16); on
+other devices only their ratios matter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_SPLIT_TIME = 0.9
 
 @dataclass(frozen=True)
 class Shape:
-    """The properties of a plan that its cost depends on: what a thread block computes, and how fast."""
+    """The properties of a plan that its cost depends on."""
 
     height: int
     width: int
@@ -55,7 +55,7 @@ class Shape:
 
 
 class ProductTile(Protocol):
-    """What the threads of a block compute of a product."""
+    """The tile of a product that the threads of a block compute."""
 
     @property
     def height(self) -> int:
@@ -78,7 +78,7 @@ class TilePlan(PlannedBlocks, Protocol):
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes, and how fast."""
+        """Return the properties of the plan that its cost depends on."""
 
 
 def seconds(roles: Roles, shape: Shape, units: int) -> float:

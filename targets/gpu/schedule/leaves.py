@@ -16,7 +16,7 @@ PlacedAccess = tuple[BufferAccess, list[IndexExpr]]
 
 
 class HeldLeaves:
-    """Blocks whose results, and what the kernel computes for them, are in registers for the blocks after them."""
+    """Blocks whose results, and values that the kernel computes for them, are in registers for later blocks."""
 
     def __init__(self) -> None:
         self._buffers: dict[ir.Value, ScheduleBuffer] = {}
@@ -43,7 +43,7 @@ class HeldLeaves:
     def place_held(
         self, block: BlockView, where: Sequence[IndexExpr], kept: frozenset[ir.Value] = frozenset()
     ) -> BlockLeaf:
-        """Return a block whose results blocks after it read in registers; only those that are kept are stored."""
+        """Return a block whose results later blocks read in registers; only results of the kernel are stored."""
         leaf = self.place(block, where)
         for access in leaf.reads:
             access.register = self._held.get(access.buffer)
@@ -59,7 +59,7 @@ def stored(leaves: Iterable[BlockLeaf]) -> list[PlacedAccess]:
 
 
 def compute(points: PointEmitter, leaves: Iterable[BlockLeaf], values: LoopValues) -> dict[ScheduleBuffer, ir.Value]:
-    """Emit the results of blocks at a point, in order; those after them read them in registers."""
+    """Emit the results of blocks at a point, in order; later blocks read them in registers."""
     results: dict[ScheduleBuffer, ir.Value] = {}
     for leaf in leaves:
         computed = points.computed(leaf, leaf.at, values)

@@ -1,7 +1,7 @@
 """Schedules of primitives with a thread for each point: elementwise blocks together, blocks that no other plan accepts.
 
-A thread may compute several elements that follow one another, in one access, and several such runs, whose loads are in
-flight together.
+A thread may compute several elements that follow one another, in one access, and several such groups, whose loads are
+in flight together.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def merge_points(group: BlockGroup[LaneModel]) -> tuple[Schedule, str] | Decline
 
 
 def bind_points(s: Schedule, loops: list[str], lanes: list[str], runs: int = 1) -> None:
-    """Bind nested loops to threads, each of which computes lanes, in several runs; the innermost loop is fastest."""
+    """Bind nested loops to threads, each of which computes lanes, in several groups; the innermost loop is fastest."""
     points = s.fuse(*loops) if len(loops) > 1 else loops[0]
     total = s.extent(points)
     threads = min(THREADS, max(WARP, -(-total // WARP) * WARP)) if isinstance(total, int) else THREADS

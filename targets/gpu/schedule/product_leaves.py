@@ -1,4 +1,4 @@
-"""A product as leaves of the tree of loops: its operands, the epilogue on its accumulators, and what it stores."""
+"""A product as leaves of the tree of loops: its operands, the epilogue on its accumulators, and its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirlo.targets.gpu.schedule.vectors import all_of
 
 @dataclass(frozen=True, eq=False)
 class Unfinished:
-    """Stands for a tensor of partial sums that another kernel finishes; kernels store accumulators unchanged."""
+    """A placeholder for a tensor of partial sums that another kernel finishes; kernels store accumulators unchanged."""
 
     type: ir.RankedTensorType
 
@@ -101,7 +101,7 @@ class OperandLine:
     """The elements of an operand along the reduction, at some indices of its other axes."""
 
     def __init__(self, leaves: ProductLeaves, factor: ProductInput, access: BufferAccess, values: LoopValues) -> None:
-        """Emit what positions and tests of all elements have in common at the insertion point."""
+        """Emit the common parts of positions and tests of all elements at the insertion point."""
         self._points, self._factor, self._access, self._values = leaves.points, factor, access, values
         kind = leaves.roles.contraction.product.accumulate_type
         self._kind = kind if isinstance(kind, ir.FloatType) else None
@@ -160,7 +160,7 @@ def indices_of(roles: Roles, batch: Indices, row: Value, column: Value) -> Indic
 
 
 def _result(contraction: Contraction) -> ir.Value:
-    """Return what the accumulators become first: a result of the block, or partial sums."""
+    """Return the first use of the accumulators: a result of the block, or partial sums."""
     partial_sums = [access.value for value, access in contraction.writes if isinstance(value, Unfinished)]
     result: ir.Value = partial_sums[0] if partial_sums else contraction.block.outputs[0].value
     return result

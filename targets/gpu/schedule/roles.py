@@ -24,7 +24,7 @@ Indices = Mapping[int, Value]
 
 @dataclass(frozen=True)
 class ProductOperand:
-    """One operand of the product: what it reads, and the axes that only it has."""
+    """One operand of the product: its access, and the axes that only it has."""
 
     access: TensorAccess
     factor: ProductInput

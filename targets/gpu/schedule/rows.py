@@ -2,7 +2,7 @@
 
 A block of threads computes one row or several. The plan is that of all targets, one loop over the elements of a row
 after another. The threads of a row compute its elements in turn, singly or in vectors, keep them in registers from one
-loop to the next if there are not too many, and reduce what each of them has.
+loop to the next if there are not too many, and combine their partial results.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _arrange(s: Schedule, rows: RowGroup, chosen: RowThreads) -> None:
 
 
 def _divide(s: Schedule, walk: WalkLoops, chosen: RowThreads) -> None:
-    """Divide the elements of a loop among threads, which reduce what each of them has."""
+    """Divide the elements of a loop among threads, which combine their partial results."""
     loops = fuse_contiguous(s, walk.blocks[0], walk.loops)
     loop = s.fuse(*loops) if len(loops) > 1 else loops[0]
     lanes = []

@@ -62,13 +62,13 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
 def _plan_by(
     rule: PartRule, group: BlockGroup[LaneModel], choices: ChoiceValues, context: ScheduleContext
 ) -> StagePlan | Decline:
-    """Plan blocks by a rule, with its own of the choices."""
+    """Plan blocks by a rule, with the choices that are the rule's."""
     plan: StagePlan | Decline = deciding(rule.planner)(group, context, **rule.rule.arguments.bind(choices))
     return plan
 
 
 def _build(view: PrimView, plans: Sequence[PartPlan], choices: ChoiceValues | None = None) -> ir.OpView:
-    """Build the buffer form of a prim function from what is planned for its blocks, in order."""
+    """Build the buffer form of a prim function from the plans of its blocks, in order."""
     buffers = BufferFunction(view, stack_limit=0)
     own = [plan.facts for plan in reversed(plans) if isinstance(plan, StagePlan)]
     facts = {name: value for each in own for name, value in each.items()}

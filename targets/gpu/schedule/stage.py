@@ -42,7 +42,7 @@ LANES: LaneModel = Lanes()
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a rule plans for consecutive blocks: its stages, each of which is a launch or several."""
+    """A rule's plan for consecutive blocks: its stages, each of which is a launch or several."""
 
     stages: Sequence[PlannedBlocks]
     facts: ScheduleFacts = field(default_factory=dict)
@@ -56,7 +56,7 @@ class StagePlan:
         return ", ".join(stage.name for stage in self.stages)
 
     def choices(self) -> ChoiceValues:
-        """Return the values with which the rule plans the same again."""
+        """Return the values with which the rule makes the same plan again."""
         return self.chosen
 
     def emit(self, memory: TensorBuffers) -> None:

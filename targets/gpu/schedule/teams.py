@@ -95,7 +95,7 @@ def _load(memories: Sequence[ir.Value], place: Value, like: Sequence[ir.Value]) 
 
 
 def _storable(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """Convert values to what shared memory holds: bools as bytes."""
+    """Convert values to types that shared memory stores: bools to bytes."""
     i8 = ir.IntegerType.get_signless(8)
     return [create("arith.extui", i8, v) if str(v.type) == "i1" else v for v in values]
 

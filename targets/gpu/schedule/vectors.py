@@ -41,7 +41,7 @@ def element_at(vector: ir.Value, *position: int) -> Value:
 
 
 def spread(value: ir.Value, *shape: int) -> Value:
-    """Return a vector of a scalar."""
+    """Return a vector whose lanes are all the scalar."""
     return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)
 
 

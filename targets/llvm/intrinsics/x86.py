@@ -40,7 +40,7 @@ def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
 
 
 def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
-    """Emit x if |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
+    """Emit x clamped to ±limit; for NaN, the limit."""
 
     def call(x: ir.Value, bound: ir.Value) -> ir.Value:
         control = _constant(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST)

@@ -1,4 +1,4 @@
-"""Concatenation and stacking of many operands on CPUs: runs of contiguous elements, copied as vectors."""
+"""Concatenation and stacking of many operands on CPUs: contiguous ranges of elements, copied as vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNROLL = 4
 
 @legalize("relax.concat", target="llvm", name="runs")
 def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
-    """Copy the run of each operand, one position before the axis after the other.
+    """Copy the contiguous range of each operand, for one position before the axis after the other.
 
     Loops over scalars, which LLVM vectorizes, take it seconds where there are 20 operands of dynamic size.
     """
@@ -49,7 +49,7 @@ def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
 @legalize("relax.stack", target="llvm", name="runs")
 def stack(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
-    """Copy the run of each operand, as concatenation does."""
+    """Copy the contiguous range of each operand, as concatenation does."""
     output = shape_of(op.output)
     if len(op.xs) <= MAX_SELECT_OPERANDS or 0 in output:
         return decline("few operands are joined in a block that fuses", operands=len(op.xs))

@@ -108,7 +108,7 @@ class TreeDescent:
 
 
 def _conjunction(lanes: Sequence[Variable]) -> Expr:
-    """Return what is negative if all nodes are leaves, which alone are negative."""
+    """Return a number that is negative if all nodes are leaves, which alone are negative."""
     nodes = lanes[0].get()
     for lane in lanes[1:]:
         nodes = nodes & lane.get()

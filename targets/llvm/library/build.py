@@ -1,4 +1,4 @@
-"""Writing of a library: the object files of a model, linked or not, with what programs need beside them."""
+"""Writing of a library: the object files of a model, linked or not, and the files that programs need beside them."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class _WeightLayout:
 def _link(
     artifact: Artifact, identifier: str, store: ParameterStore, layout: _WeightLayout
 ) -> tuple[tuple[LinkedCode, ...], dict[str, LinkedFunction]]:
-    """Return the native code of the code generators, and what the model calls of it by name."""
+    """Return the native code of the code generators, and the functions of it that the model calls, by name."""
     linked, functions = [], {}
     for number, external in enumerate(artifact.externals):
         code = _native(external)

@@ -1,4 +1,4 @@
-"""The descriptor of a model: LLVM IR of what `mirlo.h` declares, and of the functions that units call."""
+"""The descriptor of a model: LLVM IR for the declarations of `mirlo.h`, and for the functions that units call."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
 
 
 def _calls(description: Description) -> list[str]:
-    """Return the declarations of drivers, and for each function that the model calls one that calls its driver.
+    """Return the declarations of drivers, and for each function that the model calls a function that calls its driver.
 
     The call record follows the tensors of a call, and the address of the model's regions is two words before it.
     """

@@ -58,7 +58,7 @@ def row_major(dims: Sequence[IndexExpr], shape: Sequence[Dim]) -> IndexExpr:
 def fuse(
     axes: Sequence[LoopAxis], forms: Sequence[IndexExpr], alone: Collection[int] = ()
 ) -> tuple[list[LoopAxis], list[IndexExpr]]:
-    """Fuse adjacent axes (outer, inner) that every form walks as one; the inner axis stands for both.
+    """Fuse adjacent axes (outer, inner) that are contiguous in every form; the inner axis stands for both.
 
     Axes whose ids are in `alone` are not fused.
     """

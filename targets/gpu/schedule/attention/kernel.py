@@ -16,7 +16,7 @@ from mirlo.targets.gpu.schedule.launch import Ids, clamp_index, launch, split
 
 
 class AttentionKernel:
-    """The kernel of one attention; engines say what its threads hold and how they process a tile of keys."""
+    """The kernel of one attention; engines decide how its threads process a tile of keys in registers."""
 
     def __init__(self, work: Work, parts: Dim, threads: int, height: int, keys: int, columns: int, factor: float = 1):
         """Prepare blocks of `height` rows, tiles of `keys`, and `columns` of a row of values.

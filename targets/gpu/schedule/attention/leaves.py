@@ -23,8 +23,8 @@ Loops = Mapping[int, Value]
 class AttentionLeaves:
     """The blocks of an attention in its loops.
 
-    Scores, the sum of the weights and the weighted values are in registers, as kernels compute them; what the blocks
-    of the mask and of the epilogue compute is, too, for those after them.
+    Scores, the sum of the weights and the weighted values are in registers, as kernels compute them; so are the results
+    of the mask's and the epilogue's blocks, for later blocks.
     """
 
     def __init__(self, attention: AttentionBlocks, memory: TensorBuffers) -> None:

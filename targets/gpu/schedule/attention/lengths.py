@@ -25,10 +25,10 @@ class EmittedKernel(Protocol):
 
 
 class AttentionTile(Protocol):
-    """What a thread block computes of an attention."""
+    """The tile of an attention that a thread block computes."""
 
     def describe(self) -> ScheduleFacts:
-        """Return what `mirlo explain` prints about it."""
+        """Return the description that `mirlo explain` prints."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class AttentionPlan:
         self.kernel(Work(self.found, memory, times)).emit()
 
     def describe(self) -> ScheduleFacts:
-        """Return what `mirlo explain` prints about it."""
+        """Return the description that `mirlo explain` prints."""
         return {**self.tile.describe(), "parts": self.parts, **self.facts}
 
 

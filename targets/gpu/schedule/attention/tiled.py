@@ -65,7 +65,7 @@ class ThreadAttentionTile:
         return stage + self.height * self.width + exchanged_elements(self.down, self.across, self.rows)
 
     def describe(self) -> ScheduleFacts:
-        """Return what `mirlo explain` prints about it."""
+        """Return the description that `mirlo explain` prints."""
         return {"tile": [self.height, self.width]}
 
     @property

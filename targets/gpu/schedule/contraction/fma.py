@@ -66,7 +66,7 @@ class FmaTile:
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes, and how fast."""
+        """Return the properties of the tile that its cost depends on."""
         return Shape(self.height, self.width, self.rate, self.step, self.resident)
 
 

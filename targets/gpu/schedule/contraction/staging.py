@@ -26,7 +26,7 @@ QUAD = 4
 
 
 class ElementFormat(Protocol):
-    """How elements are kept in shared memory."""
+    """The format of elements in shared memory."""
 
     @property
     def bytes(self) -> int:
@@ -124,7 +124,7 @@ def contiguous(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> 
 
 
 def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
-    """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
+    """Return the same as `contiguous` if a whole vector may be out of bounds: images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim in tested(roles, side)):
         return False
     return _is_vectorizable(side, axes, count)
@@ -214,7 +214,7 @@ class Stager:
         return self.leaves.line(self.side, {**self.batch, **values_of(self.side.axes, at)})
 
     def _held(self, position: Value, width: int) -> Indices:
-        """Return the reduction axes at a position clamped to their end."""
+        """Return the reduction axes at a position, clamped to their end."""
         if self.ahead or not D.is_multiple(self.roles.depth, self.steps):
             position = create("arith.minui", position.type, position, index(self.roles.depth - width))
         return values_of(self.roles.sums, position)

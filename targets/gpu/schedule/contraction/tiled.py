@@ -1,8 +1,8 @@
 """The skeleton of contractions in tiles of a thread block: grid, k-steps through shared memory, epilogue.
 
 Positions are affine forms over the axes, so a convolution is the same as a product (implicit GEMM), and padding is a
-bounds check on loads. An *engine* says what the threads of a block hold and how they multiply some k-steps in shared
-memory; a *mover* brings the k-steps there.
+bounds check on loads. An *engine* decides what the threads of a block keep in registers and how they multiply some
+k-steps in shared memory; a *mover* loads the k-steps to shared memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mirlo.targets.gpu.schedule.roles import Roles, values_of
 
 
 class ThreadPart(Protocol):
-    """What one thread holds of a tile."""
+    """The part of a tile that one thread computes."""
 
     def start(self, init: ir.Value) -> list[ir.Value]:
         """Return the accumulators before the first k-step."""
@@ -43,7 +43,7 @@ class ThreadPart(Protocol):
 
 @dataclass(frozen=True)
 class ProductEngine:
-    """How a thread block multiplies a tile."""
+    """The method by which a thread block multiplies a tile."""
 
     name: str
     tile: ProductTile
@@ -53,7 +53,7 @@ class ProductEngine:
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes, and how fast."""
+        """Return the properties of the tile that its cost depends on."""
         raise NotImplementedError
 
     @property
@@ -66,11 +66,11 @@ class ProductEngine:
         raise NotImplementedError
 
     def mover(self, operands: Operands) -> Mover:
-        """Return what brings the operands to shared memory."""
+        """Return the function that loads the operands to shared memory."""
         raise NotImplementedError
 
     def part(self, thread: Value) -> ThreadPart:
-        """Return what a thread holds."""
+        """Return the part of a thread."""
         raise NotImplementedError
 
 
@@ -169,7 +169,7 @@ class TiledPlan:
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes, and how fast."""
+        """Return the properties of the plan that its cost depends on."""
         return self.engine.shape
 
     def with_tile(self, tile: ProductTile) -> TiledPlan:
