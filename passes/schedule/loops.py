@@ -65,6 +65,45 @@ def if_any(
     return []
 
 
+def loop_over_tiles(
+    start: Dim,
+    stop: Dim,
+    size: int,
+    body: Callable[..., Sequence[ir.Value] | None],
+    carried: Sequence[ir.Value] = (),
+    parallel: bool = False,
+) -> list[ir.Value]:
+    """Loop over tiles of a size: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
+    if D.is_certain(lambda: 0 < stop - start <= size):
+        return list(body(start if isinstance(start, int) else index(start), *carried) or ())
+    if not parallel and D.is_certain(lambda: stop - start <= size):
+        return if_any(start, stop, body, carried)
+    return for_loop(start, stop, size, body, carried, parallel=parallel, rolled=not parallel)
+
+
+def loop_with_tail(
+    parts: Sequence[range], body: Callable[[int | ir.Value, int], None], parallel: bool, apart: bool = False
+) -> None:
+    """Loop over the tiles of some ranges, of which the second may be a smaller last tile: `body(i, which range)`.
+
+    Threads divide them as one loop, so that no thread has the smaller tiles for itself, unless they are kept `apart`.
+    """
+    if not parallel or apart or len(parts) != 2 or len(parts[1]) != 1:
+        for part, each in enumerate(parts):
+            loop_over_tiles(each.start, each.stop, each.step, partial(_call_with, body, part), parallel=parallel)
+        return
+    main, rest = parts
+
+    def tile(i: ir.Value) -> None:
+        either(compare("lt", i, index(main.stop)), lambda: body(i, 0), lambda: body(rest.start, 1))
+
+    loop_over_tiles(main.start, rest.start + main.step, main.step, tile, parallel=True)
+
+
+def _call_with(body: Callable[[int | ir.Value, int], None], part: int, i: int | ir.Value) -> None:
+    body(i, part)
+
+
 def when(condition: ir.Value | None, body: Callable[[], object]) -> None:
     """Emit `body` under a condition; None is always true."""
     if condition is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, widened
@@ -35,13 +37,19 @@ def convert(root: Root, copy: BlockLeaf) -> None:
         raise ScheduleError(f"convert: '{tiles[0].instruction.name}' multiplies elements as they are in memory")
     factors = [_factor_of(tile, copy) for tile in tiles]
     kind = tiles[0].product.accumulate_type
-    for writer in root.leaves():
-        if any(access.buffer is buffer for access in writer.writes):
-            writer.view = _block(root, factors[0], len(writer.domain), buffer.element, kind)
-    buffer.element = kind
+    compute_in_copy(root, copy, kind, lambda element: widened(factors[0].emit(element, 1), kind))
     for reader in readers:
         for access in reader.reads:
             access.is_converted = access.is_converted or access.buffer is buffer
+
+
+def compute_in_copy(root: Root, copy: BlockLeaf, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> None:
+    """Store in a copy what is emitted for each element, of this type."""
+    buffer = copy.writes[0].buffer
+    for writer in root.leaves():
+        if any(access.buffer is buffer for access in writer.writes):
+            writer.view = _block(root, len(writer.domain), buffer.element, kind, emit)
+    buffer.element = kind
 
 
 def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> ProductInput:
@@ -53,8 +61,8 @@ def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> ProductInput:
     return factors[0]
 
 
-def _block(root: Root, factor: ProductInput, rank: int, element: ir.Type, kind: ir.Type) -> BlockView:
-    """Return a block that computes a factor of an element."""
+def _block(root: Root, rank: int, element: ir.Type, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> BlockView:
+    """Return a block that computes what is emitted for an element."""
     dims = [f"d{i}" for i in range(rank)]
     text = _BLOCK.format(
         shape="1x" * rank, element=element, result=kind, indices=", ".join(f"%i{i}: index" for i in range(rank)),
@@ -67,6 +75,6 @@ def _block(root: Root, factor: ProductInput, rank: int, element: ir.Type, kind: 
     view = BlockView(block)
     *_, terminator = view.body.operations
     with ir.InsertionPoint(terminator), ir.Location.unknown(root.view.op.context):
-        terminator.operation.operands[0] = widened(factor.emit(view.input_arguments[0], 1), kind)
+        terminator.operation.operands[0] = emit(view.input_arguments[0])
     view.body_ops[0].erase()
     return view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TypeGuard
@@ -70,6 +70,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Node,
     PartRange,
     Root,
+    ScheduleBuffer,
     SharedPosition,
     ShiftedTiles,
     TileLeaf,
@@ -116,11 +117,25 @@ def emit_buffer_block(block: BlockView) -> None:
     emitter.nodes(root.body, LoopValues(), [])
 
 
+def emit_copies(root: Root, copies: Sequence[BlockLeaf], memory: TensorBuffers) -> list[ir.Value]:
+    """Emit the loops of some copies alone at the insertion point; return their memory as one dim."""
+    buffers = [copy.writes[0].buffer for copy in copies]
+    made = {id(buffer) for buffer in buffers}
+    leaves = [leaf for leaf in root.leaves() if any(id(access.buffer) in made for access in leaf.writes)]
+    nests = {id(next(iter(around(leaf)), leaf)) for leaf in leaves}
+    set_children(root, [node for node in root.body if id(node) in nests])
+    parts = PartEmitter(root, made)
+    parts.emit(memory)
+    return [parts.memory_of(buffer, memory) for buffer in buffers]
+
+
 class PartEmitter:
     """Emits the nodes of a tree, part by part."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, whole: Container[int] = ()) -> None:
         self._root = root
+        self._whole = whole
+        """The identities of buffers that are read after all loops, too."""
         self._emitter: _Emitter | None = None
         run_passes(root)
 
@@ -140,6 +155,10 @@ class PartEmitter:
         emitter.ends = ends or {}
         emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
 
+    def memory_of(self, buffer: ScheduleBuffer, memory: TensorBuffers) -> ir.Value:
+        """Return the memory of a buffer as one dim."""
+        return self._in(memory).placed[buffer].flat
+
     def finish(
         self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
     ) -> None:
@@ -154,7 +173,7 @@ class PartEmitter:
         if self._emitter is None:
             accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
             straight = frozenset(name for access in accesses for name in access.register_loops)
-            placed = allocate_buffers(self._root, memory)
+            placed = allocate_buffers(self._root, memory, self._whole)
             self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
         return self._emitter
 

@@ -29,15 +29,18 @@ class FunctionConstants:
         kind = ir.VectorType.get([lanes], element.type)
         return self._at_start((lanes, element), lambda: _constant(kind, ir.DenseElementsAttr.get_splat(kind, element)))
 
-    def mask(self, lanes: int, active: int) -> ir.Value:
+    def mask(self, lanes: int, active: Dim) -> ir.Value:
         """Return a mask whose first lanes are active."""
         kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
-        return self._at_start(
-            ("mask", lanes, active),
-            lambda: _constant(
-                kind, ir.DenseElementsAttr.get([ir.BoolAttr.get(i < active) for i in range(lanes)], kind)
-            ),
-        )
+        key = ("mask", lanes, active)
+        if not isinstance(active, int):
+            if key not in self._known:
+                count = self.index(active)
+                with ir.InsertionPoint.after(count.owner), self._function.location:
+                    self._known[key] = create("vector.create_mask", kind, count)
+            return self._known[key]
+        on = [ir.BoolAttr.get(i < active) for i in range(lanes)]
+        return self._at_start(key, lambda: _constant(kind, ir.DenseElementsAttr.get(on, kind)))
 
     def scratch(self, key: object, elements: int, kind: ir.Type) -> ir.Value:
         """Return memory for so many elements, the same for each use of a key."""

@@ -111,7 +111,7 @@ def _may_be_held(
     leaf: BlockLeaf, node: Loop | BlockLeaf, reader: BlockLeaf, access: BufferAccess, inside: Loop | BlockLeaf | None
 ) -> bool:
     """Return whether a value that a node computes in an iteration may be in a register where a block reads it."""
-    if reader.rule or access.is_opaque or access.outside is not None:
+    if reader.rule or reader.part == TILE or access.is_opaque or access.outside is not None:
         return False
     if any(loop.is_transposed or intrinsic_of(loop) is not None or loop.kind == BOUND for loop in around(reader)):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -192,8 +192,11 @@ class PlacedBuffers:
         return result
 
 
-def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
-    """Allocate all buffers that blocks access, but those of tensor values that are in memory already."""
+def allocate_buffers(root: Root, memory: TensorBuffers, whole: Container[int] = ()) -> PlacedBuffers:
+    """Allocate all buffers that blocks access, but those of tensor values that are in memory already.
+
+    Those whose identity is in `whole` are read after all loops, too: their memory has all elements.
+    """
     placed: dict[int, Placed] = {}
     uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
@@ -215,7 +218,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
         if buffer.value is not None and is_whole:
             placed[id(buffer)] = _whole(buffer, memory.buffer(buffer.value))
         elif uses:
-            placed[id(buffer)] = _allocate(buffer, uses, memory.buffers)
+            placed[id(buffer)] = _allocate(buffer, uses, memory.buffers, id(buffer) in whole)
     in_threads = limits_of(root) is not None
     has_views = bool(root.target) and has_vectors(root.target)
     result = PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
@@ -265,9 +268,11 @@ def memory_accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     return result
 
 
-def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
+def _allocate(
+    buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction, is_whole: bool
+) -> Placed:
     leaves = [leaf for leaf, _ in uses]
-    common = common_loops(leaves)
+    common = [] if is_whole else common_loops(leaves)
     blocks = _blocks_of_k(buffer, leaves)
     # Accumulators are in memory from one block of K to the next.
     common = list(itertools.takewhile(lambda loop: loop not in blocks, common))

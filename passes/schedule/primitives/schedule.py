@@ -16,7 +16,7 @@ from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.packed_orders import PackedOrder
 from mirlo.passes.schedule.primitives import blocks, layout, loops
 from mirlo.passes.schedule.primitives.arguments import PRIMITIVES, call_given, plain, primitive
-from mirlo.passes.schedule.primitives.convert import convert
+from mirlo.passes.schedule.primitives.convert import compute_in_copy, convert
 from mirlo.passes.schedule.primitives.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.primitives.merge import merge
 from mirlo.passes.schedule.primitives.partition import partition
@@ -603,6 +603,14 @@ class Schedule(LoopQueries):
         self.is_closed = True
         return PartEmitter(self._root)
 
+    def emit_copies(self, copies: Sequence[str], memory: TensorBuffers) -> list[ir.Value]:
+        """Emit the loops of some copies alone at the insertion point; return their memory. The schedule is used up."""
+        from mirlo.passes.schedule.primitives.emit import emit_copies
+
+        self.require_open()
+        self.is_closed = True
+        return emit_copies(self._root, [self._leaf(copy) for copy in copies], memory)
+
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.
 
@@ -641,6 +649,10 @@ class Schedule(LoopQueries):
         for each, attribute in kept.items():
             attributes[each] = attribute
         return str(copy)
+
+    def convert_by(self, copy: str, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> None:
+        """Keep in a copy what is emitted for each element, of this type. It is a step of a rule, and not recorded."""
+        compute_in_copy(self._root, self._leaf(copy), kind, emit)
 
     def packed_parameters(self) -> list[PackedOrder]:
         """Return the orders in which parameters are to be stored, which `pack` has set."""

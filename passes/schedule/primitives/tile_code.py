@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
@@ -29,18 +29,23 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Loop,
     Prefetch,
-    ScheduleBuffer,
     TileLeaf,
     around,
+)
+from mirlo.passes.schedule.primitives.vector_memory import (
+    LINE_BYTES,
+    READ_FEW,
+    OperandPositions,
+    Piece,
+    Position,
+    VectorMemory,
+    pieces_of,
 )
 from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
 from mirlo.runtime.records import dataclass
 
-LINE_BYTES = 64
 Loaded = dict[tuple[str, ir.Value | None, Dim, int], ir.Value]
 """The operands that are loaded for some products: of which side, from where, with which columns."""
-READ_FEW, READ_AGAIN = 2, 3
-"""Hints of prefetches: to the second and to the first cache."""
 
 
 class TileFunction(Protocol):
@@ -59,36 +64,6 @@ class TileFunction(Protocol):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A vector of columns, of which `active` lanes exist."""
-
-    offset: int
-    lanes: int
-    active: int
-
-    @property
-    def is_partial(self) -> bool:
-        return self.active < self.lanes
-
-
-def pieces_of(columns: int, lanes: int, is_masked: bool) -> list[Piece]:
-    """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
-    whole = columns // lanes * lanes
-    pieces = [Piece(i, lanes, lanes) for i in range(0, whole, lanes)]
-    offset, rest = whole, columns - whole
-    if rest and is_masked:
-        width = lanes
-        while width // 2 >= rest and width > 4:
-            width //= 2
-        return [*pieces, Piece(offset, width, rest)]
-    while rest:
-        width = 1 << (rest.bit_length() - 1)
-        pieces.append(Piece(offset, width, width))
-        offset, rest = offset + width, rest - width
-    return pieces
-
-
-@dataclass(frozen=True)
 class TileSizes:
     """The points of a tile along a dim: of whole tiles, of the last one, and tests which of them this is."""
 
@@ -96,23 +71,6 @@ class TileSizes:
     rest: int = 0
     is_whole: ir.Value | None = None
     is_inside: ir.Value | None = None
-
-
-@dataclass(frozen=True)
-class Position:
-    """The place of an access: a value, a constant, and steps along the loops that have no value yet."""
-
-    base: ir.Value | None
-    offset: Dim
-    strides: Mapping[str, Dim]
-
-    def shift(self, amount: Dim) -> Position:
-        """Return the position so many elements ahead."""
-        return Position(self.base, self.offset + amount, self.strides) if amount != 0 else self
-
-    def stride(self, loop: Loop | None) -> Dim:
-        """Return the elements from one iteration of a loop to the next."""
-        return 0 if loop is None else self.strides.get(loop.name, 0)
 
 
 @dataclass(frozen=True)
@@ -125,27 +83,17 @@ class PlacedAccess:
     stride: Dim
 
 
-@dataclass(frozen=True)
-class OperandPositions:
-    """The positions at which a tile reads rows and columns, and its prefetches."""
-
-    rows: Position
-    columns: Position
-    ahead: tuple[Position, ...]
-
-
-class TileEmitter:
+class TileEmitter(VectorMemory):
     """Emits a tile of vectors in one function, at each place where the loops around it have values."""
 
     def __init__(self, tile: TileLeaf, function: TileFunction) -> None:
-        self.tile, self.function = tile, function
-        self.placed, self.constants = function.placed, function.constants
+        super().__init__(function.constants)
+        self.tile, self.function, self.placed = tile, function, function.placed
         (self.row_factor, self.row_access), (self.column_factor, self.column_access) = sides_of(tile)
         leaf = tile.leaf
         # Read once, for all sizes of the tile.
         self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
         self._inner = {loop.name for loop in tile.inner}
-        self.index = self.constants.index
         self._flat: dict[int, ir.Value] = {}
         """The memory of the operands as one dim, for the tile that is emitted now."""
         self.held_row: ir.Value | None = None
@@ -162,29 +110,11 @@ class TileEmitter:
 
     def start(self, form: IndexExpr, values: LoopValues) -> Position:
         """Emit a position at the first point of the tile."""
-        outer = values.with_numbers(IndexExpr({a: c for a, c in form.terms.items() if a not in self._inner}))
-        strides = {str(a): c for a, c in form.terms.items() if a in self._inner}
-        terms = IndexExpr(outer.terms)
-        return Position(values.emit(terms) if terms.terms else None, form.constant + outer.constant, strides)
+        return self.place(form, values, self._inner)
 
     def advance(self, place: Position, loop: Loop | None, by: LoopValue) -> Position:
         """Emit a position at an iteration of a loop."""
-        stride = place.stride(loop)
-        if stride == 0:
-            return place
-        if isinstance(by, int):
-            return place.shift(stride * by)
-        assert isinstance(by, ir.Value)
-        moved = by if stride == 1 else create("arith.muli", by.type, by, self.index(stride))
-        base = moved if place.base is None else create("arith.addi", moved.type, place.base, moved)
-        return Position(base, place.offset, place.strides)
-
-    def at(self, place: Position, extra: Dim = 0) -> ir.Value:
-        """Emit a position, so many elements ahead."""
-        offset = place.offset + extra
-        if place.base is None:
-            return self.index(offset)
-        return place.base if offset == 0 else create("arith.addi", place.base.type, place.base, self.index(offset))
+        return place if loop is None else self.moved(place, loop.name, by)
 
     def column_stride(self, place: Position) -> Dim:
         """Return the step of an access from one column to the next."""
@@ -450,10 +380,7 @@ class TileEmitter:
         key = ("row", place.base, place.offset, piece.offset)
         if key not in loaded:
             buffer, stride = self._flat[id(self.row_access.buffer)], self.column_stride(place)
-            position = self.at(place, piece.offset * stride)
-            vector = (
-                self.load(buffer, position, piece) if stride == 1 else self._gather(buffer, position, stride, piece)
-            )
+            vector = self.load_lanes(buffer, self.at(place, piece.offset * stride), stride, piece)
             loaded[key] = self._convert(self.row_factor, self.row_access, vector, piece.lanes)
         return loaded[key]
 
@@ -534,7 +461,7 @@ class TileEmitter:
         for loop in reversed(tile.over):
             shared = shared + IndexExpr({loop.name: weight})
             weight = weight * loop.extent
-        return self._within(self.start(shared, values), prefetch.buffer, weight)
+        return self.within(self.start(shared, values), self._flat[id(prefetch.buffer)], weight)
 
     def _await(self, values: LoopValues, rows: int, pieces: list[Piece]) -> None:
         """Emit prefetches of the epilogue's operands, into the L2 cache: in L1, rows may evict each other."""
@@ -545,17 +472,7 @@ class TileEmitter:
                 place = self.start(self.form(access, at), values)
                 buffer, step = self.placed[access.buffer].flat, place.stride(self.tile.rows)
                 for r, p in _points(rows, len(pieces)):
-                    self._touch(buffer, self.at(place, r * step + pieces[p].offset), READ_FEW)
-
-    def _within(self, place: Position, buffer: ScheduleBuffer, read: Dim) -> Position:
-        """Emit a position from which so many elements, and the rest of a cache line, are in a buffer.
-
-        Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
-        """
-        flat = self._flat[id(buffer)]
-        line = LINE_BYTES // element_bytes(flat.type.element_type)
-        first, last = self.at(place), self.index(D.maximum(0, flat.type.shape[0] - read - line))
-        return Position(create("arith.minsi", first.type, first, last), 0, place.strides)
+                    self.touch(buffer, self.at(place, r * step + pieces[p].offset), READ_FEW)
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
         """Emit the prefetches of so many k-steps."""
@@ -564,43 +481,13 @@ class TileEmitter:
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
             if not each.loop:
                 read = steps * self.tile.width * self.tile.instruction.depth
-                self._fetch(buffer, self.at(place), read)
+                self.fetch(buffer, self.at(place), read)
                 continue
             share = D.estimate_dim(place.stride(loop))
             for at in range(max(1, -(-steps * share // line))):
-                self._touch(buffer, self.at(place, at * line), READ_FEW)
+                self.touch(buffer, self.at(place, at * line), READ_FEW)
 
-    def _fetch(self, buffer: ir.Value, position: ir.Value, elements: int) -> None:
-        """Emit prefetches of the cache lines of some elements, which may be out of bounds."""
-        last = self.index(max(0, buffer.type.shape[0] - elements))
-        inside = create("arith.minsi", position.type, position, last)
-        for shift in range(0, elements, LINE_BYTES // element_bytes(buffer.type.element_type)):
-            self._touch(
-                buffer, create("arith.addi", inside.type, inside, self.index(shift)) if shift else inside, READ_AGAIN
-            )
-
-    def _touch(self, buffer: ir.Value, position: ir.Value, hint: int) -> None:
-        memref.PrefetchOp(buffer, [position], isWrite=False, localityHint=hint, isDataCache=True)
-
-    # Loads, stores, epilogue
-
-    def load(self, buffer: ir.Value, position: ir.Value, piece: Piece, whole: bool = False) -> ir.Value:
-        """Load a vector of columns; `whole` where the columns beyond the last one are memory too."""
-        kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
-        if whole or not piece.is_partial:
-            return create("vector.load", kind, buffer, position)
-        zero = self.constants.splat(piece.lanes, _zero(kind.element_type))
-        return create("vector.maskedload", kind, buffer, position, self._mask(piece), zero)
-
-    def store(self, value: ir.Value, buffer: ir.Value, position: ir.Value, piece: Piece) -> None:
-        """Store a vector of columns."""
-        if not piece.is_partial:
-            ir.Operation.create("vector.store", operands=[value, buffer, position])
-        else:
-            ir.Operation.create("vector.maskedstore", operands=[buffer, position, self._mask(piece), value])
-
-    def _mask(self, piece: Piece) -> ir.Value:
-        return self.constants.mask(piece.lanes, piece.active)
+    # Epilogue
 
     def _finish(self, values: LoopValues, rows: int, pieces: list[Piece], sums: list[ir.Value]) -> None:
         """Compute the epilogue on the accumulators, vector by vector, and store the results."""
@@ -710,7 +597,7 @@ class TileEmitter:
                     env[argument] = self.placed[access.buffer].value
                 else:
                     env[argument] = self._read(access, place(access, at), row, piece, seen)
-            mask = self._mask(piece) if piece.is_partial else None
+            mask = self.mask(piece) if piece.is_partial else None
             outputs = vector_body(body, env, piece.lanes, mask)
             for value, write in zip(outputs, after.writes, strict=True):
                 held[id(write.buffer)] = value
@@ -738,22 +625,8 @@ class TileEmitter:
         offset = r * place.step + piece.offset * stride
         key = (id(access), offset, piece.lanes if stride else 0)
         if key not in seen:
-            position = self.at(place.start, offset)
-            if stride == 0:
-                seen[key] = create("memref.load", place.buffer.type.element_type, place.buffer, position)
-            elif stride == 1:
-                seen[key] = self.load(place.buffer, position, piece)
-            else:
-                seen[key] = self._gather(place.buffer, position, stride, piece)
+            seen[key] = self.load_lanes(place.buffer, self.at(place.start, offset), stride, piece)
         return seen[key]
-
-    def _gather(self, buffer: ir.Value, position: ir.Value, stride: Dim, piece: Piece) -> ir.Value:
-        kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
-        index_kind = ir.VectorType.get([piece.lanes], ir.IndexType.get())
-        step = splat(self.index(stride), piece.lanes)
-        offsets = create("arith.muli", index_kind, create("vector.step", index_kind), step)
-        zero = self.constants.splat(piece.lanes, _zero(kind.element_type))
-        return create("vector.gather", kind, buffer, position, offsets, self._mask(piece), zero)
 
     def _write(self, value: ir.Value, place: PlacedAccess, r: int, piece: Piece) -> None:
         self.store(value, place.buffer, self.at(place.start, r * place.step + piece.offset), piece)
@@ -777,7 +650,3 @@ def each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
 
 def _is_within(value: Dim, bound: Dim) -> bool:
     return D.is_certain(lambda: value <= bound)
-
-
-def _zero(kind: ir.Type) -> ir.Attribute:
-    return ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)

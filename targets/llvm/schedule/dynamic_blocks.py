@@ -18,10 +18,10 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles
 from mirlo.passes.schedule.loops import for_loop, store
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import Piece
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
-from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
+from mirlo.targets.llvm.schedule.contraction.kernel import Index
 from mirlo.targets.llvm.schedule.cost import REST_ROWS
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
@@ -38,7 +38,6 @@ class DynamicBlockedPlan(BlockedPlan):
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
-        code = Code(memory)
         for value in self.local:
             elements = self.slots * self.block * elements_of_row(value, self.total)
             memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
@@ -50,18 +49,16 @@ class DynamicBlockedPlan(BlockedPlan):
         # The same block of all heads first: causal blocks take longer, the later their rows.
         tasks = D.ceildiv(self.extent, self.block) * heads
 
-        def task(number: ir.Value, slot: ir.Value) -> None:
-            block, head = (create(f"arith.{name}ui", number.type, number, index(heads)) for name in ("div", "rem"))
-            start = code.scaled(block, self.block)
-            left = create("arith.subi", start.type, index(self.extent), start)
-            count = create("arith.minsi", start.type, left, index(self.block))
-            indices = self.indices(head, code)
-            needed = self._needed(code, start, count, step)
+        def task(number: Value, slot: Value) -> None:
+            start, head = number.divide_unsigned(heads) * self.block, number.remainder_unsigned(heads)
+            count = (index(self.extent) - start).minimum(self.block)
+            indices = self.indices(head)
+            needed = self._needed(start, count, step)
             first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
-            kept = code.scaled(slot, self.block)
+            kept = slot * self.block
             first.run_block(indices, start, count, kept)
             if self.rows.rows:
-                for_loop(0, count, 1, lambda r: rows.emit(code.add(kept, r), needed))
+                for_loop(0, count, 1, lambda r: rows.emit(kept + r, needed))
             else:
                 rows.emit(limit=needed)
             last.run_block(indices, start, count, kept)
@@ -113,36 +110,36 @@ class DynamicBlockKernel(BlockKernel):
         super().__init__(part, memory, order)
         self.tiles_now: TiledRows | None = None
 
-    def run_block(self, indices: Mapping[Dim, LoopIndex], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
+    def run_block(self, indices: Mapping[Dim, Index], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
             self.tiles_now = dynamic_tiles(count, self.plan.tile_rows, REST_ROWS)
-        self._panels(self._places(indices, start).advance(KEPT, kept), False)
+        self._panels(self._values(indices, start).at({KEPT.id: kept}), False)
 
     def dynamic_tiles(self) -> TiledRows:
         assert self.tiles_now is not None
         return self.tiles_now
 
-    def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
+    def _rows(self, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
-            super()._rows(places, cut, parallel)
+            super()._rows(values, cut, parallel)
         else:
-            self._dynamic_rows(axis, places, cut, False)
+            self._dynamic_rows(axis, values, cut, False)
 
-    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, values: LoopValues, parallel: bool, columns: int | None = None) -> None:
         """Emit the panels before the limit; the last one is masked if it is partial."""
         axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
         if limit is None or isinstance(axis.extent, int):
-            super()._panels(places, parallel, columns)
+            super()._panels(values, parallel, columns)
             return
         whole = axis.extent // width * width
         for first, stop, held in ((0, whole, width), (whole, axis.extent, axis.extent - whole)):
             cut = self.plan.cut(held)
-            end = create("arith.minsi", limit.type, limit, self.code.index(stop))
+            end = create("arith.minsi", limit.type, limit, self.constants.index(stop))
 
-            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
-                self._panel(places.advance(axis, i), cut, False)
+            def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
+                self._panel(values.at({axis.id: i}), cut, False)
 
             for_loop(first, end, width, panel)
 

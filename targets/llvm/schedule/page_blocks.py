@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -17,11 +16,11 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.code import Cursor
-from mirlo.targets.llvm.schedule.contraction.tile import KBlock
-from mirlo.targets.llvm.schedule.contraction.tiles import column_vectors
+from mirlo.targets.llvm.schedule.contraction.tile import Extent
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row, emit_tasks
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockKernel, RowBlockContraction
@@ -72,7 +71,7 @@ class PageReader:
         )
         kind = self.cache.type.element_type
         self.line_elements = LINE_BYTES // element_bytes(kind)
-        self.pieces = column_vectors(self.size, machine.lanes(element_bytes(kind)), masked=False)
+        self.pieces = pieces_of(self.size, machine.lanes(element_bytes(kind)), is_masked=False)
 
     def length(self, sequence: Value) -> Value:
         """Emit the rows of a sequence: none if there are no pages."""
@@ -175,18 +174,11 @@ class _Task:
 class _PageKernel(BlockKernel):
     """A contraction that is emitted for a page."""
 
-    ahead: IndexExpr | None = None
-    """Where to prefetch rows of the next page, from the position `AHEAD`."""
-
     def run_page(self, plan: DynamicBlockedPlan, task: Value, at: dict[LoopAxis, Value]) -> None:
         """Emit the rows of a head of keys; `task` is the number of the head in all sequences."""
         self.rows_now = plan.extent if isinstance(plan.extent, int) else 1
-        places = self._places(plan.indices(task, self.code), 0)
-        if self.ahead is not None:
-            places = replace(places, ahead=Cursor.start(self.code, self.ahead))
-        for axis, value in at.items():
-            places = places.advance(axis, value)
-        self._panels(places, False)
+        values = self._values(plan.indices(task), 0)
+        self._panels(values.at({axis.id: value for axis, value in at.items()}), False)
 
 
 class _PagedProduct:
@@ -203,10 +195,10 @@ class _PagedProduct:
         self.in_place, self.of_copy = (_PageKernel(part, each, order) for each in (memory, copied))
         # The next page is prefetched in the order of memory, a row's share for each row of a head.
         axis = part.plan.lane_axis if part.plan.dot else part.plan.reduce[0]
-        self.in_place.ahead = IndexExpr({AHEAD.id: 1, axis.id: self.reader.size}, 0)
+        self.in_place.tiles.ahead = IndexExpr({AHEAD.id: 1, axis.id: self.reader.size}, 0)
         self.in_place.tiles.lines_ahead = -(-self.reader.size // self.reader.line_elements)
 
-    def emit_pages(self, task: _Task, before: Callable[[_PageKernel, Value], None]) -> None:
+    def emit_pages(self, task: _Task) -> None:
         """Emit all pages of a sequence: full ones where they are, others from a copy."""
         reader = self.reader
         full = task.length.divide_unsigned(reader.rows)
@@ -214,7 +206,6 @@ class _PagedProduct:
         def whole(number: Value) -> None:
             following = (number + 1).minimum(index(reader.most) - 1)
             pages = [reader.page(task.sequence, each) for each in (number, following)]
-            before(self.in_place, number)
             self.emit_heads(self.in_place, task, number, *pages)
 
         def partial(number: Value) -> None:
@@ -222,11 +213,17 @@ class _PagedProduct:
             target = PageCopy(self.copy, page + first, reader.heads * reader.size, reader.size)
             source = reader.page(task.sequence, number) + first
             reader.copy(source, reader.rows_of(task.length, number), target, self.emitter.heads_of_task)
-            before(self.of_copy, number)
             self.emit_heads(self.of_copy, task, number, page)
 
         for_loop(0, full, 1, whole)
         for_loop(full, reader.most, 1, partial)
+
+    def emit_sums(self, task: _Task, emit: Callable[[LoopValues, Extent, ir.Value], None], sums: ir.Value) -> None:
+        """Emit something for the tiles of each head, whose accumulators are in memory."""
+        kernel = self.of_copy
+        of_page, kernel.emit_tile = kernel.emit_tile, lambda at, extent: emit(at, extent, sums)
+        self.emit_heads(kernel, task, index(0), index(0))
+        kernel.emit_tile = of_page
 
     def emit_heads(
         self, kernel: _PageKernel, task: _Task, number: Value, page: Value, following: Value | None = None
@@ -266,7 +263,9 @@ class _PagedEmitter:
         ]
         contraction = self.plan.last.plan.contraction
         elements = D.product(contraction.writes[0][1].shape)
-        self.held = memory.buffers.shared_scratch(elements, contraction.product.accumulate_type)
+        self.sums = memory.buffers.shared_scratch(elements, contraction.product.accumulate_type)
+        for kernel in (self.products[1].in_place, self.products[1].of_copy):
+            kernel.tiles.sums = self.sums
         self.rows = plan.rows.row_by_row(memory)
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
@@ -284,15 +283,9 @@ class _PagedEmitter:
         keys, values = self.products
         length = keys.reader.length(sequence).minimum(values.reader.length(sequence))
         task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
-        keys.emit_pages(task, lambda kernel, page: None)
+        keys.emit_pages(task)
         for_loop(0, self._rows, 1, lambda r: self.rows.emit(task.kept + r))
-        (axis,) = self.plan.last.plan.reduce
-
-        def add_up(kernel: _PageKernel, page: Value) -> None:
-            kernel.tiles.part = KBlock(axis.id, axis.extent, self.held, page.equals(0), is_last=False)
-
-        values.emit_pages(task, add_up)
-        # Without rows: the sums are in memory, zero if there are no pages.
-        is_empty = index(values.reader.most).equals(0)
-        values.of_copy.tiles.part = KBlock(axis.id, 0, self.held, is_empty, is_last=True)
-        values.emit_heads(values.of_copy, task, index(0), index(0))
+        # Without pages the sums are zero: they are in memory before the first one.
+        values.emit_sums(task, values.of_copy.tiles.begin, self.sums)
+        values.emit_pages(task)
+        values.emit_sums(task, values.of_copy.tiles.finish, self.sums)

@@ -7,16 +7,17 @@ from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, static_dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, loop_over_tiles, loop_with_tail
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import Piece
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
-from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
+from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, Index, plus
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
+from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 BLOCK, KEPT = LoopAxis(-3, 1, False), LoopAxis(-4, 1, False)
@@ -56,7 +57,6 @@ class BlockedPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
-        code = Code(memory)
         total = prod(extent for _, extent in self.loops) * self.extent
         for value in self.local:
             elements = prod(value.type.shape) // total * self.block
@@ -67,25 +67,25 @@ class BlockedPlan:
         heads = prod(extent for _, extent in self.loops)
         step = lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
 
-        def blocks(head: ir.Value) -> None:
-            indices = self.indices(head, code)
-            parts = spans(static_dim(self.extent), static_dim(self.block))
+        def blocks(head: Index) -> None:
+            indices = self.indices(head)
+            parts = tile_ranges(static_dim(self.extent), static_dim(self.block))
 
-            def one(start: LoopIndex, part: int) -> None:
-                count = parts[part].size
-                needed = self._needed(code, start, count, step)
+            def one(start: Index, part: int) -> None:
+                count = parts[part].step
+                needed = self._needed(start, count, step)
                 first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
                 first.run(indices, start, count)
                 if self.rows.rows:
-                    code.loop(Span(0, count, 1), lambda r: rows.emit(r, needed))
+                    loop_over_tiles(0, count, 1, lambda r: rows.emit(r, needed))
                 else:
                     rows.emit()
                 last.run(indices, start, count)
 
             # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
-            code.loop_with_tail(parts, one, parallel=heads == 1)
+            loop_with_tail(parts, one, parallel=heads == 1)
 
-        code.loop(Span(0, heads, 1), blocks, parallel=True)
+        loop_over_tiles(0, heads, 1, blocks, parallel=True)
 
     @property
     def order(self) -> tuple[Dim, ...]:
@@ -101,35 +101,29 @@ class BlockedPlan:
             **({} if self.limit is None else {"hidden": True}),
         }
 
-    def _needed(self, code: Code, start: LoopIndex, count: LoopIndex, step: int) -> ir.Value | None:
+    def _needed(self, start: Index, count: Index, step: int) -> ir.Value | None:
         """Return the number of columns that a block of rows needs, in whole steps; None if it needs all."""
         if self.limit is None:
             return None
         scale, beyond = self.limit
-        if isinstance(start, int) and isinstance(count, int):
-            needed = max(-(-(scale * (start + count - 1) + beyond) // step), 1) * step
-            return None if needed >= self.width else code.index(needed)
-        index = ir.IndexType.get()
-        assert isinstance(start, ir.Value)
-        if isinstance(count, int):
-            last = code.add(code.scaled(start, scale), code.index(scale * (count - 1) + beyond + step - 1))
-        else:
-            assert isinstance(count, ir.Value)
-            last = code.add(code.scaled(code.add(start, count), scale), code.index(beyond - scale + step - 1))
-        steps = create("arith.maxsi", index, create("arith.floordivsi", index, last, code.index(step)), code.index(1))
-        return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
+        end = plus(plus(start, count), -1)
+        if isinstance(end, int):
+            needed = max(-(-(scale * end + beyond) // step), 1) * step
+            return None if needed >= self.width else index(needed)
+        last = Value(end) * scale + (beyond + step - 1)
+        steps = create("arith.floordivsi", ir.IndexType.get(), last, index(step)).maximum(1)
+        return (steps * step).minimum(index(self.width))
 
-    def indices(self, head: LoopIndex, code: Code) -> dict[Dim, LoopIndex]:
+    def indices(self, head: Index) -> dict[Dim, Index]:
         """Return the index of each shared loop, by its step, from a linear index over all of them."""
-        indices: dict[Dim, LoopIndex] = {}
+        indices: dict[Dim, Index] = {}
         below: Dim = 1
-        index = ir.IndexType.get()
         for i, (stride, extent) in reversed(list(enumerate(self.loops))):
-            if not isinstance(head, ir.Value):
-                indices[stride] = head // below % extent
+            if isinstance(head, int):
+                indices[stride] = head // static_dim(below) % static_dim(extent)
             else:
-                value = head if below == 1 else create("arith.divui", index, head, code.index(below))
-                indices[stride] = value if i == 0 else create("arith.remui", index, value, code.index(extent))
+                value = Value(head) if below == 1 else Value(head).divide_unsigned(below)
+                indices[stride] = value if i == 0 else value.remainder_unsigned(extent)
             below *= extent
         return indices
 
@@ -160,45 +154,50 @@ class BlockKernel(ContractionEmitter):
         """The end of the columns for these rows, an index; None for all."""
         self.prepare()
 
-    def run(self, indices: Mapping[Dim, LoopIndex], start: LoopIndex, count: int) -> None:
+    def run(self, indices: Mapping[Dim, Index], start: Index, count: int) -> None:
         """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
         self.rows_now = count
-        self._panels(self._places(indices, start), False)
+        self._panels(self._values(indices, start), False)
 
-    def _places(self, indices: Mapping[Dim, LoopIndex], start: LoopIndex) -> TileCursors:
-        """Return the position of the first row of a block."""
-        places = TileCursors.start(self.code, self.plan)
+    def _values(self, indices: Mapping[Dim, Index], start: Index) -> LoopValues:
+        """Return where the first row of a block is."""
+        at: dict[int, Index] = {}
         for axis, stride in self.part.outer.values():
+            at[axis.id] = 0
             for distance in self._between(stride, stride * axis.extent):
-                places = places.advance(axis, self._times(indices[distance], distance // stride))
+                at[axis.id] = plus(at[axis.id], times(indices[distance], distance // stride))
         row_axis = self.part.row_axis
         if row_axis is not None:
-            places = places.advance(BLOCK, start)
+            at[BLOCK.id] = start
             for distance in self._between(self.order[0], row_axis.extent):
-                places = places.advance(BLOCK, self._times(indices[distance], distance))
-        return places
+                at[BLOCK.id] = plus(at[BLOCK.id], times(indices[distance], distance))
+        return LoopValues(at)
 
     def _between(self, low: Dim, high: Dim) -> Sequence[Dim]:
         """Return the steps of the loops that an axis is fused of, from its step to its end."""
         return self.order[self.order.index(low) : self.order.index(high)]
 
-    def _times(self, value: LoopIndex, factor: Dim) -> LoopIndex:
-        return self.code.scaled(value, factor) if isinstance(value, ir.Value) else value * factor
-
-    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, values: LoopValues, parallel: bool, columns: int | None = None) -> None:
         if self.limit is None:
-            super()._panels(places, parallel, columns)
+            super()._panels(values, parallel, columns)
             return
         axis = self.plan.lane_axis
         assert isinstance(axis.extent, int)
-        for span in spans(axis.extent, self.plan.tile_columns):
-            cut = self.plan.cut(span.size)
-            end = create("arith.minsi", self.limit.type, self.limit, self.code.index(span.stop))
+        for each in tile_ranges(axis.extent, self.plan.tile_columns):
+            cut = self.plan.cut(each.step)
+            end = create("arith.minsi", self.limit.type, self.limit, self.constants.index(each.stop))
 
-            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
-                self._panel(places.advance(axis, i), cut, False)
+            def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
+                self._panel(values.at({axis.id: i}), cut, False)
 
-            for_loop(span.start, end, span.size, panel)
+            for_loop(each.start, end, each.step, panel)
 
-    def row_spans(self) -> list[Span]:
-        return spans(self.rows_now, self.plan.tile_rows)
+    def row_tiles(self) -> list[range]:
+        return tile_ranges(self.rows_now, self.plan.tile_rows)
+
+
+def times(value: Index, factor: Dim) -> Index:
+    """Emit a multiple of an index; of an integer, return it."""
+    if isinstance(value, int):
+        return value * factor if isinstance(factor, int) else index(factor) * value
+    return Value(value) * factor

@@ -13,15 +13,15 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
-from mirlo.passes.schedule.loops import either, when
+from mirlo.passes.schedule.loops import either, loop_over_tiles, when
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import PartRange, ScheduleError
+from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.winograd.functions import (
     GRADIENT_BLOCK,
@@ -37,6 +37,9 @@ from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix, Operatio
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+
+LoopIndex = Dim | ir.Value
+"""An index: a dim, or a value that is computed at run time."""
 
 
 @schedule(target="llvm", priority=70)
@@ -60,7 +63,7 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
     buffers = BufferFunction(kernel.view)
-    emitter = _TileEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes, INPUT[tiling.m])
+    emitter = _TileEmitter(TensorBuffers(buffers), block, tiling, lanes, INPUT[tiling.m])
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 
@@ -84,7 +87,7 @@ def winograd_gradient(kernel: Kernel, context: ScheduleContext) -> Decline | ir.
     if not computes(block, gradient_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
     buffers = BufferFunction(kernel.view)
-    emitter = _TileEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes, transposed(OUTPUT[tiling.m]))
+    emitter = _TileEmitter(TensorBuffers(buffers), block, tiling, lanes, transposed(OUTPUT[tiling.m]))
     return buffers.build(emitter.emit, {"rule": "winograd_gradient", "tile": [tiling.m, tiling.m]})
 
 
@@ -108,7 +111,7 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
     if isinstance(s, Decline):
         return s
     buffers = BufferFunction(kernel.view)
-    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), block, s, tiling, lanes)
+    emitter = _OutputEmitter(TensorBuffers(buffers), block, s, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
@@ -159,13 +162,13 @@ def _constant(expr: ir.AffineExpr) -> int:
     return left + right if isinstance(expr, ir.AffineAddExpr) else left * right
 
 
-def _operations(lanes: int, code: Code, element: ir.Type) -> Operations:
+def _operations(lanes: int, constants: FunctionConstants, element: ir.Type) -> Operations:
     kind = ir.VectorType.get([lanes], element)
     if isinstance(element, ir.IntegerType):
-        return _integer_operations(lanes, code, element)
+        return _integer_operations(lanes, constants, element)
 
     def number(value: float) -> ir.Value:
-        return code.splat_constant(lanes, ir.FloatAttr.get(element, value))
+        return constants.splat(lanes, ir.FloatAttr.get(element, value))
 
     return Operations(
         add=lambda a, b: create("arith.addf", kind, a, b),
@@ -175,11 +178,11 @@ def _operations(lanes: int, code: Code, element: ir.Type) -> Operations:
     )
 
 
-def _integer_operations(lanes: int, code: Code, element: ir.Type) -> Operations:
+def _integer_operations(lanes: int, constants: FunctionConstants, element: ir.Type) -> Operations:
     kind = ir.VectorType.get([lanes], element)
 
     def scale(a: ir.Value, n: float) -> ir.Value:
-        return create("arith.muli", kind, a, code.splat_constant(lanes, ir.IntegerAttr.get(element, int(n))))
+        return create("arith.muli", kind, a, constants.splat(lanes, ir.IntegerAttr.get(element, int(n))))
 
     return Operations(
         add=lambda a, b: create("arith.addi", kind, a, b),
@@ -199,10 +202,10 @@ def _transform(matrix: Matrix, tile: list[list[ir.Value]], ops: Operations) -> l
 class _Arithmetic:
     """Index arithmetic on integers and values."""
 
-    code: Code
+    constants: FunctionConstants
 
     def value(self, a: LoopIndex) -> ir.Value:
-        return a if isinstance(a, ir.Value) else self.code.index(a)
+        return a if isinstance(a, ir.Value) else self.constants.index(a)
 
     def add(self, a: LoopIndex, b: LoopIndex) -> LoopIndex:
         if not isinstance(a, ir.Value) and not isinstance(b, ir.Value):
@@ -212,18 +215,20 @@ class _Arithmetic:
         return create("arith.addi", ir.IndexType.get(), self.value(a), self.value(b))
 
     def times(self, a: LoopIndex, factor: Dim) -> LoopIndex:
-        return self.code.scaled(a, factor) if isinstance(a, ir.Value) else a * factor
+        if not isinstance(a, ir.Value):
+            return a * factor
+        return a if factor == 1 else create("arith.muli", a.type, a, self.constants.index(factor))
 
     def divide(self, a: LoopIndex, divisor: Dim) -> tuple[LoopIndex, LoopIndex]:
         """Return quotient and remainder."""
         if not isinstance(a, ir.Value):
             return a // divisor, a % divisor
-        quotient = Value(a).divide_unsigned(self.code.index(divisor))
-        return quotient, Value(a).remainder_unsigned(self.code.index(divisor))
+        quotient = Value(a).divide_unsigned(self.constants.index(divisor))
+        return quotient, Value(a).remainder_unsigned(self.constants.index(divisor))
 
     def inside(self, a: LoopIndex, size: Dim) -> Value:
         """Return 0 <= a < size: one unsigned comparison."""
-        return compare("ult", self.value(a), self.code.index(size))
+        return compare("ult", self.value(a), self.constants.index(size))
 
     def both(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.andi", a.type, a, b)
@@ -232,12 +237,14 @@ class _Arithmetic:
 class _Emitter:
     """The loops over tiles."""
 
-    def __init__(self, code: Code, tiling: Tiling, lanes: int):
-        self.code = code
+    def __init__(self, memory: TensorBuffers, tiling: Tiling, lanes: int):
+        self.memory = memory
+        self.constants = FunctionConstants(memory.buffers)
+        self.vectors = VectorMemory(self.constants)
         self.tiling = tiling
         self.lanes = lanes
-        self.index = _Arithmetic(code)
-        self.piece = ColumnVector(0, lanes, lanes)
+        self.index = _Arithmetic(self.constants)
+        self.piece = Piece(0, lanes, lanes)
 
     def tiles(self, tile: Callable[[LoopIndex, LoopIndex, LoopIndex, LoopIndex], None]) -> None:
         """Emit `tile(number, n, th, tw)` for each tile."""
@@ -246,27 +253,27 @@ class _Emitter:
         def row(at: ir.Value) -> None:
             n, th = self.index.divide(at, high)
             first = self.index.times(at, wide)
-            self.code.loop(Span(0, wide, 1), lambda tw: tile(self.index.add(first, tw), n, th, tw), parallel=True)
+            loop_over_tiles(0, wide, 1, lambda tw: tile(self.index.add(first, tw), n, th, tw), parallel=True)
 
-        self.code.loop(Span(0, batch * high, 1), row, parallel=True)
+        loop_over_tiles(0, batch * high, 1, row, parallel=True)
 
     def channels(self, count: int, step: Callable[[LoopIndex], None]) -> None:
-        self.code.loop(Span(0, count, self.lanes), step)
+        loop_over_tiles(0, count, self.lanes, step)
 
 
 class _TileEmitter(_Emitter):
     """The transform of tiles of an image by a matrix, whose columns are as many as the pixels of a side of each."""
 
-    def __init__(self, code: Code, block: BlockView, tiling: Tiling, lanes: int, matrix: Matrix):
-        super().__init__(code, tiling, lanes)
+    def __init__(self, memory: TensorBuffers, block: BlockView, tiling: Tiling, lanes: int, matrix: Matrix):
+        super().__init__(memory, tiling, lanes)
         self.block = block
         self.matrix = matrix
         self.side = len(matrix[0])
 
     def emit(self) -> None:
-        self.source = self.code.flat(self.block.inputs[0].value)
-        self.target = self.code.flat(self.block.outputs[0].value)
-        self.ops = _operations(self.lanes, self.code, self.target.type.element_type)
+        self.source = self.memory.slot(self.block.inputs[0].value).buffer
+        self.target = self.memory.slot(self.block.outputs[0].value).buffer
+        self.ops = _operations(self.lanes, self.constants, self.target.type.element_type)
         self.tiles(self._tile)
 
     def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:
@@ -295,8 +302,8 @@ class _TileEmitter(_Emitter):
             row_is = [index.inside(row, height) for row in rows]
             column_is = [index.inside(column, width) for column in columns]
             there = {(r, s): index.both(row_is[r], column_is[s]) for r, s in every}
-            zero = self.code.zero(self.lanes, self.source.type.element_type)
-            kind, start = ir.IndexType.get(), self.code.index(0)
+            zero = self.vectors.zeros(self.lanes, self.source.type.element_type)
+            kind, start = ir.IndexType.get(), self.constants.index(0)
             indices = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
             def read(c: LoopIndex, at: tuple[int, int]) -> ir.Value:
@@ -308,7 +315,7 @@ class _TileEmitter(_Emitter):
         either(edges, within, beyond)
 
     def _load(self, position: LoopIndex) -> ir.Value:
-        return self.code.load_vector(self.source, self.index.value(position), self.piece)
+        return self.vectors.load(self.source, self.index.value(position), self.piece)
 
     def _extended(self, value: ir.Value) -> ir.Value:
         """Extend int8 to the type of transformed tiles."""
@@ -331,22 +338,22 @@ class _TileEmitter(_Emitter):
             for i in size:
                 for j in size:
                     at = index.add(base, (i * tiling.alpha + j) * plane)
-                    self.code.store_vector(result[i][j], self.target, index.value(at), self.piece)
+                    self.vectors.store(result[i][j], self.target, index.value(at), self.piece)
 
         self.channels(tiling.channels, step)
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(self, code: Code, block: BlockView, s: Schedule, tiling: Tiling, lanes: int):
-        super().__init__(code, tiling, lanes)
+    def __init__(self, memory: TensorBuffers, block: BlockView, s: Schedule, tiling: Tiling, lanes: int):
+        super().__init__(memory, tiling, lanes)
         self.block = block
         self.name = s.blocks()[0]
         self.loops = s.loops(self.name)[:4]
         self.parts = s.part_emitter()
 
     def emit(self) -> None:
-        self.source = self.code.flat(self.block.inputs[0].value)
-        self.ops = _operations(self.lanes, self.code, self.source.type.element_type)
+        self.source = self.memory.slot(self.block.inputs[0].value).buffer
+        self.ops = _operations(self.lanes, self.constants, self.source.type.element_type)
         self.tiles(self._tile)
 
     def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:
@@ -362,7 +369,7 @@ class _OutputEmitter(_Emitter):
             base = index.add(first, c)
             tile = [
                 [
-                    self.code.load_vector(
+                    self.vectors.load(
                         self.source, index.value(index.add(base, (i * tiling.alpha + j) * plane)), self.piece
                     )
                     for j in size
@@ -394,4 +401,4 @@ class _OutputEmitter(_Emitter):
         *outer, channels = self.loops
         vectors = LoopPosition(channels, channel, PartRange(0, self.lanes))
         indices: dict[str, LoopValue] = {**dict(zip(outer, pixel, strict=True)), channels: vectors}
-        self.parts.finish(self.code.memory, self.name, [total], indices)
+        self.parts.finish(self.memory, self.name, [total], indices)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
@@ -18,6 +20,7 @@ from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.copies import OperandCopies, plan_copies
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
 from mirlo.targets.llvm.schedule.contraction.one_row import plan_one_row, rows_of
@@ -52,20 +55,31 @@ class VectorContractionPlan:
             return on_unit
         return plan_of_primitives(self.group, self.plan, self.choices(), self.describe())
 
+    @cached_property
+    def copies(self) -> OperandCopies | Decline:
+        """Return the copies of operands, where the loops are no schedule of primitives."""
+        return plan_copies(self.group, self.plan)
+
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
         if not isinstance(self.by_primitives, Decline):
             self.by_primitives.emit(memory)
             return
-        emitter = ContractionEmitter(self.plan, memory)
+        assert not isinstance(self.copies, Decline), "plan_contraction requires them"
+        copies = self.copies.emit(memory)
+        emitter = ContractionEmitter(self.plan, memory, copies)
         if self.one_row is None:
             emitter.emit()
             return
-        one_row = ContractionEmitter(self.one_row, memory)
+        own = plan_copies(self.group, self.one_row)
+        assert not isinstance(own, Decline), "it copies no other operands than the plan of all rows"
+        is_shared = self.plan.rows.is_converted and self.one_row.rows.is_converted
+        of_row = {id(self.one_row.rows): copies[id(self.plan.rows)]} if is_shared else own.emit(memory)
+        one_row = ContractionEmitter(self.one_row, memory, of_row)
         one_row.prepare()
         emitter.prepare()
-        count = emitter.code.index(D.product([axis.extent for axis in rows_of(self.plan)]))
-        either(compare("eq", count, emitter.code.index(1)), one_row.emit_loops, emitter.emit_loops)
+        count = index(D.product([axis.extent for axis in rows_of(self.plan)]))
+        either(compare("eq", count, index(1)), one_row.emit_loops, emitter.emit_loops)
 
     def describe(self) -> dict[str, int | list[int] | str]:
         one_row = self.one_row
@@ -107,8 +121,14 @@ def plan_contraction(
     if isinstance(plan, Decline):
         return plan
     result = VectorContractionPlan(group, plan, plan_one_row(plan))
+    if plan.order_of_loops.depth_axis is not None and isinstance(result.by_primitives, Decline):
+        # The generator has no blocks of K.
+        whole = replace(plan, order_of_loops=replace(plan.order_of_loops, depth_axis=None, depth_block=0))
+        result = VectorContractionPlan(group, whole, plan_one_row(plan))
     if plan.rows.edge is not None and isinstance(result.by_primitives, Decline):
         return result.by_primitives
+    if isinstance(result.by_primitives, Decline) and isinstance(result.copies, Decline):
+        return result.copies
     return result
 
 

@@ -7,15 +7,16 @@ times a transposed matrix, a matrix times a vector, a single dot product.
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.loops import loop_over_tiles
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import Piece, Position, pieces_of
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
-from mirlo.targets.llvm.schedule.contraction.code import Cursor
-from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 from mirlo.targets.llvm.schedule.cost import REGISTER_PART
 
 
@@ -65,59 +66,57 @@ def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]
 class DotTiles(Tiles):
     """Tiles of rows x columns dot products, each accumulated in a vector."""
 
-    def emit(self, places: TileCursors, extent: Extent) -> None:
+    def emit(self, values: LoopValues, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
+        values = values.at({})
         rows, cut = extent.rows, extent.cut
         columns = sum(piece.active for piece in cut if isinstance(piece.active, int))
         kind = self.plan.contraction.product.accumulate_type
-        sums = [self.code.zero(self.plan.lanes, kind) for _ in range(rows * columns)]
-        sums = self._walk(self.plan.reduce, places.rows, places.columns, sums, columns)
+        sums = [self.zeros(self.plan.lanes, kind) for _ in range(rows * columns)]
+        operands = self.operands(values)
+        sums = self._walk(self.plan.reduce, operands.rows, operands.columns, sums, columns)
         # Whole vectors of sums are stored, also behind the last one.
         lanes = self.plan.lanes
-        held = self.code.scratch(-(-self.plan.tile_rows * self.plan.tile_columns // lanes) * lanes, kind)
+        held = self.memory.buffers.scratch([-(-self.plan.tile_rows * self.plan.tile_columns // lanes) * lanes], kind)
         start = emit_init(self.plan.contraction.block, kind)
         for first in range(0, len(sums), lanes):
             self._store_sums(sums[first : first + lanes], start, held, first)
-        axis = self.plan.row_axis
         for r in range(rows):
-            here = places if axis is None else places.advance(axis, r)
             for piece in cut:
-                position = self.code.index(r * columns + piece.offset)
-                self.epilogue.store_results(here, piece, self.code.load_vector(held, position, piece), {})
+                position = self.index(r * columns + piece.offset)
+                self.epilogue.store_results(values, r, piece, self.load(held, position, piece), {}, {})
 
     def _walk(
-        self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int
+        self, axes: list[LoopAxis], rows: Position, columns: Position, sums: list[ir.Value], count: int
     ) -> list[ir.Value]:
         axis, *inner = axes
+
+        def inside(i: LoopValue) -> tuple[Position, Position]:
+            return self.moved(rows, axis.id, i), self.moved(columns, axis.id, i)
+
         if inner:
-            return self.code.loop(
-                Span(0, axis.extent, 1),
-                lambda i, *held: self._walk(inner, rows.advance(axis, i), columns.advance(axis, i), list(held), count),
-                sums,
+            return loop_over_tiles(
+                0, axis.extent, 1, lambda i, *held: self._walk(inner, *inside(i), list(held), count), sums
             )
         lanes = self.plan.lanes
         whole = axis.extent // lanes * lanes
         if whole != 0:
-            piece = ColumnVector(0, lanes, lanes)
-            sums = self.code.loop(
-                Span(0, whole, lanes),
-                lambda i, *held: self._add(rows.advance(axis, i), columns.advance(axis, i), list(held), count, piece),
-                sums,
+            piece = Piece(0, lanes, lanes)
+            sums = loop_over_tiles(
+                0, whole, lanes, lambda i, *held: self._add(*inside(i), list(held), count, piece), sums
             )
         rest = axis.extent - whole
-        open_end = [] if isinstance(rest, int) else [ColumnVector(0, lanes, rest)]
-        for piece in open_end or column_vectors(rest, lanes, self.plan.machine.masked):
+        open_end = [] if isinstance(rest, int) else [Piece(0, lanes, rest)]
+        for piece in open_end or pieces_of(rest, lanes, self.plan.machine.masked):
             sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
         return sums
 
-    def _add(
-        self, rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int, piece: ColumnVector
-    ) -> list[ir.Value]:
+    def _add(self, rows: Position, columns: Position, sums: list[ir.Value], count: int, piece: Piece) -> list[ir.Value]:
         """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
-        left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
-        left: dict[int, ir.Value] = {}
-        right: dict[int, ir.Value] = {}
+        left_stride, right_stride = rows.step(lane_axis.id), columns.step(lane_axis.id)
+        left: dict[Dim, ir.Value] = {}
+        right: dict[Dim, ir.Value] = {}
         following = []
         for i, total in enumerate(sums):
             r, c = divmod(i, count)
@@ -130,7 +129,7 @@ class DotTiles(Tiles):
             following.append(multiply_add(left[x], right[y], total))
         return following
 
-    def _widen(self, value: ir.Value, piece: ColumnVector) -> ir.Value:
+    def _widen(self, value: ir.Value, piece: Piece) -> ir.Value:
         """Widen a vector to the lanes of the accumulators."""
         lanes = self.plan.lanes
         if piece.lanes == lanes:
@@ -139,7 +138,7 @@ class DotTiles(Tiles):
         zero, one = (ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (0, 1))
         offsets, strides = ir.ArrayAttr.get([zero]), ir.ArrayAttr.get([one])
         return create(
-            "vector.insert_strided_slice", kind, value, self.code.zero(lanes, kind.element_type),
+            "vector.insert_strided_slice", kind, value, self.zeros(lanes, kind.element_type),
             offsets=offsets, strides=strides,
         )  # fmt: skip
 
@@ -153,7 +152,7 @@ class DotTiles(Tiles):
         kind = sums[0].type.element_type
         totals = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
         init = create("vector.broadcast", totals.type, create("arith.constant", kind, value=start))
-        create_store(add_vectors(totals, init), held, self.code.index(first))
+        create_store(add_vectors(totals, init), held, self.index(first))
 
     def _sum_up(self, total: ir.Value, start: ir.Attribute) -> ir.Value:
         kind = total.type.element_type
@@ -163,4 +162,4 @@ class DotTiles(Tiles):
         return create("vector.reduction", kind, total, first, kind=combining, **flags)
 
     def _store_scalar(self, value: ir.Value, buffer: ir.Value, position: int) -> None:
-        ir.Operation.create("memref.store", operands=[value, buffer, self.code.index(position)])
+        ir.Operation.create("memref.store", operands=[value, buffer, self.index(position)])

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, estimate_dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.dynamic_tiles import TileBody, TiledRows
-from mirlo.passes.schedule.vectors import VectorBody, lane_indices, read_body, splat, vector_body
+from mirlo.passes.schedule.loops import for_loop, loop_over_tiles
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.tree import BlockBody
+from mirlo.passes.schedule.primitives.vector_memory import READ_FEW, Piece, Position, VectorMemory
+from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import (
     INTRINSIC_OPERATIONS,
     LONG_INTRINSICS,
@@ -30,28 +33,8 @@ from mirlo.targets.llvm.schedule.cost import (
     ROLLED_FROM_IF_DEEP,
 )
 
-
-@dataclass(frozen=True)
-class EpilogueStage:
-    """A block of an epilogue, read once: it is emitted for each vector of each tile."""
-
-    body: VectorBody
-    indices: tuple[tuple[int, ir.Value], ...]
-    """The axes whose index the body computes with, and the arguments for these."""
-    inputs: tuple[tuple[ir.Value, ir.Value], ...]
-    """The arguments for the inputs, and the tensors."""
-    outputs: tuple[ir.Value, ...]
-
-    @staticmethod
-    def of(block: BlockView) -> EpilogueStage:
-        """Read a block."""
-        arguments = enumerate(block.index_arguments)
-        return EpilogueStage(
-            read_body(block),
-            tuple((axis, argument) for axis, argument in arguments if block.uses_index(axis)),
-            tuple(zip(block.input_arguments, (operand.value for operand in block.inputs), strict=True)),
-            tuple(output.value for output in block.outputs),
-        )
+Seen = dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value]
+"""What the epilogue has loaded: from which buffer, from where, and how many lanes."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +46,24 @@ class HeldAccumulators:
     """The row of the memory in which those of a tile begin; None for the first one."""
 
 
-class Epilogue:
+class Epilogue(VectorMemory):
     """Emits the epilogue of the tiles of a plan."""
 
-    def __init__(self, code: Code, plan: RegisterTilePlan, buffers: Buffers):
-        self.code = code
-        self.plan = plan
-        self.buffers = buffers
+    def __init__(
+        self,
+        constants: FunctionConstants,
+        memory: TensorBuffers,
+        plan: RegisterTilePlan,
+        reads: list[list[ir.Value | None]],
+        writes: list[ir.Value],
+    ):
+        super().__init__(constants)
+        self.memory, self.plan = memory, plan
+        self.reads, self.writes = reads, writes
         self.operations = count_operations([stage.block for stage in plan.contraction.stages], LONG_INTRINSICS)
-        self.stages = [EpilogueStage.of(stage.block) for stage in plan.contraction.stages]
+        bodies = [BlockBody.of(stage.block) for stage in plan.contraction.stages]
+        self.bodies = [(body, read_body(body)) for body in bodies]
+        """What the blocks compute, read once: it is emitted for each vector of each tile."""
         result = plan.contraction.block.outputs[0]
         self.result, self.result_type = result.value, result.element_type
         self.held: HeldAccumulators | None = None
@@ -81,7 +73,7 @@ class Epilogue:
         """Whether a store and a load of each accumulator are a small part of a tile's time."""
         self.rolled_from = ROLLED_FROM_IF_DEEP if depth >= MIN_DEEP else ROLLED_FROM
 
-    def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
+    def finish(self, values: LoopValues, rows: int, cut: list[Piece], sums: list[ir.Value]) -> None:
         """Emit the epilogue of a tile whose accumulators are in registers, or store these where they are held."""
         axis = self.plan.row_axis
         if self.held is not None:
@@ -90,22 +82,22 @@ class Epilogue:
         is_rest = self.may_hold and (rows < self.plan.tile_rows or len(cut) < self.plan.tile_vectors)
         most = MAX_UNROLLED_IN_REST if is_rest else self.rolled_from
         if axis is None or rows == 1 or self.operations * len(sums) <= most:
-            seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value] = {}
+            places: dict[int, Position] = {}
+            seen: Seen = {}
             for r in range(rows):
-                here = places if axis is None else places.advance(axis, r)
                 for p, piece in enumerate(cut):
-                    self.store_results(here, piece, sums[r * len(cut) + p], seen)
+                    self.store_results(values, r, piece, sums[r * len(cut) + p], places, seen)
             return
         buffer = self._scratch(cut)
         self._hold(HeldAccumulators(buffer, None), rows, cut, sums)
-        self.code.loop(Span(0, rows, 1), lambda i: self._row(buffer, i, places, i, cut, is_rest))
+        loop_over_tiles(0, rows, 1, lambda i: self._row(buffer, i, values, i, cut, is_rest))
 
-    def shares_rest(self, rows: TiledRows, cut: list[ColumnVector]) -> bool:
+    def shares_rest(self, rows: TiledRows, cut: list[Piece]) -> bool:
         """Return whether the smaller tiles have one copy of the epilogue."""
         copies = len(cut) * sum(tiles.size for tiles in rows.smaller)
         return not self.plan.dot and self.may_hold and self.operations * copies > MAX_UNROLLED_IN_REST
 
-    def finish_together(self, places: TileCursors, rows: TiledRows, cut: list[ColumnVector], tile: TileBody) -> None:
+    def finish_together(self, values: LoopValues, rows: TiledRows, cut: list[Piece], tile: TileBody) -> None:
         """Emit the smaller tiles, which hold their accumulators in memory, and one epilogue for all of their rows."""
         assert self.plan.row_axis is not None and self.held is None
         buffer = self._scratch(cut)
@@ -115,80 +107,79 @@ class Epilogue:
             tile(first, size)
             self.held = None
 
-        def row(i: ir.Value) -> list[ir.Value]:
-            self._row(buffer, create("arith.subi", i.type, i, rows.rest), places, i, cut, is_rest=True)
-            return []
+        def row(i: ir.Value) -> None:
+            self._row(buffer, create("arith.subi", i.type, i, rows.rest), values, i, cut, is_rest=True)
 
         rows.loop_over_smaller(hold)
-        self.code.range_loop(rows.rest, rows.count, row, [])
+        for_loop(rows.rest, rows.count, 1, row, rolled=True)
 
-    def _scratch(self, cut: list[ColumnVector]) -> ir.Value:
+    def _scratch(self, cut: list[Piece]) -> ir.Value:
         """Return memory for the accumulators of a tile."""
-        width = sum(piece.lanes for piece in cut)
-        return self.code.scratch(self.plan.tile_rows * width, self.plan.contraction.product.accumulate_type)
+        elements = self.plan.tile_rows * sum(piece.lanes for piece in cut)
+        return self.memory.buffers.scratch([elements], self.plan.contraction.product.accumulate_type)
 
-    def _hold(self, held: HeldAccumulators, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
+    def _hold(self, held: HeldAccumulators, rows: int, cut: list[Piece], sums: list[ir.Value]) -> None:
         """Store the accumulators of a tile."""
         width = sum(piece.lanes for piece in cut)
-        line = None if held.row is None else self.code.scaled(held.row, width)
+        line = None if held.row is None else create("arith.muli", held.row.type, held.row, self.index(width))
+        start = Position(line, 0, {})
         for r in range(rows):
             for p, piece in enumerate(cut):
-                offset = self.code.index(r * width + piece.offset)
-                position = offset if line is None else self.code.add(line, offset)
-                self.code.store_vector(sums[r * len(cut) + p], held.buffer, position, piece, whole=True)
+                position = self.at(start, r * width + piece.offset)
+                self.store(sums[r * len(cut) + p], held.buffer, position, piece, whole=True)
 
     def _row(
         self,
         buffer: ir.Value,
-        held_row: ir.Value,
-        places: TileCursors,
-        i: ir.Value,
-        cut: list[ColumnVector],
+        held_row: LoopValue,
+        values: LoopValues,
+        i: LoopValue,
+        cut: list[Piece],
         is_rest: bool,
     ) -> None:
         """Emit the epilogue of row i, whose accumulators are in a buffer; of a rest, as a loop over vectors if long."""
-        axis, lane_axis = self.plan.row_axis, self.plan.lane_axis
-        assert axis is not None
-        here = places.advance(axis, i)
-        lanes = cut[0].lanes
-        line = self.code.scaled(held_row, sum(piece.lanes for piece in cut))
+        values, lanes = values.at({}), cut[0].lanes
+        width = sum(piece.lanes for piece in cut)
+        line = self.moved(Position(None, 0, {"row": width, "column": 1}), "row", held_row)
         is_even = all(piece.lanes == lanes and not piece.is_partial for piece in cut)
         if is_rest and is_even and len(cut) > 1 and self.operations * len(cut) > MAX_UNROLLED_IN_ROW:
-            vector = ColumnVector(0, lanes, lanes)
+            vector = Piece(0, lanes, lanes)
 
-            def each(c: ir.Value) -> None:
-                total = self.code.load_vector(buffer, self.code.add(line, c), vector)
-                self.store_results(here.advance(lane_axis, c), vector, total, {})
+            def each(c: LoopValue) -> None:
+                total = self.load(buffer, self.at(self.moved(line, "column", c)), vector)
+                self.store_results(values.at({}), i, vector, total, {}, {}, c)
 
-            self.code.loop(Span(0, lanes * len(cut), lanes), each)
+            loop_over_tiles(0, width, lanes, each)
             return
+        places: dict[int, Position] = {}
         for piece in cut:
-            position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
-            self.store_results(here, piece, self.code.load_vector(buffer, position, piece, whole=True), {})
+            total = self.load(buffer, self.at(line, piece.offset), piece, whole=True)
+            self.store_results(values, i, piece, total, places, {})
 
-    def fetch(self, places: TileCursors, rows: int, cut: list[ColumnVector]) -> None:
+    def fetch_operands(self, values: LoopValues, rows: int, cut: list[Piece]) -> None:
         """Prefetch what the epilogue reads of large tensors, before the reduction.
 
         Otherwise each tile would wait for it at its end. It goes to the L2 cache: in L1, rows at strides of powers
         of two would evict each other.
         """
-        plan = self.plan
-        axis = plan.row_axis
         seen: set[ir.Value] = set()
-        for s, cursors in enumerate(places.reads):
-            for cursor, buffer in zip(cursors, self.buffers.reads[s], strict=True):
-                if cursor is None or buffer is None or buffer in seen or not self._comes_late(cursor, buffer):
+        for forms, buffers in zip(self.plan.reads, self.reads, strict=True):
+            for form, buffer in zip(forms, buffers, strict=True):
+                if form is None or buffer is None or buffer in seen or not self._comes_late(form, buffer):
                     continue
                 seen.add(buffer)
+                place = self.place(form, values)
                 for r in range(rows):
-                    here = cursor if axis is None else cursor.advance(axis, r)
                     for piece in cut:
-                        self.code.prefetch_line(buffer, here.position(piece.offset))
+                        self.touch(buffer, self.at(place, r * self._row_step(place) + piece.offset), READ_FEW)
 
-    def _comes_late(self, cursor: Cursor, buffer: ir.Value) -> bool:
+    def _row_step(self, place: Position) -> Dim:
+        return 0 if self.plan.row_axis is None else place.step(self.plan.row_axis.id)
+
+    def _comes_late(self, form: IndexExpr, buffer: ir.Value) -> bool:
         """Return whether an operand is read once, vector by vector, from beyond the L2 cache."""
         plan, axis = self.plan, self.plan.row_axis
-        if cursor.form.stride(plan.lane_axis) != 1 or (axis is not None and cursor.form.stride(axis) == 0):
+        if form.stride(plan.lane_axis) != 1 or (axis is not None and form.stride(axis) == 0):
             return False
         if not buffer.type.has_static_shape or not isinstance(plan.depth, int):
             return False
@@ -196,55 +187,66 @@ class Epilogue:
 
     def store_results(
         self,
-        places: TileCursors,
-        piece: ColumnVector,
+        values: LoopValues,
+        r: LoopValue,
+        piece: Piece,
         total: ir.Value,
-        seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value],
+        places: dict[int, Position],
+        seen: Seen,
+        column: LoopValue = 0,
     ) -> None:
-        """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
-        values = {self.result: convert_accumulator(total, self.result_type)}
-        for s, stage in enumerate(self.stages):
-            env: dict[ir.Value, ir.Value] = {}
-            for axis, argument in stage.indices:
-                env[argument] = self._index(places.indices[s][axis], piece)
-            for i, (argument, tensor) in enumerate(stage.inputs):
-                read = places.reads[s][i]
-                if tensor in values:
-                    env[argument] = values[tensor]
-                elif read is None:
-                    env[argument] = self.code.buffers.buffer(tensor)
-                else:
-                    buffer = self.buffers.reads[s][i]
-                    assert buffer is not None
-                    env[argument] = self._read(buffer, read, piece, seen)
-            mask = self.code.mask(piece) if piece.is_partial else None
-            results = vector_body(stage.body, env, piece.lanes, mask)
-            values.update(zip(stage.outputs, results, strict=True))
-        writes = zip(self.plan.contraction.writes, self.buffers.writes, places.writes, strict=True)
-        for (value, _), target, cursor in writes:
-            self.code.store_vector(splat(values[value], piece.lanes), target, cursor.position(piece.offset), piece)
+        """Emit the elementwise blocks and stores of one vector of accumulators, in row r of a tile.
 
-    def _index(self, cursor: Cursor, piece: ColumnVector) -> ir.Value:
+        `places` and `seen` are the positions and loads that are emitted already.
+        """
+        plan, contraction = self.plan, self.plan.contraction
+
+        def place(form: IndexExpr) -> Position:
+            known = places.get(id(form))
+            if known is None:
+                known = self.moved(self.place(form, values), plan.lane_axis.id, column)
+                if plan.row_axis is not None and not isinstance(r, int):
+                    known = self.moved(known, plan.row_axis.id, r)
+                places[id(form)] = known
+            return known.shift(r * self._row_step(known)) if isinstance(r, int) else known
+
+        results = {self.result: convert_accumulator(total, self.result_type)}
+        for s, (stage, (body, operations)) in enumerate(zip(contraction.stages, self.bodies, strict=True)):
+            env: dict[ir.Value, ir.Value] = {}
+            for axis, argument in body.indices:
+                env[argument] = self._index(place(plan.indices[s][axis]), piece)
+            for i, (argument, operand) in enumerate(zip(body.inputs, stage.block.inputs, strict=True)):
+                form, buffer = plan.reads[s][i], self.reads[s][i]
+                if operand.value in results:
+                    env[argument] = results[operand.value]
+                elif form is None or buffer is None:
+                    env[argument] = self.memory.buffers.buffer(operand.value)
+                else:
+                    env[argument] = self._read(buffer, place(form), piece, seen)
+            mask = self.mask(piece) if piece.is_partial else None
+            computed = vector_body(operations, env, piece.lanes, mask)
+            outputs = (output.value for output in stage.block.outputs)
+            results.update(zip(outputs, computed, strict=True))
+        writes = zip(contraction.writes, self.writes, plan.writes, strict=True)
+        for (value, _), target, form in writes:
+            at = self.at(place(form), piece.offset)
+            self.store(splat(results[value], piece.lanes), target, at, piece)
+
+    def _index(self, place: Position, piece: Piece) -> ir.Value:
         """Emit the index of an epilogue block's axis: one for the vector, or one per lane."""
-        stride = cursor.form.stride(self.plan.lane_axis)
+        stride = place.step(self.plan.lane_axis.id)
         if stride == 0:
-            return cursor.position()
-        first = cursor.position(piece.offset * stride)
+            return self.at(place)
+        first = self.at(place, piece.offset * stride)
         if stride == 1:
             return lane_indices(first, piece.lanes)
-        steps = lane_indices(self.code.index(0), piece.lanes)
-        scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
+        steps = lane_indices(self.index(0), piece.lanes)
+        scaled = create("arith.muli", steps.type, steps, splat(self.index(stride), piece.lanes))
         return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
 
-    def _read(
-        self,
-        buffer: ir.Value,
-        cursor: Cursor,
-        piece: ColumnVector,
-        seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value],
-    ) -> ir.Value:
-        stride = cursor.form.stride(self.plan.lane_axis)
-        key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
+    def _read(self, buffer: ir.Value, place: Position, piece: Piece, seen: Seen) -> ir.Value:
+        stride = place.step(self.plan.lane_axis.id)
+        key = (buffer, place.base, place.offset + piece.offset * stride, piece.lanes if stride else 0)
         if key not in seen:
-            seen[key] = self.code.load_lanes(buffer, cursor.position(piece.offset * stride), stride, piece)
+            seen[key] = self.load_lanes(buffer, self.at(place, piece.offset * stride), stride, piece)
         return seen[key]

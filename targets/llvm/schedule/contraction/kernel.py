@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
 
@@ -11,52 +10,57 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import CYCLES, TensorBuffers
-from mirlo.passes.schedule.dynamic_tiles import (
-    DynamicTiles,
-    TiledRows,
-    dynamic_tiles,
-    loop_over_all,
-)
-from mirlo.passes.schedule.loops import either, if_any
+from mirlo.passes.schedule.dynamic_tiles import DynamicTiles, TiledRows, dynamic_tiles, loop_over_all
+from mirlo.passes.schedule.loops import either, if_any, loop_over_tiles, loop_with_tail
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
-from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import (
     ExtendedPanelCopy,
     GroupedPanelCopy,
     GroupedTiles,
     MatrixTiles,
-    prepared_rows,
 )
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
-from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.short_dot import ShortDotTiles
-from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
+from mirlo.targets.llvm.schedule.contraction.tile import Buffers, Extent, Tiles, converted
+from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.cost import PANELS_TO_SHARE, REST_ROWS, REST_ROWS_IN_LOOPS
 
+ROW_IN_BLOCK = "row of block"
+"""What a prefetch of the next panel moves along in a block of rows: the row in the block."""
 MOST_PANEL_BYTES = PRIVATE_BYTES // 2
 """Most bytes of a packed panel that each thread has for itself."""
 
 
-class ContractionEmitter:
-    """Emits the loops of a plan over the buffers of a function."""
+Index = ir.Value | int
 
-    def __init__(self, plan: RegisterTilePlan, memory: TensorBuffers):
+
+class ContractionEmitter:
+    """Emits the loops of a plan over the buffers of a function; `copies` are those of operands."""
+
+    def __init__(self, plan: RegisterTilePlan, memory: TensorBuffers, copies: Mapping[int, ir.Value] | None = None):
         self.plan = plan
-        self.code = Code(memory)
+        self.memory = memory
+        self.copies = copies or {}
+        self.constants = FunctionConstants(memory.buffers)
+        self.vectors = VectorMemory(self.constants)
         self.rows: int | None = None
         """Rows of the current block, if rows are processed in blocks."""
+        self.first_row: Index = 0
+        """The first row of the block."""
         self.rest: Dim | None = None
         """Rows behind whole blocks, if their number is dynamic."""
         self._tiled_rows: TiledRows | None = None
@@ -68,84 +72,50 @@ class ContractionEmitter:
 
     def emit_loops(self) -> None:
         """Emit all loops at the insertion point, which may be in a branch."""
-        start = TileCursors.start(self.code, self.plan)
-        loops = self.plan.order_of_loops
-        axis, size = loops.depth_axis, loops.depth_block
-        if axis is None:
-            self._row_blocks(start)
-            return
-        last = (axis.extent - 1) // size * size
-        value, access = self.plan.contraction.writes[0]
-        held = self.code.scratch(prod(access.shape), self.plan.contraction.product.accumulate_type)
+        assert self.plan.order_of_loops.depth_axis is None, "plan_contraction has blocks of K by primitives only"
+        self._row_blocks(LoopValues())
 
-        def part(k: LoopIndex) -> None:
-            self.tiles.part = KBlock(axis.id, size, held, self._is_zero(k), is_last=False)
-            self._row_blocks(self._from(start, axis, k))
+    def _ahead(self, form: IndexExpr) -> IndexExpr:
+        """Return where to prefetch in blocks of rows, each of which begins anew."""
+        terms, axis = dict(form.terms), self.plan.row_axis
+        if self.plan.order_of_loops.row_block and axis is not None and axis.id in terms:
+            terms[ROW_IN_BLOCK] = terms.pop(axis.id)
+        return IndexExpr(terms, form.constant)
 
-        self.code.loop(Span(0, last, size), part)
-        self.tiles.part = KBlock(axis.id, axis.extent - last, held, False, is_last=True)
-        self._row_blocks(self._from(start, axis, last))
-
-    def _from(self, start: TileCursors, axis: LoopAxis, k: LoopIndex) -> TileCursors:
-        """Return the cursors for a K block; prefetches of the next panel are for the same block."""
-        places = start.advance(axis, k)
-        if start.ahead is None or places.ahead is None:
-            return places
-        step = self.plan.columns.form.stride(axis) - start.ahead.form.stride(axis)
-        whole = Cursor(self.code, IndexExpr({axis.id: step})).advance(axis, k)
-        ahead = places.ahead
-        if whole.base is None:
-            return replace(places, ahead=ahead.shift(whole.offset))
-        base = whole.base if ahead.base is None else self.code.add(ahead.base, whole.base)
-        return replace(places, ahead=replace(ahead, base=base))
-
-    def _is_zero(self, value: LoopIndex) -> bool | ir.Value:
-        """Return whether an index is 0: a bool, or a value."""
-        if isinstance(value, int):
-            return value == 0
-        assert isinstance(value, ir.Value)
-        return compare("eq", value, self.code.index(0))
-
-    def _row_blocks(self, places: TileCursors) -> None:
+    def _row_blocks(self, values: LoopValues) -> None:
         """Emit all rows at once, or block by block."""
         axis, size = self.plan.row_axis, self.plan.order_of_loops.row_block
         if axis is None or not size:
-            self._all(places)
+            self._all(values)
             return
 
-        def block(i: LoopIndex, rows: int) -> None:
-            self.rows = rows
-            self._all(self._at_block(places, axis, i))
-            self.rows = None
+        def block(i: Index, rows: int | None) -> None:
+            self.rows, self.first_row = rows, i
+            self._all(values.at({}))
+            self.rows, self.first_row = None, 0
 
         if isinstance(axis.extent, int):
-            parts = spans(axis.extent, size)
-            self.code.loop_with_tail(parts, lambda i, number: block(i, parts[number].size), parallel=True)
+            parts = tile_ranges(axis.extent, size)
+            loop_with_tail(parts, lambda i, number: block(i, parts[number].step), parallel=True)
             return
         whole = axis.extent // size * size
-        self.code.loop(Span(0, whole, size), lambda i: block(i, size), parallel=True)
+        loop_over_tiles(0, whole, size, lambda i: block(i, size), parallel=True)
         if axis.extent % size == 0:
             return
         self.rest = axis.extent - whole
-        if_any(
-            self.code.index(whole), self.code.index(axis.extent), lambda i: self._all(self._at_block(places, axis, i))
-        )
+        if_any(self.constants.index(whole), self.constants.index(axis.extent), lambda i: block(i, None))
 
-    def _at_block(self, places: TileCursors, axis: LoopAxis, i: LoopIndex) -> TileCursors:
-        """Return the cursors for a block of rows, which prefetches the next panel anew."""
-        return replace(places.advance(axis, i), ahead=places.ahead)
-
-    def _all(self, places: TileCursors) -> None:
+    def _all(self, values: LoopValues) -> None:
         """Emit all panels for the current rows."""
         plan = self.plan
         if plan.rows_first:
-            self._nest(plan.row_loops, places, lambda at, _: self._column_loops(at, True), parallel=True)
+            self._nest(plan.row_loops, values, lambda at, _: self._column_loops(at, True), parallel=True)
         else:
-            self._column_loops(places, not self.shares_rows or self.shares_both)
+            self._column_loops(values, not self.shares_rows or self.shares_both)
 
     def prepare(self) -> None:
         """Allocate all memory that is needed, outside of all loops."""
-        plan, code = self.plan, self.code
+        plan, memory = self.plan, self.memory
         source = self._side(plan.columns)
         self.panel: ir.Value | None = None
         if plan.packing is not None:
@@ -157,24 +127,30 @@ class ContractionEmitter:
             if plan.group is not None:
                 width, kind = width * plan.group.size, plan.columns.access.element_type
                 kind = ir.IntegerType.get_signless(16) if plan.group.is_stored else kind
-            self.panel = code.scratch(plan.panel_rows * width, kind)
+            self.panel = memory.buffers.scratch([plan.panel_rows * width], kind)
         self.source = source
         buffers = Buffers(
             self._side(plan.rows),
             source if self.panel is None else self.panel,
             source,
-            [code.flat(value) for value, _ in plan.contraction.writes],
-            [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
+            [memory.slot(value).buffer for value, _ in plan.contraction.writes],
+            [
+                [None if r is None else memory.slot(r.value).buffer for r in stage.reads]
+                for stage in plan.contraction.stages
+            ],
         )
         grouped = MatrixTiles if plan.group is not None and plan.group.is_matrix else GroupedTiles
         dots = ShortDotTiles if plan.is_short else DotTiles
         make_tiles = dots if plan.dot else Tiles if plan.group is None else grouped
-        self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
+        self.tiles = make_tiles(self.constants, memory, plan, buffers, packed=self.panel is not None)
+        self.emit_tile: Callable[[LoopValues, Extent], None] = self.tiles.emit
+        if self.tiles.ahead is not None:
+            self.tiles.ahead = self._ahead(self.tiles.ahead)
 
-    def row_spans(self) -> list[Span]:
+    def row_tiles(self) -> list[range]:
         """Return the tiles along the rows."""
         extent = self.plan.row_axis.extent if self.rows is None and self.plan.row_axis is not None else self.rows
-        return spans(extent, self.plan.tile_rows) if isinstance(extent, int) else []
+        return tile_ranges(extent, self.plan.tile_rows) if isinstance(extent, int) else []
 
     @property
     def shares_rows(self) -> bool:
@@ -199,92 +175,77 @@ class ContractionEmitter:
             return plan.order_of_loops.share == BOTH
         return True
 
-    def _column_loops(self, places: TileCursors, parallel: bool) -> None:
-        self._nest(self.plan.column_loops, places, self._panels, parallel)
+    def _column_loops(self, values: LoopValues, parallel: bool) -> None:
+        self._nest(self.plan.column_loops, values, self._panels, parallel)
 
     def _side(self, side: ContractionOperand) -> ir.Value:
-        if side.padded_shape is None and not side.is_converted:
-            return self.code.flat(side.access.value)
-        group, lanes = self.plan.group, self.plan.lanes
-        is_widened = side.is_converted and group is None
-        kind = self.plan.contraction.product.accumulate_type if is_widened else side.access.element_type
-        if side.is_converted and group is not None and group.widens:
-            kind = ir.IntegerType.get_signless(16)
-
-        def convert(element: ir.Value, lanes: int) -> ir.Value:
-            if not side.is_converted:
-                return element
-            return (
-                converted(self.plan, side, element, lanes)
-                if group is None
-                else prepared_rows(self.code, group, element)
-            )
-
-        lanes *= 1 if group is None else group.size
-        return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
+        """Return the memory of an operand, or of its copy."""
+        return self.copies[id(side)] if id(side) in self.copies else self.memory.slot(side.access.value).buffer
 
     def _nest(
-        self, axes: list[LoopAxis], places: TileCursors, inside: Callable[[TileCursors, bool], None], parallel: bool
+        self, axes: list[LoopAxis], values: LoopValues, inside: Callable[[LoopValues, bool], None], parallel: bool
     ) -> None:
-        """Emit loops over these axes, the outermost parallel if allowed; `inside(places, parallel)`."""
+        """Emit loops over these axes, the outermost parallel if allowed; `inside(values, parallel)`."""
         if not axes:
-            inside(places, parallel)
+            inside(values, parallel)
             return
         axis, *inner = axes
         ragged = self.plan.contraction.ragged
-        parts = [Span(0, axis.extent, 1)]
-        if ragged is not None and axis.id == ragged.outer:
-            parts = [Span(0, axis.extent - 1, 1), Span(axis.extent - 1, axis.extent, 1)]
 
-        def one(i: LoopIndex, number: int) -> None:
+        def one(i: LoopValue, number: int = 0) -> None:
             if number == 0:
-                self._nest(inner, places.advance(axis, i), inside, parallel and may_divide_inside(axis.extent, i))
+                still = parallel and may_divide_inside(axis.extent, i)
+                self._nest(inner, values.at({axis.id: i}), inside, still)
             else:
                 assert ragged is not None
-                self._panels(places.advance(axis, i), False, ragged.last)
+                self._panels(values.at({axis.id: i}), False, ragged.last)
 
-        self.code.loop_with_tail(parts, one, parallel, apart=self.shares_rows)
+        if ragged is None or axis.id != ragged.outer:
+            loop_over_tiles(0, axis.extent, 1, one, parallel=parallel)
+            return
+        parts = [range(axis.extent - 1), range(axis.extent - 1, axis.extent)]
+        loop_with_tail(parts, one, parallel, apart=self.shares_rows)
 
-    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, values: LoopValues, parallel: bool, columns: int | None = None) -> None:
         extent = columns or self.plan.lane_axis.extent
         if not isinstance(extent, int):
-            self._dynamic_panels(places, parallel, extent)
+            self._dynamic_panels(values, parallel, extent)
             return
-        parts = spans(extent, self.plan.tile_columns)
+        parts = tile_ranges(extent, self.plan.tile_columns)
 
-        def panel(i: LoopIndex, number: int) -> None:
-            cut = self.plan.cut(parts[number].size)
-            self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
+        def panel(i: LoopValue, number: int) -> None:
+            cut = self.plan.cut(parts[number].step)
+            self._panel(values.at({self.plan.lane_axis.id: i}), cut, parallel and isinstance(i, int))
 
-        self.code.loop_with_tail(parts, panel, parallel, apart=self.shares_rows)
+        loop_with_tail(parts, panel, parallel, apart=self.shares_rows)
 
-    def _dynamic_panels(self, places: TileCursors, parallel: bool, extent: Dim) -> None:
+    def _dynamic_panels(self, values: LoopValues, parallel: bool, extent: Dim) -> None:
         """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
         if parallel and plan.packing is not None:
 
             def packed(i: ir.Value) -> None:
-                at = places.advance(plan.lane_axis, i)
+                at = values.at({plan.lane_axis.id: i})
                 sizes = (width, extent - whole)
                 full, rest = (partial(self._panel, at, plan.cut(size), parallel) for size in sizes)
-                either(compare("lt", i, self.code.index(whole)), full, rest)
+                either(compare("lt", i, self.constants.index(whole)), full, rest)
 
             # One loop, inside of which the panel is: each thread has its own.
-            self.code.loop(Span(0, extent, width), packed, parallel=True)
+            loop_over_tiles(0, extent, width, packed, parallel=True)
             return
         is_single = plan.dot and not (plan.is_short and plan.machine.masked)
-        rest = (Span(whole, extent, 1), 1) if is_single else (Span(whole, extent, width), extent - whole)
-        for span, columns in ((Span(0, whole, width), width), rest):
+        rest = (extent, 1, 1) if is_single else (extent, width, extent - whole)
+        for start, (stop, step, columns) in ((0, (whole, width, width)), (whole, rest)):
             cut = plan.cut(columns)
 
-            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
-                self._panel(places.advance(plan.lane_axis, i), cut, parallel)
+            def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
+                self._panel(values.at({plan.lane_axis.id: i}), cut, parallel)
 
-            if span.start != span.stop:
-                self.code.loop(span, panel, parallel=parallel)
+            if start != stop:
+                loop_over_tiles(start, stop, step, panel, parallel=parallel)
 
-    def _panel(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
+    def _panel(self, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
         plan = self.plan
         if plan.packing is not None:
 
@@ -294,39 +255,43 @@ class ContractionEmitter:
             assert self.panel is not None
             grouped = ExtendedPanelCopy if plan.group is not None and plan.group.is_stored else GroupedPanelCopy
             copy = PanelCopy if plan.group is None else grouped
-            packed = copy(self.code, plan, self.source, self.panel, convert)
-            packed.emit(places.columns, cut)
-            width = sum(piece.lanes for piece in cut) * packed.group_size
-            places = places.with_columns(Cursor.start(self.code, plan.packing.panel * width))
+            packed = copy(self.constants, plan, self.source, self.panel, convert)
+            packed.emit(self.vectors.place(plan.columns.form, values.at({})), cut)
+            self.tiles.columns = plan.packing.panel * (sum(piece.lanes for piece in cut) * packed.group_size)
         loops = [] if plan.rows_first else plan.row_loops
         free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)
-        self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
+        self._nest(loops, values, lambda at, still: self._rows(at, cut, still), free)
 
-    def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
+    def _rows(self, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
-            self.tiles.emit(places, Extent(1, cut))
+            self.emit_tile(values, Extent(1, cut))
             return
         if self.plan.dynamic_rows and self.rows is None:
-            self._dynamic_rows(axis, places, cut, parallel)
+            self._dynamic_rows(axis, values, cut, parallel)
             return
-        parts = self.row_spans()
+        parts = self.row_tiles()
 
-        def tile(i: LoopIndex, number: int) -> None:
-            self.tiles.emit(places.advance(axis, i), Extent(parts[number].size, cut))
+        def tile(i: Index, number: int) -> None:
+            self.emit_tile(self._at_row(values, axis, i), Extent(parts[number].step, cut))
 
-        self.code.loop_with_tail(parts, tile, parallel)
+        loop_with_tail(parts, tile, parallel)
 
-    def _dynamic_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
+    def _at_row(self, values: LoopValues, axis: LoopAxis, i: Index) -> LoopValues:
+        """Return the values at a row of the block."""
+        return values.at({axis.id: plus(self.first_row, i), ROW_IN_BLOCK: i})
+
+    def _dynamic_rows(self, axis: LoopAxis, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
         rows = self.dynamic_tiles()
 
         def tile(first: ir.Value, size: int) -> None:
-            self.tiles.emit(places.advance(axis, first), Extent(size, cut))
+            self.emit_tile(self._at_row(values, axis, first), Extent(size, cut))
 
         def rest() -> None:
-            if self.tiles.has_epilogue and self.tiles.epilogue.shares_rest(rows, cut):
-                self.tiles.epilogue.finish_together(places, rows, cut, tile)
+            if self.tiles.sums is None and self.tiles.epilogue.shares_rest(rows, cut):
+                behind = values.at({axis.id: self.first_row})
+                self.tiles.epilogue.finish_together(behind, rows, cut, tile)
                 return
             rows.loop_over_smaller(tile)
 
@@ -343,15 +308,30 @@ class ContractionEmitter:
             axis, size = self.plan.row_axis, self.plan.tile_rows
             assert axis is not None
             extent = axis.extent if self.rest is None else self.rest
-            count = self.code.index(extent)
-            with ir.InsertionPoint.after(count.owner), self.code.buffers.location:
+            count = self.constants.index(extent)
+            with ir.InsertionPoint.after(count.owner), self.memory.buffers.location:
                 if extent % size == 0:
-                    whole = DynamicTiles(size, self.code.index(0), count, None)
+                    whole = DynamicTiles(size, self.constants.index(0), count, None)
                     self._tiled_rows = TiledRows(count, whole, (), count)
                 else:
                     smaller = REST_ROWS_IN_LOOPS if len(self.plan.contraction.spatial) > 2 else REST_ROWS
                     self._tiled_rows = dynamic_tiles(count, size, smaller)
         return self._tiled_rows
+
+
+def plus(a: Index, b: Index) -> Index:
+    """Emit the sum of two indices; of integers, return it."""
+    if isinstance(a, int):
+        return a + b if isinstance(b, int) else Value(b) + a
+    return Value(a) + b
+
+
+def may_divide_inside(extent: Dim, position: LoopValue) -> bool:
+    """Return whether threads may divide the loops inside of one, at an index, too.
+
+    It has a single iteration, or as many as a call says, which may be one: the batch of most calls is.
+    """
+    return isinstance(position, int) or not isinstance(extent, int)
 
 
 def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:

@@ -85,7 +85,7 @@ def plan_register_tile(
         edge = plan.rows.edge
         # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
         is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
-        if is_possible and sum(is_edge for _, is_edge in plan.row_spans) <= EDGE_TILES:
+        if is_possible and sum(is_edge for _, is_edge in plan.row_tiles) <= EDGE_TILES:
             break
     return plan
 

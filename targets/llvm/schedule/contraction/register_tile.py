@@ -9,23 +9,14 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.primitives.vector_memory import Piece, pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.groups import (
-    DotGroup,
-)
+from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder
-from mirlo.targets.llvm.schedule.contraction.tiles import (
-    ColumnVector,
-    Span,
-    TileProblem,
-    TileSearch,
-    column_vectors,
-    edge_spans,
-    spans,
-)
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, edge_ranges, tile_ranges
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,7 @@ class RegisterTilePlan:
     def panel_columns(self) -> int:
         """Return the columns of a panel's vectors, including the inactive ones of the last vector."""
         columns = min(self.lane_axis.extent, self.tile_columns)
-        return sum(piece.lanes for piece in column_vectors(columns, self.lanes, self.machine.masked))
+        return sum(piece.lanes for piece in pieces_of(columns, self.lanes, self.machine.masked))
 
     @property
     def covered_columns(self) -> int:
@@ -123,7 +114,7 @@ class RegisterTilePlan:
         return before + sum(piece.lanes for piece in self.cut(columns - before))
 
     @property
-    def row_spans(self) -> list[tuple[Span, bool]]:
+    def row_tiles(self) -> list[tuple[range, bool]]:
         """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
 
         There are none if the number of rows is dynamic.
@@ -136,8 +127,8 @@ class RegisterTilePlan:
                 raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
             return []
         if edge is None:
-            return [(span, False) for span in spans(axis.extent, self.tile_rows)]
-        return edge_spans(axis.extent, self.tile_rows, *edge.interior())
+            return [(tiles, False) for tiles in tile_ranges(axis.extent, self.tile_rows)]
+        return edge_ranges(axis.extent, self.tile_rows, *edge.interior())
 
     @property
     def guards(self) -> list[WindowIndex]:
@@ -153,9 +144,9 @@ class RegisterTilePlan:
         """Return whether the loops over rows are outside of those over panels: row operands are read once."""
         return self.order_of_loops.rows_outside
 
-    def cut(self, columns: Dim) -> list[ColumnVector]:
+    def cut(self, columns: Dim) -> list[Piece]:
         """Return the vectors that cover this many columns; fewer than a panel has if the number is dynamic."""
         if not isinstance(columns, int):
             starts = range(0, self.tile_columns, self.lanes)
-            return [ColumnVector(start, self.lanes, columns - start) for start in starts]
-        return column_vectors(columns, self.lanes, self.machine.masked)
+            return [Piece(start, self.lanes, columns - start) for start in starts]
+        return pieces_of(columns, self.lanes, self.machine.masked)

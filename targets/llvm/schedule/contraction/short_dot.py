@@ -10,58 +10,55 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.loops import loop_over_tiles
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import Piece, Position, pieces_of
 from mirlo.passes.schedule.vectors import pick_lanes
-from mirlo.targets.llvm.schedule.contraction.code import Cursor, LoopIndex
-from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles, add_vectors, sum_lanes
 from mirlo.targets.llvm.schedule.contraction.tile import Extent
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 from mirlo.targets.llvm.schedule.cost import REGISTER_PART
 
 
 class ShortDotTiles(DotTiles):
     """Tiles of rows x columns dot products with code for all of K."""
 
-    def emit(self, places: TileCursors, extent: Extent) -> None:
+    def emit(self, values: LoopValues, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
+        values = values.at({})
         lanes, kind = self.plan.lanes, self.plan.contraction.product.accumulate_type
         width = sum(piece.lanes for piece in extent.cut)
-        held = self.code.scratch(extent.rows * width * lanes, kind)
+        held = self.memory.buffers.scratch([extent.rows * width * lanes], kind)
         for piece in extent.cut:
-            self._multiply(places, extent.rows, piece, width, held)
+            self._multiply(values, extent.rows, piece, width, held)
         start = create("arith.constant", kind, value=emit_init(self.plan.contraction.block, kind))
-        vector, axis = ColumnVector(0, lanes, lanes), self.plan.row_axis
+        vector = Piece(0, lanes, lanes)
         for r in range(extent.rows):
-            here = places if axis is None else places.advance(axis, r)
             for piece in extent.cut:
                 first = r * width + piece.offset
-                each = [
-                    self.code.load_vector(held, self.code.index((first + i) * lanes), vector)
-                    for i in range(piece.lanes)
-                ]
+                each = [self.load(held, self.index((first + i) * lanes), vector) for i in range(piece.lanes)]
                 total = pick_lanes(sum_lanes(each, lanes, REGISTER_PART // element_bytes(kind)), range(piece.lanes))
                 total = add_vectors(total, create("vector.broadcast", total.type, start))
-                self.epilogue.store_results(here, piece, total, {})
+                self.epilogue.store_results(values, r, piece, total, {}, {})
 
-    def _multiply(self, places: TileCursors, rows: int, columns: ColumnVector, width: int, held: ir.Value) -> None:
+    def _multiply(self, values: LoopValues, rows: int, columns: Piece, width: int, held: ir.Value) -> None:
         """Store the accumulators of some columns, of which a row has `width`."""
         lanes, kind = self.plan.lanes, self.plan.contraction.product.accumulate_type
-        vector, axis = ColumnVector(0, lanes, lanes), self.plan.lane_axis
-        place = IndexExpr({axis.id: lanes})
+        vector, axis = Piece(0, lanes, lanes), self.plan.lane_axis
+        operands = self.inside(self.operands(values), axis, columns.offset)
+        pieces = pieces_of(self.plan.reduce[0].extent, lanes, self.plan.machine.masked)
 
-        def column(c: LoopIndex) -> None:
-            here = places.advance(axis, c).advance(axis, columns.offset)
-            self.fetch(here)
-            totals = [self.code.zero(lanes, kind) for _ in range(rows)]
-            for piece in column_vectors(self.plan.reduce[0].extent, lanes, self.plan.machine.masked):
+        def column(c: LoopValue) -> None:
+            here = self.inside(operands, axis, c)
+            self.prefetch(here)
+            totals = [self.zeros(lanes, kind) for _ in range(rows)]
+            for piece in pieces:
                 at = here.rows.shift(piece.offset), here.columns.shift(piece.offset)
                 totals = self._add(*at, totals, 1, replace(piece, offset=0))
+            first = self.moved(Position(None, columns.offset * lanes, {axis.id: lanes}), axis.id, c)
             for r, total in enumerate(totals):
-                first = Cursor(self.code, place, None, (r * width + columns.offset) * lanes).advance(axis, c)
-                self.code.store_vector(total, held, first.position(), vector)
+                self.store(total, held, self.at(first, r * width * lanes), vector)
 
-        self.code.loop(Span(0, columns.active, 1), column)
+        loop_over_tiles(0, columns.active, 1, column)

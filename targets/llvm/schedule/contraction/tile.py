@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import prod
 
 from mirlo.dialects.bindings import ir
@@ -13,19 +12,43 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.passes.schedule.loops import for_loop, loop_over_tiles
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.vector_memory import (
+    LINE_BYTES,
+    READ_FEW,
+    OperandPositions,
+    Piece,
+    Position,
+    VectorMemory,
+)
 from mirlo.passes.schedule.vectors import splat
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
-from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.groups import has_signs, multiplies_words
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.stream import lead
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-from mirlo.targets.llvm.schedule.cost import LINE_BYTES, UNROLLED_STEPS
+from mirlo.targets.llvm.schedule.contraction.stream import lead, next_panel
+from mirlo.targets.llvm.schedule.cost import UNROLLED_STEPS
+
+Loaded = dict[tuple[Dim | str, ...], ir.Value]
+"""The operands that are loaded for some products, by their positions and vectors."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The flat buffers that a tile reads and writes."""
+
+    rows: ir.Value
+    columns: ir.Value
+    """The column operand, or the copy of a panel."""
+    streamed: ir.Value
+    """The column operand as it is in memory, which is prefetched."""
+    writes: list[ir.Value]
+    reads: list[list[ir.Value | None]]
 
 
 @dataclass(frozen=True)
@@ -33,31 +56,30 @@ class Extent:
     """The size of a tile."""
 
     rows: int
-    cut: list[ColumnVector]
+    cut: list[Piece]
 
 
-@dataclass(frozen=True)
-class KBlock:
-    """A K block; the results of earlier blocks are in a buffer."""
-
-    axis: int
-    extent: int
-    held: ir.Value
-    """The partial sums, with the layout of the first output."""
-    is_first: bool | ir.Value
-    """A bool, or a value that is computed at run time."""
-    is_last: bool
-
-
-class Tiles:
+class Tiles(VectorMemory):
     """Emits tiles of a plan. `packed` tells that the column operand is read from its panel."""
 
-    def __init__(self, code: Code, plan: RegisterTilePlan, buffers: Buffers, packed: bool):
-        self.code = code
+    def __init__(
+        self,
+        constants: FunctionConstants,
+        memory: TensorBuffers,
+        plan: RegisterTilePlan,
+        buffers: Buffers,
+        packed: bool,
+    ):
+        super().__init__(constants)
+        self.memory = memory
         self.plan = plan
         self.buffers = buffers
         self.packed = packed
-        self.epilogue = Epilogue(code, plan, buffers)
+        self.epilogue = Epilogue(constants, memory, plan, buffers.reads, buffers.writes)
+        self.columns = plan.columns.form
+        """Where columns are: in the operand, or in the copy of a panel."""
+        self.ahead = next_panel(plan)
+        """What is prefetched for the next panel."""
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
         self.lead = lead(plan)
@@ -65,82 +87,96 @@ class Tiles:
         self.is_of_words = multiplies_words(plan.contraction.product, plan.machine)
         self.has_signs = self.is_of_words and has_signs(plan.contraction.product)
         self.lines_ahead = 1
-        """Cache lines to prefetch for later in each k-step, if there is a cursor for that."""
+        """Cache lines to prefetch for later in each k-step, if something is prefetched for later."""
         self.limits: dict[int, ir.Value | None] = {}
         """Ends of reduction axes, by id: an index, or None for their extent."""
-        self.part: KBlock | None = None
-        """The current K block, if the reduction is blocked."""
+        self.sums: ir.Value | None = None
+        """Where accumulators are that tiles continue, with the layout of the first output."""
 
-    @property
-    def has_epilogue(self) -> bool:
-        """Return whether tiles end with the epilogue, as those of the last K block do."""
-        return self.part is None or self.part.is_last
+    def emit(self, values: LoopValues, extent: Extent) -> None:
+        """Emit a tile: accumulators, epilogue, stores; of accumulators in memory their sums with the products."""
+        values = values.at({})
+        if self.sums is not None:
+            sums = self._reduce(
+                self.plan.reduce, self.operands(values), self._loaded(values, self.sums, extent), extent, values
+            )
+            for (position, piece), total in zip(self._held(values, extent), sums, strict=True):
+                self.store(total, self.sums, position, piece)
+            return
+        self.epilogue.fetch_operands(values, extent.rows, extent.cut)
+        sums = self._reduce(self.plan.reduce, self.operands(values), self._zeros_of(extent), extent, values)
+        self.epilogue.finish(values, extent.rows, extent.cut, sums)
 
-    def emit(self, places: TileCursors, extent: Extent) -> None:
-        """Emit a tile: accumulators, epilogue, stores."""
-        product_ = self.plan.contraction.product
-        start = emit_init(self.plan.contraction.block, product_.accumulate_type)
-        if self.has_epilogue:
-            self.epilogue.fetch(places, extent.rows, extent.cut)
-        sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
-        if self.part is not None:
-            sums = self._continued(self.part, places, sums, extent)
-        if places.ahead is not None:
-            places = replace(places, ahead=self._within(places.ahead))
-        sums = self._reduce(self.plan.reduce, places, sums, extent)
-        if self.part is not None and not self.part.is_last:
-            for (position, piece), total in zip(self._held(places, extent), sums, strict=True):
-                self.code.store_vector(total, self.part.held, position, piece)
-        else:
-            self.epilogue.finish(places, extent.rows, extent.cut, sums)
+    def begin(self, values: LoopValues, extent: Extent, memory: ir.Value) -> None:
+        """Store the initial values of accumulators in memory."""
+        for (position, piece), total in zip(self._held(values, extent), self._zeros_of(extent), strict=True):
+            self.store(total, memory, position, piece)
 
-    def _held(self, places: TileCursors, extent: Extent) -> Iterator[tuple[ir.Value, ColumnVector]]:
+    def finish(self, values: LoopValues, extent: Extent, memory: ir.Value) -> None:
+        """Emit the epilogue of accumulators in memory, and the stores."""
+        self.epilogue.finish(values, extent.rows, extent.cut, self._loaded(values, memory, extent))
+
+    def _zeros_of(self, extent: Extent) -> list[ir.Value]:
+        """Return the initial accumulators of a tile."""
+        start = emit_init(self.plan.contraction.block, self.plan.contraction.product.accumulate_type)
+        return [self.constants.splat(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
+
+    def _loaded(self, values: LoopValues, memory: ir.Value, extent: Extent) -> list[ir.Value]:
+        return [self.load(memory, *place) for place in self._held(values, extent)]
+
+    def operands(self, values: LoopValues) -> OperandPositions:
+        """Emit where the tile reads rows and columns, and what it prefetches."""
+        # The loops around a panel have moved its copy.
+        columns = self.place(self.columns, LoopValues() if self.packed else values)
+        ahead = () if self.ahead is None else (self._within(self.place(self.ahead, values)),)
+        return OperandPositions(self.place(self.plan.rows.form, values), columns, ahead)
+
+    def inside(self, operands: OperandPositions, axis: LoopAxis, by: LoopValue) -> OperandPositions:
+        """Emit the operands at an iteration of a loop of the reduction."""
+        rows, columns = (self.moved(each, axis.id, by) for each in (operands.rows, operands.columns))
+        return OperandPositions(rows, columns, tuple(self.moved(each, axis.id, by) for each in operands.ahead))
+
+    def _held(self, values: LoopValues, extent: Extent) -> Iterator[tuple[ir.Value, Piece]]:
         """Yield the positions of a tile's partial sums in their buffer."""
-        axis, first = self.plan.row_axis, places.writes[0]
+        first = self.place(self.plan.writes[0], values)
         for r in range(extent.rows):
-            here = first if axis is None else first.advance(axis, r)
             for piece in extent.cut:
-                yield here.position(piece.offset), piece
-
-    def _continued(self, part: KBlock, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
-        """Return the initial accumulators of a K block."""
-
-        def loaded() -> list[ir.Value]:
-            return [self.code.load_vector(part.held, *place) for place in self._held(places, extent)]
-
-        if isinstance(part.is_first, bool):
-            return sums if part.is_first else loaded()
-        return either(part.is_first, lambda: sums, loaded, [total.type for total in sums])
+                yield self.at(first, r * self.row_stride(first) + piece.offset), piece
 
     def _reduce(
-        self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent
+        self,
+        axes: list[LoopAxis],
+        operands: OperandPositions,
+        sums: list[ir.Value],
+        extent: Extent,
+        values: LoopValues,
     ) -> list[ir.Value]:
         if not axes:
-            self.fetch(places)
-            return self._step(places, sums, extent)
+            self.prefetch(operands)
+            return self._step(operands, sums, extent)
         axis, *inner = axes
 
-        def body(i: LoopIndex, *held: ir.Value) -> list[ir.Value]:
-            return self._reduce(inner, places.advance(axis, i), list(held), extent)
+        def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
+            return self._reduce(inner, self.inside(operands, axis, i), list(held), extent, values)
 
-        for window, start in zip(self.plan.guards, places.guards, strict=True):
+        for window in self.plan.guards:
             if window.tap.id == axis.id:
-                return self._guarded(window, start, body, sums)
+                return self._guarded(window, self.place(window.form, values), body, sums)
         end = self.limits.get(axis.id)
         if end is not None:
-            return self.code.range_loop(self.code.index(0), end, body, sums)
-        count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
+            return for_loop(0, end, 1, body, sums, rolled=True)
+        count = axis.extent
         steps = 1 if inner else self._unrolled_steps(count, extent)
         if steps == 1:
-            return self.code.loop(Span(0, count, 1), body, sums)
+            return loop_over_tiles(0, count, 1, body, sums)
         assert isinstance(count, int)
 
-        def unrolled(i: LoopIndex, *held: ir.Value) -> list[ir.Value]:
-            return self._k_steps(places.advance(axis, i), axis, steps, list(held), extent)
+        def unrolled(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
+            return self._k_steps(self.inside(operands, axis, i), axis, steps, list(held), extent)
 
         whole = count // steps * steps
-        sums = self.code.loop(Span(0, whole, steps), unrolled, sums)
-        return self._k_steps(places.advance(axis, whole), axis, count - whole, sums, extent)
+        sums = loop_over_tiles(0, whole, steps, unrolled, sums)
+        return self._k_steps(self.inside(operands, axis, whole), axis, count - whole, sums, extent)
 
     def _unrolled_steps(self, count: Dim, extent: Extent) -> int:
         """Return the k-steps of an iteration of the innermost loop along K: several in whole tiles of several rows.
@@ -156,45 +192,44 @@ class Tiles:
         return max(1, min(UNROLLED_STEPS, count)) if most >= UNROLLED_STEPS else 1
 
     def _k_steps(
-        self, places: TileCursors, axis: LoopAxis, steps: int, sums: list[ir.Value], extent: Extent
+        self, operands: OperandPositions, axis: LoopAxis, steps: int, sums: list[ir.Value], extent: Extent
     ) -> list[ir.Value]:
         """Emit consecutive k-steps, without a loop."""
         if steps:
-            self.fetch(places, steps)
+            self.prefetch(operands, steps)
         for step in range(steps):
-            sums = self._step(places.advance(axis, step), sums, extent)
+            sums = self._step(self.inside(operands, axis, step), sums, extent)
         return sums
 
     def _guarded(
-        self, window: WindowIndex, start: Cursor, body: Callable[[ir.Value], list[ir.Value]], sums: list[ir.Value]
+        self, window: WindowIndex, start: Position, body: Callable[..., list[ir.Value]], sums: list[ir.Value]
     ) -> list[ir.Value]:
         """Emit the loop over the taps of a window that are in bounds."""
         if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
-            span = Span(taps[0], taps[-1] + 1, 1) if taps else None
-            return sums if span is None else self.code.loop(span, body, sums)
-        index = ir.IndexType.get()
-        first = start.position()
-        below = create("arith.subi", index, self.code.index(0), first)
-        beyond = create("arith.subi", index, self.code.index(window.size), first)
+            return loop_over_tiles(taps[0], taps[-1] + 1, 1, body, sums) if taps else sums
+        kind = ir.IndexType.get()
+        first = self.at(start)
+        below = create("arith.subi", kind, self.index(0), first)
+        beyond = create("arith.subi", kind, self.index(window.size), first)
         if window.step > 1:
-            below = create("arith.ceildivsi", index, below, self.code.index(window.step))
-            beyond = create("arith.ceildivsi", index, beyond, self.code.index(window.step))
-        lower = create("arith.maxsi", index, below, self.code.index(0))
-        upper = create("arith.minsi", index, beyond, self.code.index(window.tap.extent))
-        return self.code.range_loop(lower, upper, body, sums)
+            below = create("arith.ceildivsi", kind, below, self.index(window.step))
+            beyond = create("arith.ceildivsi", kind, beyond, self.index(window.step))
+        lower = create("arith.maxsi", kind, below, self.index(0))
+        upper = create("arith.minsi", kind, beyond, self.index(window.tap.extent))
+        return for_loop(lower, upper, self.index(1), body, sums, rolled=True)
 
-    def _step(self, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
+    def _step(self, operands: OperandPositions, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
         """Add one product to each accumulator."""
-        row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
+        row_stride, column_stride = self.row_stride(operands.rows), self.row_stride(operands.columns)
         following = list(sums)
-        loaded: dict[tuple[int | str, ...], ir.Value] = {}
+        loaded: Loaded = {}
         for r in range(extent.rows):
             for p, piece in enumerate(extent.cut):
-                left = self._row(places.rows, r * row_stride, piece, loaded)
+                left = self._row(operands.rows, r * row_stride, piece, loaded)
                 key = ("column", r * column_stride, p)
                 if key not in loaded:
-                    loaded[key] = self._column(places.columns, r * column_stride, piece)
+                    loaded[key] = self._column(operands.columns, r * column_stride, piece)
                 slot = r * len(extent.cut) + p
                 following[slot] = self._multiply_add(left, loaded[key], following[slot])
         return following
@@ -210,41 +245,35 @@ class Tiles:
         if not self.has_signs:
             return value
         low = ir.IntegerAttr.get(value.type.element_type, LOW_HALF)
-        return create("arith.andi", value.type, value, self.code.splat_constant(value.type.shape[0], low))
+        return create("arith.andi", value.type, value, self.constants.splat(value.type.shape[0], low))
 
-    def _within(self, ahead: Cursor) -> Cursor:
-        """Emit a position from which all k-steps of a tile prefetch elements of the column operand.
-
-        Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
-        """
+    def _within(self, ahead: Position) -> Position:
+        """Emit a position from which all k-steps of a tile prefetch elements of the column operand."""
         buffer = self.buffers.streamed
-        read = self.lines_ahead * (LINE_BYTES // element_bytes(buffer.type.element_type))
+        read: Dim = (self.lines_ahead - 1) * (LINE_BYTES // element_bytes(buffer.type.element_type))
         for axis in self.plan.reduce:
-            extent = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
-            read = read + ahead.form.stride(axis) * extent
-        first, last = ahead.position(), self.code.index(D.maximum(0, buffer.type.shape[0] - read))
-        return replace(ahead, base=create("arith.minsi", first.type, first, last), offset=0)
+            read = read + ahead.step(axis.id) * axis.extent
+        return self.within(ahead, buffer, read)
 
-    def fetch(self, places: TileCursors, steps: int = 1) -> None:
+    def prefetch(self, operands: OperandPositions, steps: int = 1) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned, for some k-steps."""
-        if places.ahead is not None:
-            line = LINE_BYTES // element_bytes(self.buffers.streamed.type.element_type)
-            share = D.estimate_dim(places.ahead.form.stride(self.plan.reduce[-1]))
+        buffer = self.buffers.streamed
+        for place in operands.ahead:
+            line = LINE_BYTES // element_bytes(buffer.type.element_type)
+            share = D.estimate_dim(place.step(self.plan.reduce[-1].id))
             lines = self.lines_ahead if steps == 1 else -(-steps * share // line)
             for number in range(lines):
-                self.code.prefetch_line(self.buffers.streamed, places.ahead.position(number * line))
+                self.touch(buffer, self.at(place, number * line), READ_FEW)
         ahead, width = self.lead
         if ahead:
-            self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), steps * width)
+            self.fetch(buffer, self.at(operands.columns, ahead), steps * width)
 
-    def row_stride(self, cursor: Cursor) -> int:
+    def row_stride(self, place: Position) -> Dim:
         """Return the stride between the rows of a tile."""
         axis = self.plan.row_axis
-        return cursor.form.stride(axis) if axis is not None else 0
+        return place.step(axis.id) if axis is not None else 0
 
-    def _row(
-        self, at: Cursor, shift: int, piece: ColumnVector, loaded: dict[tuple[int | str, ...], ir.Value]
-    ) -> ir.Value:
+    def _row(self, at: Position, shift: Dim, piece: Piece, loaded: Loaded) -> ir.Value:
         """Load the row operand for one vector: an element for all lanes, or a vector."""
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
@@ -257,22 +286,22 @@ class Tiles:
             loaded[spread] = splat(loaded[key], piece.lanes)
         return loaded[spread]
 
-    def _column(self, at: Cursor, shift: int, piece: ColumnVector) -> ir.Value:
+    def _column(self, at: Position, shift: Dim, piece: Piece) -> ir.Value:
         if self.packed:
-            return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
+            return self.load(self.buffers.columns, self.at(at, shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
         loaded = self.read(self.plan.columns, self.buffers.columns, at, shift, stride, piece)
         return splat(loaded, piece.lanes)
 
     def read(
-        self, side: ContractionOperand, buffer: ir.Value, at: Cursor, shift: int, stride: int, piece: ColumnVector
+        self, side: ContractionOperand, buffer: ir.Value, at: Position, shift: Dim, stride: Dim, piece: Piece
     ) -> ir.Value:
         """Load and convert an operand: a vector along the lanes, or one element if it does not depend on them."""
-        position = at.position(shift + piece.offset * stride)
+        position = self.at(at, shift + piece.offset * stride)
         if side is self.plan.columns and stride == 1 and self.whole_columns:
-            element = self.code.load_vector(buffer, position, piece, whole=True)
+            element = self.load(buffer, position, piece, whole=True)
         else:
-            element = self.code.load_lanes(buffer, position, stride, piece)
+            element = self.load_lanes(buffer, position, stride, piece)
         return element if side.is_converted else converted(self.plan, side, element, piece.lanes)
 
 

@@ -64,14 +64,12 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
         return decline("products are not added one by one")
     if plan.lane_axis.extent == 1:
         return decline("the result has one element")
-    fixed = [plan.lane_axis, *plan.column_loops, *plan.contraction.reduce]
+    fixed = [plan.lane_axis, *plan.contraction.reduce, *([] if plan.packing is None else plan.column_loops)]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
     is_cast = plan.packing is not None and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
     if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
-    if any(side.is_converted and set(side.access.shape) == {1} for side in (plan.rows, plan.columns)):
-        return decline("a copy of one element has no loops")
     if plan.dynamic_rows and plan.packing is not None:
         return decline("columns are packed for a number of rows that is known at run time only")
     if plan.dynamic_rows and plan.order_of_loops.row_block:
@@ -108,7 +106,7 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
         s.reverse_compute_inline(other)
     parts = [tiles]
     if plan.rows.edge is not None:  # tiles at edges leave products out
-        parts = s.partition(tiles, [D.static_dim(span.start) // tile_rows for span, _ in plan.row_spans[1:]])
+        parts = s.partition(tiles, [each.start // tile_rows for each, _ in plan.row_tiles[1:]])
     for part in parts:
         place_tile(s, s.blocks(part)[0], len(over), plan, loops)
     for copy in copies:
@@ -252,6 +250,8 @@ def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ())
     Threads divide the outermost loops: those that are `shared`, of several parts, or all of a part.
     """
     loops = [loop for loop in s.loops(copy) if s.extent(loop) != 1 and loop not in shared]
+    if not loops:
+        return
     edge = next((loop for loop in loops[:-1] if s.change_points(loop)), None)
     if edge is not None:
         around = loops[: loops.index(edge)]

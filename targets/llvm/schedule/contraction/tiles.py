@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from mirlo.dialects.core.dims import Dim
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, Machine
 from mirlo.targets.llvm.schedule.cost import (
@@ -25,29 +24,6 @@ from mirlo.targets.llvm.schedule.cost import (
     TILE_OVERHEAD,
     VECTOR_COUNTS,
 )
-
-
-@dataclass(frozen=True)
-class ColumnVector:
-    """A vector of columns, of which `active` lanes exist."""
-
-    offset: int
-    lanes: int
-    active: Dim
-    """A dynamic dim may exceed the number of lanes, or be negative."""
-
-    @property
-    def is_partial(self) -> bool:
-        return not isinstance(self.active, int) or self.active < self.lanes
-
-
-@dataclass(frozen=True)
-class Span:
-    """Tiles of one size along an axis: `start`, `start + size`, ... below `stop`."""
-
-    start: Dim
-    stop: Dim
-    size: int
 
 
 @dataclass(frozen=True)
@@ -89,51 +65,29 @@ class TileProblem:
     """Pixels, of input and output, that a panel of a depthwise convolution passes; 0 if it passes one row of them."""
 
 
-def spans(extent: int, size: int) -> list[Span]:
-    """Divide an extent into tiles of this size, and one smaller tile for the rest."""
+def tile_ranges(extent: int, size: int) -> list[range]:
+    """Divide an extent into tiles of this size, and one smaller tile for the rest; the step of a range is the size."""
     whole = extent // size * size
-    whole_tiles = [Span(0, whole, size)] if whole else []
-    return whole_tiles + ([Span(whole, extent, extent - whole)] if whole < extent else [])
+    whole_tiles = [range(0, whole, size)] if whole else []
+    return whole_tiles + ([range(whole, extent, extent - whole)] if whole < extent else [])
 
 
-def span_count(span: Span) -> int:
-    """Return the number of tiles of a static span."""
-    assert isinstance(span.start, int) and isinstance(span.stop, int)
-    return (span.stop - span.start) // span.size
-
-
-def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span, bool]]:
-    """Divide an extent into tiles; tiles that reach outside of `first .. stop - 1` are single spans, and marked."""
-    tile_spans, at = [], 0
+def edge_ranges(extent: int, size: int, first: int, stop: int) -> list[tuple[range, bool]]:
+    """Divide an extent into tiles; tiles that reach outside of `first .. stop - 1` are single ranges, and marked."""
+    tiles, at = [], 0
     while at < min(first, extent):
-        tile_spans.append((Span(at, min(at + size, extent), min(size, extent - at)), True))
-        at += tile_spans[-1][0].size
+        rows = min(size, extent - at)
+        tiles.append((range(at, at + rows, rows), True))
+        at += rows
     whole = max(stop - at, 0) // size * size
     if whole:
-        tile_spans.append((Span(at, at + whole, size), False))
+        tiles.append((range(at, at + whole, size), False))
         at += whole
     while at < extent:
         rest = min(size, extent - at)
-        tile_spans.append((Span(at, at + rest, rest), at + rest > stop))
+        tiles.append((range(at, at + rest, rest), at + rest > stop))
         at += rest
-    return tile_spans
-
-
-def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
-    """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
-    vectors = [ColumnVector(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
-    offset = columns // lanes * lanes
-    rest = columns - offset
-    if rest and masked:
-        width = lanes
-        while width // 2 >= rest and width > 4:
-            width //= 2
-        return [*vectors, ColumnVector(offset, width, rest)]
-    while rest:
-        width = 1 << (rest.bit_length() - 1)
-        vectors.append(ColumnVector(offset, width, width))
-        offset, rest = offset + width, rest - width
-    return vectors
+    return tiles
 
 
 def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> int:
@@ -245,21 +199,21 @@ def tile_overhead(rows: int, vectors: int, problem: TileProblem) -> float:
 
 def _row_cost(rows: int, extent: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     total = 0.0
-    for span in spans(extent, rows):
-        count = span_count(span)
-        step = step_cycles(span.size, vectors, problem, machine) * crowding(span.size, problem, machine)
+    for tiles in tile_ranges(extent, rows):
+        count = len(tiles)
+        step = step_cycles(tiles.step, vectors, problem, machine) * crowding(tiles.step, problem, machine)
         body = problem.depth * step
-        total += count * (body + tile_overhead(span.size, vectors, problem))
+        total += count * (body + tile_overhead(tiles.step, vectors, problem))
     return total
 
 
 def tile_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of all tiles of this size."""
     cost = 0.0
-    for span in spans(problem.columns, vectors * problem.lanes):
-        held = -(-span.size // problem.lanes)
-        cost += span_count(span) * _row_cost(rows, problem.rows, held, problem, machine)
-        cost += span_count(span) * problem.reread_bytes * machine.reread_cycles
+    for tiles in tile_ranges(problem.columns, vectors * problem.lanes):
+        held = -(-tiles.step // problem.lanes)
+        cost += len(tiles) * _row_cost(rows, problem.rows, held, problem, machine)
+        cost += len(tiles) * problem.reread_bytes * machine.reread_cycles
     return cost
 
 
