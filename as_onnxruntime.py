@@ -15,7 +15,7 @@ Run a Python program, or a module, in which `import onnxruntime` gives Mirlo's s
 
 
 def run_program(arguments: list[str]) -> int:
-    """Run what the command line names; return the exit status."""
+    """Run the program that the command line names; return the exit status."""
     if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
         try:
             print(_USAGE, flush=True)

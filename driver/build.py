@@ -52,7 +52,7 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 
 def load_built(compiled: Artifact | CompiledProgram, params: ParameterStore) -> Executable | Program | UnloadedModel:
-    """Load what the compiler returned."""
+    """Load the result of the compiler."""
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.program import Program
 

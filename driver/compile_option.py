@@ -1,4 +1,4 @@
-"""How an option of a compilation is declared, by Mirlo (options.py) and by packages (package_options.py)."""
+"""Declarations of options of a compilation, for Mirlo (options.py) and packages (package_options.py)."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def compile_option(default: object, help: str, *flags: OptionFlag, kind: ValueKi
 
 
 def unkeyed(value: object) -> object:
-    """Return a cache key that makes a compilation with this value uncacheable."""
+    """Return a cache key for a value with which a compilation cannot be cached."""
     return value and object()

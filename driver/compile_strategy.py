@@ -1,4 +1,4 @@
-"""What packages do in a compilation where an option of theirs requests it: the entry point group `mirlo.strategies`.
+"""Strategies that packages add to a compilation for their options: the entry point group `mirlo.strategies`.
 
     [project.entry-points."mirlo.strategies"]
     ranks = "package.strategy:RankStrategy"
@@ -29,7 +29,7 @@ Options = TypeVar("Options")
 
 
 class CompileStrategy(ABC, Generic[Options]):
-    """How a model is compiled for an option of a package; each method is the compilation without the option."""
+    """The compilation of a model with an option of a package; each method defaults to that without the option."""
 
     options_type: ClassVar[type[Any]]
     """The dataclass that declares the options."""
@@ -50,11 +50,11 @@ class CompileStrategy(ABC, Generic[Options]):
         return ""
 
     def metadata(self) -> Mapping[str, object]:
-        """Return what the metadata of a compiled model says of it."""
+        """Return entries for the metadata of a compiled model."""
         return {}
 
     def save(self, compiled: Any, path: Path) -> list[tuple[Path, Any]]:
-        """Save what `compile` returned; return each file with the model that it has."""
+        """Save the result of `compile`; return each file with its model."""
         compiled.save(path)
         return [(path, compiled)]
 
@@ -75,14 +75,14 @@ def strategies_for(options: Mapping[str, object]) -> list[CompileStrategy[Any]]:
 
 
 def with_strategies(strategies: Sequence[CompileStrategy[Any]], compile_request: CompileFunction) -> CompileFunction:
-    """Return what compiles a request by strategies, the first one outermost."""
+    """Return a function that compiles a request by strategies, the first one outermost."""
     for strategy in reversed(strategies):
         compile_request = partial(strategy.compile, compile_request=compile_request)
     return compile_request
 
 
 def save_compiled(options: Mapping[str, object], compiled: Any, path: str | os.PathLike[str]) -> list[tuple[Path, Any]]:
-    """Save a compiled model as the options of packages request; return each file with the model that it has."""
+    """Save a compiled model as the options of packages request; return each file with its model."""
     names = {each.name for each in dataclasses.fields(PackageOptions)}
     strategies = strategies_for({name: value for name, value in options.items() if name in names})
     if strategies:

@@ -428,7 +428,7 @@ def _strategy_passes(strategy: CompileStrategy[Any], recorded: str | None) -> st
 
 
 def _require_first(option: str, recorded: str | None) -> None:
-    """Refuse an option whose passes come first for IR that records the passes which are left."""
+    """Refuse an option whose passes come first for IR that lists its remaining passes."""
     if recorded:
         raise CompileOptionError(f"{option}: the IR of a stage in between is past that: compile what it was made from")
 

@@ -33,7 +33,7 @@ def give(
 ) -> None:
     """Register the user's rules and schedules for an opened model; reject unknown nodes.
 
-    `model` and `shapes` are what was opened; `pipeline` may name nodes too.
+    `model` and `shapes` are those that were opened; `pipeline` may name nodes too.
     """
     session = opened.session
     session.options[CUSTOM_RULES] = dict(legalize or {})

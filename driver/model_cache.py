@@ -1,9 +1,10 @@
-"""Whole models in the cache: what a model's file was compiled to, with its packed weights, ready to be mapped.
+"""Whole models in the cache: the compiled form of a model's file, with packed weights, ready to be mapped.
 
 The key holds all that the result depends on: the content of the model's file and of those that it refers to, the
 options, the machine, the sources of Mirlo and of installed packages that extend it, the versions of the libraries.
 Where something cannot be part of a key, such as rules that a script registered, the model is compiled as if there were
-no such cache; `Uncacheable` says why. Nothing here imports the compiler: an answer costs what reading the files costs.
+no such cache; `Uncacheable` says why. Nothing here imports the compiler: a lookup costs only the time to read the
+files.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _save(path: Path, compiled: Artifact | CompiledProgram, params: ParameterSto
 
 
 def _load(path: Path) -> Executable | Program | UnloadedModel | None:
-    """Return the model in a file of the cache, not loaded where it is for another machine."""
+    """Return the model in a file of the cache, not loaded if it is for another machine."""
     from mirlo.runtime import artifact
     from mirlo.runtime.load import load
     from mirlo.runtime.unloaded import UnloadedModel

@@ -1,4 +1,4 @@
-"""Values of compilation options as text: what follows a flag on the command line."""
+"""Parsers of compilation options: the text after a flag on the command line."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _usage(flag: OptionFlag) -> str:
 
 
 def _section(name: str, option: CompileOption) -> Iterator[str]:
-    """Yield what is said of an option."""
+    """Yield the lines about an option."""
     yield f"\n## {name}\n\n{option.help}"
     if option.choices:
         yield f"\nOne of {', '.join(f'`{choice}`' for choice in option.choices)}."

@@ -33,7 +33,7 @@ def ignore_progress(step: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileRequest(CompileArguments):
-    """One compilation: its options, checked, and the form of code that tools ask for."""
+    """One compilation: its options, checked, and the form of code that tools request."""
 
     form: str = ""
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
@@ -106,7 +106,7 @@ class CompileRequest(CompileArguments):
         return self.target if isinstance(self.target, str) and "," not in self.target else None
 
     def key_options(self) -> dict[str, object]:
-        """Return what changes the result, the model aside; an `object` stands for what no cache key can hold."""
+        """Return the options that change the result; an `object` stands for a value that no cache key can contain."""
         target = self.single_target or ""
         declared = {name: each.key(getattr(self, name)) for name, each in OPTIONS.items() if each.key is not None}
         return {

@@ -46,7 +46,7 @@ class SourceFile:
         return [] if self.is_bytecode else self.text.split("\n")
 
     def chunks(self, marker: str | None) -> list[Chunk]:
-        """Return the sections between lines with a marker, or without one everything as one section."""
+        """Return the sections between lines with a marker; without a marker, everything is one section."""
         if self.is_bytecode:
             if marker is not None:
                 raise FileError(f"{self.name}: bytecode cannot be split; leave out --split-input-file")

@@ -1,4 +1,4 @@
-"""Sizes of the types in IR: what no memory holds is refused where IR is read, before passes compute with it."""
+"""Sizes of the types in IR: those larger than any memory are refused where IR is read, before passes use them."""
 
 from __future__ import annotations
 

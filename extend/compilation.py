@@ -1,4 +1,4 @@
-"""Compilations: the options of `mirlo.compile`, requests, and what options of packages do.
+"""Compilations: the options of `mirlo.compile`, requests, and strategies of packages.
 
     [project.entry-points."mirlo.compile_options"]
     OPTION = "package.options:OPTIONS"

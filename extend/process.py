@@ -1,4 +1,4 @@
-"""Bounded processes: what is not trusted is parsed, decoded or rendered where time, memory and stack are limited.
+"""Bounded processes, which parse, decode or render untrusted data with limits on time, memory and stack.
 
 The modules of such processes import this one and little else: it imports nothing of the compiler.
 """

@@ -1,1 +1,1 @@
-"""What a person who releases Mirlo runs: checks, the bill of materials, the tests with another wheel of MLIR."""
+"""Commands for a release of Mirlo: checks, the bill of materials, the tests with another wheel of MLIR."""

@@ -18,7 +18,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+(rc\d+)?")
 
 
 def problems_of_files() -> Iterator[str]:
-    """Yield what is wrong with the files that state a version or a requirement."""
+    """Yield the problems of the files that state a version or a requirement."""
     from mirlo.dialects import wheel
 
     project = read_project()
@@ -49,7 +49,7 @@ def recipe_problems(recipe: str, dependencies: list[str]) -> Iterator[str]:
 
 
 def problems_of_git(version: str) -> Iterator[str]:
-    """Yield what is wrong with the clone."""
+    """Yield the problems of the clone."""
     if _git("status", "--porcelain"):
         yield "git: files are changed and not committed"
     if _git("tag", "--list", f"v{version}"):
@@ -61,7 +61,7 @@ def _git(*arguments: str) -> str:
 
 
 def problems_of_packages(folder: Path, version: str) -> Iterator[str]:
-    """Yield what is wrong with the wheel and the source distribution in a folder."""
+    """Yield the problems of the wheel and the source distribution in a folder."""
     wheels, sources = sorted(folder.glob("*.whl")), sorted(folder.glob("*.tar.gz"))
     if len(wheels) != 1 or len(sources) != 1:
         yield f"{folder}: expected one wheel and one source distribution, found {len(wheels)} and {len(sources)}"

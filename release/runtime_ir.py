@@ -2,7 +2,7 @@
 
 A process compiles the IR with llvmlite, so that users need no C compiler. Clang is that of the package `ziglang`, of
 the LLVM of the oldest llvmlite that Mirlo supports: newer ones write attributes that older ones do not read. A text
-serves all processors and systems of an ABI: what names a processor, a system or a compiler is removed from it.
+serves all processors and systems of an ABI: attributes that name a processor, a system or a compiler are removed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ ALL = (
 
 
 def sources_digest(text: Text) -> str:
-    """Return the digest of what a text is made of: the source, its headers here, the flags, and the compiler."""
+    """Return the digest of the inputs of a text: the source, its headers here, the flags, and the compiler."""
     digest = hashlib.sha256(repr((FLAGS, text.flags, text.target, ZIGLANG)).encode())
     waiting, seen = [text.source], set()
     while waiting:
@@ -92,13 +92,13 @@ def sources_digest(text: Text) -> str:
 
 
 def heading(text: Text, body: str) -> str:
-    """Return the first line of a text: what it is made of, and the digests of that and of the rest of the text."""
+    """Return the first line of a text: its source, and the digests of its inputs and of the rest of the text."""
     own = hashlib.sha256(body.encode()).hexdigest()[:32]
     return f"; By `make runtime-ir` from runtime/c/{text.source}. Sources {sources_digest(text)}, text {own}."
 
 
 def is_current(text: Text) -> bool:
-    """Return whether a text is the translation of its sources as they are, unchanged."""
+    """Return whether a text is the unchanged translation of its present sources."""
     first, _, body = text.path.read_text(encoding="utf-8").partition("\n")
     return first == heading(text, body)
 
@@ -130,7 +130,7 @@ def translate(text: Text) -> str:
 
 
 def plain(text: str, has_assembly: bool = False) -> str:
-    """Return LLVM IR without what names a processor, a system or a compiler: the target machine has that."""
+    """Return LLVM IR without names of a processor, a system or a compiler, which the target machine provides."""
     if " asm " in text and not has_assembly:
         raise SystemExit("assembly is for one processor: use a function that is built into the compiler")
     kept = (_GROUP.sub("", _REMOVED.sub("", line)).rstrip() for line in text.splitlines() if not _SHOWN.match(line))

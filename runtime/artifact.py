@@ -134,7 +134,7 @@ class Artifact:
 
     @property
     def pages(self) -> dict[str, str]:
-        """Return what inputs are to attentions with caches in pages, by their names: one of `PAGE_ROLES`."""
+        """Return the roles of inputs in attentions with caches in pages, by their names: one of `PAGE_ROLES`."""
         declared = self.metadata.get("pages", {})
         names = {spec.name for spec in self.inputs}
         if not isinstance(declared, dict) or not all(n in names and declared[n] in PAGE_ROLES for n in declared):

@@ -1,10 +1,10 @@
-"""Bounded processes: what is not trusted is parsed, decoded or rendered where time, memory and stack are limited.
+"""Bounded processes parse, decode or render untrusted data with limits on time, memory and stack.
 
     images = BoundedWorker("mirlo.runtime.image_process")
     result = images.call("decode", file_content, most=1 << 26)
 
-The module has a function `open`, which takes content and settings and returns functions by name
-(`bounded_process.py`). Whatever becomes of the process, such as a crash in a library, is a `BoundedFailure` here.
+The module has a function `open`, which takes content and settings and returns functions by name (`bounded_process.py`).
+If the process ends, for example by a crash in a library, that is a `BoundedFailure` here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_P
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a bounded process may take."""
+    """The resources that a bounded process may use."""
 
     seconds: int = 10
     """Of a call, and of opening the module: of processor time where the system limits that, and of time."""
@@ -118,7 +118,7 @@ class _Peer:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the process answers, and is one of this process, not of the one that this is a fork of."""
+        """Return whether the process answers and was started by this process, not by its parent before a fork."""
         return self._owner == os.getpid() and self._finish.alive
 
     def fork(self, growth: int = 0) -> _Peer:
@@ -243,7 +243,7 @@ class BoundedProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the process answers, and is one of this process, not of the one that this is a fork of."""
+        """Return whether the process answers and was started by this process, not by its parent before a fork."""
         return self._peer.is_usable
 
     def call(self, function: str, content: bytes = b"", /, seconds: int | None = None, **arguments: Any) -> Result:
@@ -253,7 +253,7 @@ class BoundedProcess:
         return self._peer.exchange(header, content, seconds)
 
     def fork(self, bounds: Bounds | None = None) -> BoundedProcess:
-        """Return a copy, for calls that no other one waits for, and that no other one suffers from."""
+        """Return a copy for calls that do not wait for other calls, and whose failures do not affect them."""
         if not can_fork():
             return self._worker.open()
         return BoundedProcess(self._worker, self._peer.fork((bounds or self._worker.bounds).growth))

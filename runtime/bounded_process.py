@@ -1,4 +1,4 @@
-"""The process in which what is not trusted is parsed, decoded or rendered; `bounded.py` is its client.
+"""The process that parses, decodes or renders untrusted data; `bounded.py` is its client.
 
 It reads messages from the socket that is its standard input, and answers each with one. A message has a header, JSON,
 and content, bytes. The process that is started first imports modules and is copied; a copy opens one module, whose
@@ -37,7 +37,7 @@ PART = 1 << 20
 
 
 class Result(NamedTuple):
-    """What a function of a bounded process returns."""
+    """The result of a function of a bounded process."""
 
     value: Mapping[str, Any] = {}
     """JSON."""
@@ -49,7 +49,7 @@ Function = Callable[..., Result]
 
 
 class ArgumentsRefused(Exception):
-    """Raised by a function for what is wrong with its arguments, where any other exception is a failure."""
+    """Raised by a function for invalid arguments; any other exception is a failure."""
 
 
 def main() -> None:
@@ -135,7 +135,7 @@ class _Process:
 
 
 def _answered(work: Callable[[], Result]) -> tuple[Mapping[str, Any], bytes]:
-    """Return the header and the content of an answer: a result, or why there is none."""
+    """Return the header and the content of an answer: a result, or the reason why there is none."""
     try:
         result = work()
         return {"value": result.value}, result.content

@@ -213,7 +213,7 @@ class Cache:
 
     @property
     def _looked(self) -> Path:
-        """Return the file whose modification time is that of the last size check by any process."""
+        """Return the file whose modification time is the time of the last size check by any process."""
         return self.folder / "looked"
 
     def _is_forgotten(self) -> bool:
@@ -282,7 +282,7 @@ def digest_of_file(path: str | os.PathLike[str]) -> str:
 
 
 def _digest_of_blocks(read: Callable[[int, int], bytes | memoryview], size: int, part: int) -> str:
-    """Return the digest of what `read` returns of ranges of at most `part` bytes."""
+    """Return the digest of data that `read` returns in ranges of at most `part` bytes."""
     starts = range(0, size, _BLOCK)
 
     def digest(at: int) -> bytes:
@@ -318,7 +318,7 @@ def _in_threads(function: Callable[[int], bytes], values: Sequence[int]) -> list
 
 
 def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
-    """Return what is in a folder; nothing where there is none, or no longer."""
+    """Return the entries of a folder; none if it does not exist."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)

@@ -1,4 +1,4 @@
-"""Functions of users that Mirlo calls: what they raise or return wrongly is an error that names them and their place.
+"""Functions of users that Mirlo calls: errors for their exceptions and wrong results name them and their place.
 
     @dataclass(frozen=True)
     class FileForm:
@@ -8,7 +8,7 @@
         def __post_init__(self) -> None:
             check_callbacks(self, f"form of files '{self.name}'", FrontendError)
 
-A function of Mirlo itself is called as it is: what it returns is checked by types.
+A function of Mirlo itself is called directly: type checkers check its result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Test = Callable[[Any], bool]
 
 
 def describe_raised(error: BaseException) -> str:
-    """Return what an exception says, and the file and line that raised it."""
+    """Return the text of an exception, and the file and line that raised it."""
     text = f"{type(error).__name__}: {error}{_meant(error)}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text} (at {frames[-1].filename}:{frames[-1].lineno})" if frames else text
@@ -75,7 +75,7 @@ def is_foreign(function: object) -> bool:
 
 
 class Expected(NamedTuple):
-    """What a function must return: in words, and as a test."""
+    """The expected result of a function: a description, and a test."""
 
     text: str
     holds: Test
@@ -86,7 +86,7 @@ ANYTHING = Expected("anything", lambda value: True)
 
 
 class CheckedCallback:
-    """A function of a user that is called through a check of what it returns."""
+    """A function of a user that is called with a check of its result."""
 
     def __init__(self, function: Callable[..., Any], expected: Expected, owner: str, error: type[Exception]) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -105,7 +105,7 @@ class CheckedCallback:
 
 
 def checked(function: F, expected: Expected, owner: str, error: type[Exception]) -> F:
-    """Return a function of a user with a check of what it returns and raises; one of Mirlo as it is."""
+    """Return a function of a user with a check of its result and exceptions, a function of Mirlo unchanged."""
     plain = function.function if isinstance(function, CheckedCallback) else function
     if not is_foreign(plain):
         return function
@@ -115,7 +115,7 @@ def checked(function: F, expected: Expected, owner: str, error: type[Exception])
 def check_result(
     result: Any, function: object, expected: Expected, owner: str, error: type[Exception] = MirloError
 ) -> Any:
-    """Return what a function of a user returned; raise an error if it is not what is expected."""
+    """Return the result of a user's function; raise an error if it is not the expected one."""
     if not expected.holds(result):
         raise error(f"{owner}: {name_of(function)} returned {describe_value(result)}: expected {expected.text}")
     return result
@@ -132,17 +132,17 @@ def describe_value(value: object) -> str:
 
 
 def callback(text: str, holds: Test, default: Any = None) -> Any:
-    """Declare a field that is a function of a user, or None, and what the function must return."""
+    """Declare a field that is a function of a user, or None, and the expected result of the function."""
     return dataclasses.field(default=default, metadata={"returns": Expected(text, holds)})
 
 
 def required_callback(text: str, holds: Test) -> Any:
-    """Declare a field that is a function of a user, and what the function must return."""
+    """Declare a field that is a function of a user, and the expected result of the function."""
     return dataclasses.field(metadata={"returns": Expected(text, holds)})
 
 
 def check_callbacks(record: Any, owner: str, error: type[Exception]) -> None:
-    """Check, in `__post_init__`, the functions in the fields of a frozen dataclass, and later what they return."""
+    """Check, in `__post_init__`, the functions in the fields of a frozen dataclass, and later their results."""
     for each in dataclasses.fields(record):
         expected: Expected | None = each.metadata.get("returns")
         if expected is None:
@@ -160,7 +160,7 @@ def check_callbacks(record: Any, owner: str, error: type[Exception]) -> None:
 
 @dataclass(frozen=True)
 class CheckedMethods:
-    """Checks of the methods of a class that users derive from: what each must return."""
+    """Checks of the results of methods of a class that users derive from."""
 
     expected: Mapping[str, Expected]
     error: type[Exception]
@@ -210,7 +210,7 @@ def is_a(*addresses: str) -> Test:
 
 
 def optional(holds: Test) -> Test:
-    """Return a test for None or what another test accepts."""
+    """Return a test for None or a value that another test accepts."""
     return lambda value: value is None or holds(value)
 
 
@@ -245,12 +245,12 @@ def is_time(value: object) -> bool:
 
 
 def each_is(holds: Test) -> Test:
-    """Return a test for lists and tuples of what another test accepts."""
+    """Return a test for lists and tuples of values that another test accepts."""
     return lambda value: isinstance(value, Sequence) and not isinstance(value, _NOT_LISTS) and _all(holds, value)
 
 
 def maps(keys: Test, values: Test) -> Test:
-    """Return a test for mappings of what two other tests accept."""
+    """Return a test for mappings of keys and values that two other tests accept."""
 
     def holds(value: object) -> bool:
         return isinstance(value, Mapping) and _all(keys, value.keys()) and _all(values, value.values())

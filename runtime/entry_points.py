@@ -1,7 +1,7 @@
 """Entry points and versions of installed packages, read from their `.dist-info` folders.
 
-`importlib.metadata` loads 45 modules, 40 ms; what is read here are short text files, 1 ms for all packages. Packages
-in archives on the import path are not found: the libraries that Mirlo needs do not load from archives either.
+`importlib.metadata` loads 45 modules, 40 ms; the short text files that are read here take 1 ms for all packages.
+Packages in archives on the import path are not found: the libraries that Mirlo needs do not load from archives either.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EntryPoint(NamedTuple):
         return value
 
     def load_for(self, what: str, error_type: type[Exception]) -> object:
-        """Return what the entry names; raise an error that says what does not load, and of which package."""
+        """Return the object that the entry names; raise an error with the entry and its package if that fails."""
         try:
             loaded: object = self.load()
         except (ImportError, AttributeError) as error:

@@ -260,7 +260,7 @@ class Executable(KernelCodeOwner):
         artifacts.save(path, self.artifact, self._store)
 
     def share_arenas(self, pool: ArenaPool) -> None:
-        """Cache the arenas of calls in a pool that other models have, too: those that are called at other times."""
+        """Cache the arenas of calls in a pool shared with other models that are not called at the same time."""
         self._arenas.share(pool)
 
     def release_arenas(self) -> None:
@@ -270,7 +270,7 @@ class Executable(KernelCodeOwner):
             self._code.release()
 
     def fill_device(self, byte: int) -> None:
-        """Fill the memory that calls use on a device, so that tests see what is read before it is written."""
+        """Fill the memory that calls use on a device, so that tests find reads before writes."""
         if self._code.fill is not None:
             self._code.fill(byte)
 

@@ -1,4 +1,4 @@
-"""The modules that use `mirlo.extend`: those of no installed package add to the compiler what no cache key covers."""
+"""The modules that use `mirlo.extend`: no cache key covers those that belong to no installed package."""
 
 from __future__ import annotations
 

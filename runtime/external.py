@@ -1,4 +1,4 @@
-"""External artifacts: parts of a model that a code generator compiled, and the functions that their loaders give.
+"""External artifacts: parts of a model that a code generator compiled, and the functions that their loaders return.
 
 An artifact names its loader (`format`), which is registered with `register_external_loader` or offered by a package as
 an entry point of the group `mirlo.loaders`:
@@ -87,7 +87,7 @@ class LoadContext:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """What a device did for a part of a region, by its own clock."""
+    """The work of a device for a part of a region, by its own clock."""
 
     name: str
     """The part: a node of the user's model where there is one."""
@@ -166,11 +166,11 @@ class LoadedExternals:
         return explain(function, code)
 
     def steps(self) -> dict[str, tuple[DeviceStep, ...]]:
-        """Return what devices did in the last calls, by function, for loaders that report it."""
+        """Return the work of devices in the last calls, by function, for loaders that report it."""
         return {name: tuple(steps(function)) for name, (steps, function) in self._steps.items()}
 
     def release(self) -> None:
-        """Release what the loaders returned, last first."""
+        """Release the resources of the loaders, last first."""
         self.functions.clear()
         while self.loaded:
             module = self.loaded.pop()

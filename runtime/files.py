@@ -1,7 +1,7 @@
 """Reading and writing of regular files.
 
 Opening a pipe or a device could block forever. All files that Mirlo writes are written here: whole or not at all, where
-a link leads to. What is written to a character device, such as the null device, goes into it; nothing else is replaced.
+a link leads to. A character device, such as the null device, is written to; nothing else is replaced.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
-    """Return where a file is written that a path names; OSError if there is something that is no regular file.
+    """Return the path that is written for a path; OSError if there is anything but a regular file.
 
     For functions that open it by themselves.
     """
@@ -70,10 +70,10 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], is_private: bool = False) -> Iterator[BinaryIO]:
-    """Yield a file for writing that takes the place of a regular file, or of none, once everything is written.
+    """Yield a file for writing that replaces a regular file, or creates it, once everything is written.
 
-    A character device gets what was written; OSError if there is anything else. A link stays, and the file that it
-    leads to is replaced. A new file that is private can be read by its owner alone.
+    A character device is written to; OSError if there is anything else. A link stays, and the file that it leads to is
+    replaced. A new file that is private can be read by its owner alone.
     """
     if _is_character_device(path):
         import shutil  # here: processes that only run models need neither

@@ -1,4 +1,4 @@
-"""Former names of public modules: what they are called now, or which package has them, for one version.
+"""Former names of public modules: their new names, or the package that has them now, for one version.
 
     __getattr__ = former_names(__name__, {"words_of": "mirlo.extend.schedules:schedule_of"})
 
@@ -22,7 +22,7 @@ GROUP = "mirlo.names"
 
 
 def former_names(module: str, addresses: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module for names that it had: a warning names the place of what each stands for.
+    """Return the `__getattr__` of a module for names that it had: a warning states the new name of each.
 
     It raises `AttributeError` for other names, and `ModuleNotFoundError`, with the command that installs it, for a name
     of a package that is not installed.

@@ -1,4 +1,4 @@
-"""The command of a process with a new interpreter, which finds and knows what this one does.
+"""The command of a process with a new interpreter, with the import path and the plug-ins of this one.
 
 It has this process's import path and its plug-ins: the modules with rules, passes and targets that were loaded by name
 (`--plugin`, `load_plugin`). All processes that compile for this one, or run its models, are started so.

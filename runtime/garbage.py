@@ -20,7 +20,7 @@ _usual = gc.get_threshold()
 
 
 class FewerCollections(ContextDecorator):
-    """While one of these is entered, the collector runs seldom; what the program had set comes back with the last."""
+    """Lets the collector run seldom while one of these is entered; the last one to leave restores its setting."""
 
     def __enter__(self) -> None:
         global _running, _usual

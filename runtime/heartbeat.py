@@ -1,4 +1,4 @@
-"""Signs of life of a process: a count that grows while it runs, whatever it computes, in memory that others read.
+"""The heartbeat of a process: a count that grows while it runs, in memory that other processes read.
 
 A process that computes a long step, waits for a lock or holds Python's own still counts; one that is stopped (SIGSTOP,
 a debugger, a frozen container) does not.
@@ -60,10 +60,10 @@ class HeartbeatMonitor:
         return self._memory[0] != 0
 
     def is_silent(self) -> bool:
-        """Return whether the process has not counted for so long; ask once in `PERIOD`, or less often.
+        """Return whether the process has not counted for so long; call this once in `PERIOD`, or less often.
 
-        Only time in which this process looks counts: one that was stopped itself, as all are where a machine or a job
-        is suspended, blames no other when it goes on.
+        Only the time between calls counts, so that a process that was stopped itself, as when a machine or a job is
+        suspended, does not report others as silent afterwards.
         """
         count, now = self._memory[0], time.monotonic()
         passed, self._looked = now - self._looked, now
@@ -92,7 +92,7 @@ def _begin(descriptor: int) -> int:
 
 
 def _forget() -> None:
-    """Begin anew in a fork, which has no thread that counts: its parent's goes on."""
+    """Start again in a fork, which has no thread that counts; the thread of its parent continues."""
     global _descriptor
     _descriptor = None
 

@@ -4,10 +4,10 @@
     def longest(words, *, least=0):
         return max((len(word) for word in words.flat), default=least)
 
-What a program hands to a host function: numpy arrays for tensors, arrays of Python strings (dtype `object`) for tensors
-of strings, tuples for sequences, dictionaries of Python scalars for maps, and None for an optional value without an
-element. It returns one value for one result, a tuple for several; tensors may be views; no function writes to what was
-handed out.
+A program passes to a host function: numpy arrays for tensors, arrays of Python strings (dtype `object`) for tensors of
+strings, tuples for sequences, dictionaries of Python scalars for maps, and None for an optional value without an
+element. It returns one value for one result, a tuple for several; tensors may be views; no function writes to its
+arguments.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def host_function(
 ) -> Callable[[_F], _F]:
     """Register a host function under a name; a name in use needs `override=True`.
 
-    With `new=True` its results are taken for what it says: of the kinds that the program expects, and referred to by
-    nothing else. They are neither checked nor copied. With `prepared=True` the function is passed the keyword
-    arguments alone, when the model is loaded, and returns the function of the values.
+    With `new=True` its results must be of the kinds that the program expects, and nothing else may refer to them: they
+    are neither checked nor copied. With `prepared=True` the function is passed the keyword arguments alone, when the
+    model is loaded, and returns the function of the values.
     """
 
     def register(function: _F) -> _F:

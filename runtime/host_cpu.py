@@ -1,4 +1,4 @@
-"""The processor of this machine, by LLVM's names: Mirlo asks for it here only."""
+"""The processor of this machine, by LLVM's names; only this module detects it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RESTRICTIONS: list[tuple[str, frozenset[str]]] = []
 
 @cache
 def host_cpu() -> HostCpu:
-    """Return the processor of this machine, with what `restrict_host_cpu` left of it."""
+    """Return the processor of this machine, within the limits of `restrict_host_cpu`."""
     known = _known_to_llvm()
     bits = scalable_vector_bits()
     name, features = known.name, known.features | ({f"sve{bits}"} if bits else set())
@@ -51,7 +51,7 @@ def host_cpu() -> HostCpu:
 def restrict_host_cpu(cpu: str, lacked: Collection[str]) -> None:
     """Simulate a processor without some features and with LLVM's name `cpu` in this process, for tests.
 
-    This must happen before anything asks for the processor.
+    Call it before the processor is first used.
     """
     if host_cpu.cache_info().currsize:
         raise RuntimeError("restrict_host_cpu must come first: code was compiled or loaded for the whole processor")
@@ -79,7 +79,7 @@ def _known_to_llvm() -> HostCpu:
 
 
 def _description() -> str:
-    """Return all that the system and the processor say of their features; nothing where the system lists none.
+    """Return the features that the system and the processor report; nothing where the system lists none.
 
     An emulator shows the list of the system that it runs on, so the processor is asked too.
     """
@@ -88,7 +88,7 @@ def _description() -> str:
 
 
 def _identification() -> list[list[int]]:
-    """Return what the instruction CPUID says of the processor's features; OSError if no code may be made."""
+    """Return the features that the instruction CPUID reports; OSError if no code may be generated."""
     code = compile_llvm(runtime_ir("cpuid-x86_64-linux"), is_kept=True)
     ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(code.address("mirlo_cpuid"))
     words = (ctypes.c_uint32 * 4)()

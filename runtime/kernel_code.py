@@ -1,4 +1,4 @@
-"""The code of a loaded model's kernels: compiled again by what compiled the model, since a loader's form is binary."""
+"""The code of a loaded model's kernels: its compiler compiles them again, since a loader's form is binary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CodeSource = Callable[[str, "str | None"], "str | bytes"]
 
 
 class NoCode(MirloError):
-    """What made the model is not at hand."""
+    """The compiler of the model is not available."""
 
     error_code = "MIR0110"
     remedy = "Ask for a form of code that the target has; `mirlo targets` lists them."

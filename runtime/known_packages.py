@@ -1,4 +1,4 @@
-"""The packages of Mirlo's repository, by what they offer: errors about what is missing say how to install it."""
+"""The packages of Mirlo's repository by the names that they offer, for errors that say how to install them."""
 
 from __future__ import annotations
 

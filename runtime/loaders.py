@@ -33,7 +33,7 @@ EntryCall: TypeAlias = "Callable[[Addresses, Addresses, int, int | None], object
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """A callable entry function, and what must live as long as it."""
+    """A callable entry function, and the objects that must live as long as it."""
 
     entry: EntryCall
     keep: object

@@ -34,7 +34,7 @@ def make_lock() -> threading.RLock:
 
 
 def release_held_locks() -> None:
-    """Release what this thread holds because an interrupt arrived as a `with` ended.
+    """Release the locks that this thread holds because an interrupt arrived at the end of a `with`.
 
     For handlers of exceptions, in functions whose callers hold no lock of this module.
     """
@@ -52,8 +52,8 @@ class ReleasingLock:
     """A recursive lock of a resource, under which finalizers release what they hold of it.
 
     Python runs a finalizer at any point of any thread: one that acquires a lock may wait for a thread that waits for
-    it, and one that runs in the thread that holds the lock interrupts what that does. `defer` never waits: what is
-    released is released now if the lock is free, and by the one that holds it, at the end, if it is not.
+    it, and one that runs in the thread that holds the lock interrupts it. `defer` never waits: what is released is
+    released now if the lock is free, and by the one that holds it, at the end, if it is not.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class ReleasingLock:
         self.release()
 
     def release(self) -> None:
-        """Leave the lock; the last one to do so releases what was deferred."""
+        """Leave the lock; the last thread to leave releases the deferred resources."""
         self._depth = max(0, self._depth - 1)  # it is 0 if `__enter__` was interrupted
         self._lock.release()
         self._settle()

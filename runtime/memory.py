@@ -37,7 +37,7 @@ def _unused_bytes() -> int | None:
 
 
 def _control_group_bytes(path: str) -> int | None:
-    """Return what the limit of the container leaves beside this process.
+    """Return the bytes that the container's limit leaves besides this process.
 
     Its usage is not subtracted: most of it may be reclaimable page cache.
     """

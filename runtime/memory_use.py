@@ -1,4 +1,4 @@
-"""What a loaded model takes of memory."""
+"""The memory that a loaded model uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options, each declared once: as a field of a dataclass, with its values, its flags and what it means.
+"""Options, each declared once: as a field of a dataclass, with its values, its flags and its help text.
 
     @dataclass(frozen=True)
     class ServeOptions:
@@ -68,7 +68,7 @@ def integer(least: int | None = None, most: int | None = None) -> ValueKind:
 
 
 def parse_integer(text: str, least: int | None = None, most: int | None = None) -> int:
-    """Return the integer of a range that a text is."""
+    """Parse a text as an integer of a range."""
     digits = text.removeprefix("-") if least is None or least < 0 else text
     value = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < MAX_DIGITS else None
     if value is None or (least is not None and value < least) or (most is not None and value > most):
@@ -81,7 +81,7 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def parse_bytes(text: str) -> int:
-    """Return the number of bytes that a text is, with a unit or without."""
+    """Parse a text as a number of bytes, with a unit or without."""
     digits, factor = text, 1
     for unit, size in _UNITS.items():
         if text.lower().endswith((unit.lower(), unit[0].lower())):
@@ -127,7 +127,7 @@ def one_of(*choices: str) -> ValueKind:
 
 
 def optional(kind: ValueKind) -> ValueKind:
-    """Return the kind of another one's values and None, which stands for what is done without the option."""
+    """Return the kind of another kind's values and None, which stands for the behaviour without the option."""
 
     def refuse(value: object) -> str | None:
         expected = None if value is None else kind.refuse(value)
@@ -184,7 +184,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_list(value: object, accepts: Callable[[Any], bool] = lambda each: True) -> bool:
-    """Return whether a value is a list, or another sequence but a text, of what a function accepts."""
+    """Return whether a value is a list, or another sequence but a text, of values that a function accepts."""
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__") or not hasattr(value, "__len__"):
         return False
     return all(map(accepts, value))
@@ -225,7 +225,7 @@ class OptionFlag:
 
 @dataclass(frozen=True)
 class OptionDeclaration:
-    """What is declared of an option beside its type and default."""
+    """The declaration of an option besides its type and default."""
 
     help: str
     flags: tuple[OptionFlag, ...] = ()
@@ -251,7 +251,7 @@ def option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, sinc
 
 @cache
 def declared_options(kind: type) -> Mapping[str, Any]:
-    """Return what a dataclass declares of its options, by name."""
+    """Return the declarations of a dataclass's options, by name."""
     return {each.name: each.metadata["option"] for each in dataclasses.fields(kind) if "option" in each.metadata}
 
 

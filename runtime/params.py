@@ -162,7 +162,7 @@ class _Entry:
 
 
 def _deferred(dtype: str, shape: Sequence[int]) -> Expected:
-    """Return what a function returns that computes an array of a type and shape."""
+    """Return the array that a function computes, of a type and shape."""
     size = math.prod(shape) * ELEMENT_TYPES[dtype].bytes
     return Expected(
         f"an array of {size} bytes, {list(shape)} of {dtype}",
@@ -480,7 +480,7 @@ def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def _is_movable(entry: _Entry, with_mapped: bool) -> bool:
-    """Return whether an array is to be moved to memory in which it stays."""
+    """Return whether an array may be moved to memory in which it stays."""
     if entry.is_held or (entry.source is not None and not with_mapped):
         return False
     return entry.source is not None or entry.later is not None or _is_of_numpy(entry.view())

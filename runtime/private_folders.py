@@ -1,4 +1,4 @@
-"""Folders that only this user can change: what is in them is run, or trusted otherwise."""
+"""Folders that only this user can change, as their content is executed or trusted otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINKS = 40
 
 
 def unsafe_folder(folder: Path) -> str | None:
-    """Return why other users may put files in a folder and what to do about it; None if they cannot."""
+    """Return why other users may put files in a folder and how to fix it; None if they cannot."""
     problem = None
     try:
         with contextlib.suppress(FileNotFoundError):  # it is created when it is needed
@@ -30,7 +30,7 @@ def unsafe_folder(folder: Path) -> str | None:
 
 
 def _unsafe_way(folder: Path) -> str | None:
-    """Return which folder or link on the way to a folder another user may replace; None if there is none.
+    """Return the folder or link on the path to a folder that another user may replace, or None.
 
     Folders that a group may write to are accepted, as in many systems each user is a group.
     """
@@ -51,7 +51,7 @@ def _unsafe_way(folder: Path) -> str | None:
 
 
 def _steps(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder and link that the system reads on the way to a folder, up to the first that is missing."""
+    """Yield each folder and link that the system reads on the path to a folder, up to the first that is missing."""
     path, left, links = Path("/"), [*reversed(Path(os.path.abspath(folder)).parts[1:])], 0
     while left:
         path = Path(os.path.normpath(path / left.pop()))
@@ -70,7 +70,7 @@ def _steps(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def unsafe_mode(path: Path) -> str | None:
-    """Return what is wrong with the owner or the mode of a file or folder whose content is trusted."""
+    """Return the problem of the owner or the mode of a file or folder whose content is trusted."""
     user = effective_user()
     if user is None:
         return None  # on Windows, user folders inherit private permissions

@@ -214,7 +214,7 @@ class Program(KernelCodeOwner):
         return _Block(block.arguments, list(map(self._action, block.steps)), block.results)
 
     def _action(self, step: ProgramStep) -> StepAction:
-        """Return what a step does: it reads registers, and writes those of its outputs."""
+        """Return the function that executes a step: it reads registers, and writes those of its outputs."""
         inputs, outputs = step.inputs, step.outputs
         if step.kind == PART:
             part: Callable[..., np.ndarray | tuple[np.ndarray, ...]] = self._parts[step.part]
@@ -344,7 +344,7 @@ class _HostCall:
         self.tests = [(i, kind, test_of(kind)) for i, kind in enumerate(kinds) if kind is not None]
 
     def action(self) -> StepAction:
-        """Return what the step does: it reads registers, and writes those of its outputs."""
+        """Return the function that executes the step: it reads registers, and writes those of its outputs."""
         function, inputs, outputs, tests = self.function, self.step.inputs, self.step.outputs, self.tests
 
         def run_unary(registers: list[ProgramValue]) -> None:
@@ -400,9 +400,9 @@ def _label(step: ProgramStep) -> str:
 
 
 def _own_result(kind: Kind) -> Callable[[Any], object] | None:
-    """Return what makes a result for the caller of a value that nothing else refers to, or None for the value itself.
+    """Return the function that makes a result for the caller from a value that nothing else refers to, or None.
 
-    A sequence of maps becomes a list.
+    None stands for the value itself. A sequence of maps becomes a list.
     """
     return list if kind.name == SEQUENCE and kind.element is not None and kind.element.name == MAP else None
 

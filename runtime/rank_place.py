@@ -1,4 +1,4 @@
-"""The rank of this process among those that run a model together, as whatever started it says."""
+"""The rank of this process among those that run a model together, as its launcher set it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RankError(MirloError, RuntimeError):
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Which rank this process is."""
+    """The rank of this process."""
 
     rank: int
     ranks: int
@@ -48,7 +48,7 @@ class RankPlace:
 
 
 def rank_place(environment: Mapping[str, str] | None = None) -> RankPlace | None:
-    """Return which rank this process is; None if it was started alone."""
+    """Return the rank of this process; None if it was started alone."""
     variables = os.environ if environment is None else environment
     for rank_name, ranks_name, local_name in STARTERS:
         if rank_name not in variables or ranks_name not in variables:
@@ -62,7 +62,7 @@ def rank_place(environment: Mapping[str, str] | None = None) -> RankPlace | None
 
 
 def require_place(ranks: int, rank: int | None = None) -> RankPlace:
-    """Return which rank this process is; raise an error unless there are so many, and it is the expected one."""
+    """Return the rank of this process; raise an error unless it, and the number of ranks, are as expected."""
     place = rank_place()
     if place is None:
         raise RankError(
@@ -82,12 +82,12 @@ def timeout_seconds() -> float:
 
 
 def heartbeat_seconds() -> float:
-    """Return the seconds after which a rank whose process shows no sign of life is taken for stopped."""
+    """Return the seconds without a heartbeat after which a rank's process counts as stopped."""
     return _seconds(HEARTBEAT, HEARTBEAT_SECONDS, 1.0)
 
 
 def stopped_error(rank: int, seconds: float, consequence: str) -> RankError:
-    """Return the error for a rank whose process shows no sign of life."""
+    """Return the error for a rank whose process has no heartbeat any more."""
     return RankError(
         f"rank {rank} has shown no sign of life for {seconds:g} s ({HEARTBEAT}), as its process is stopped by a signal "
         f"or a debugger: {consequence}"

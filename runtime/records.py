@@ -148,7 +148,7 @@ def _add_methods(cls: type, options: _Options, fields: tuple[Field[Any], ...]) -
 
 
 class _Signature:
-    """The signature of a class, made when `inspect.signature` asks for it."""
+    """The signature of a class, made when `inspect.signature` requests it."""
 
     def __init__(self, init: Callable[..., None], fields: tuple[Field[Any], ...]) -> None:
         self.init, self.fields = init, fields

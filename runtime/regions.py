@@ -1,4 +1,4 @@
-"""The regions of a compiled model: who computes each, what loads its code, and what the machine needs for it.
+"""The regions of a compiled model: the target that computes each, the loader of its code, and its requirements.
 
 The compiler writes them to the metadata of the artifact, so that saved models have them.
 """
@@ -36,7 +36,7 @@ class RegionDescription:
     """What must be there to run it: instructions, libraries, drivers, memory of a device."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields that are known, as a file of JSON gives them back."""
+        """Return the known fields for a file of JSON."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         return {**known, "needs": list(self.needs)}
 

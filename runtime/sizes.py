@@ -73,7 +73,7 @@ class Sizes:
 class Allocations:
     """The memory that one call allocated.
 
-    `given` are arrays of the caller for outputs, used if they have the size that is asked for; `empty` makes others.
+    `given` are arrays of the caller for outputs, used if they have the requested size; `empty` makes others.
     """
 
     def __init__(

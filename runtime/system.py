@@ -1,7 +1,7 @@
-"""What differs between operating systems: forks, signals, limits, cores, memory, sockets, libraries, folders of users.
+"""Differences between operating systems: forks, signals, limits, cores, memory, sockets, libraries, folders of users.
 
-The rest of Mirlo asks this module; `test/architecture` finds code that asks the system by itself. Where a system lacks
-something, the function says what happens instead.
+All other modules call this one; `test/architecture` finds code that calls the system by itself. Where a system lacks
+something, the function documents the behaviour instead.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def after_fork(
 
 
 class ForkResult(NamedTuple):
-    """How a fork ended."""
+    """The exit status of a fork."""
 
     content: bytes
     """What its function returned; what is there of it if the fork died."""
@@ -160,7 +160,7 @@ def end_blas_threads() -> None:
 
 
 class ForkedProcess:
-    """A fork of this process that serves requests; what is used of `subprocess.Popen`."""
+    """A fork of this process that serves requests, with the part of `subprocess.Popen`'s interface that is used."""
 
     pid: int
     stdin: BinaryIO
@@ -232,7 +232,7 @@ class ForkedProcess:
 
 
 def _leave_parent(input_: int, output: int) -> None:
-    """Drop what a fork has of its parent: terminal, files, handlers of signals."""
+    """Drop the state that a fork inherits from its parent: terminal, files, handlers of signals."""
     if sys.platform != "win32":
         import signal
 
@@ -416,7 +416,7 @@ def lower_priority() -> None:
 
 
 def limit_growth(nbytes: int) -> None:
-    """Limit what this process may map beside what it has; only Linux reports that."""
+    """Limit the memory that this process may map besides its present memory; only Linux reports that."""
     if sys.platform == "linux":
         import resource
 
@@ -621,7 +621,7 @@ def release_code() -> None:
 
 
 def release_code_seldom() -> None:
-    """Call `release_code`, unless this did so a moment ago: a process that loads many small models does without."""
+    """Call `release_code` unless it was called a moment ago, as processes that load many small models would."""
     global _last_release
     now = time.monotonic()
     if now - _last_release >= _RELEASE_INTERVAL:

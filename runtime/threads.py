@@ -1,4 +1,4 @@
-"""The thread pool that compiled models share: one per process, created when a model first asks for threads.
+"""The thread pool that compiled models share: one per process, created when a model first requests threads.
 
 It is C (`c/threads.c`), whose LLVM IR is compiled when it is needed; generated code calls `mirlo_parallel`. Idle
 workers sleep. A model that is called while another one uses the pool runs on its caller's thread alone. Where OpenMP

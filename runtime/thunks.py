@@ -1,4 +1,4 @@
-"""C functions with a state: for each, a function of the packed type that hands the state on.
+"""C functions with a state: for each, a function of the packed type that passes the state.
 
 A packed function gets tensors only. `bind_state` makes of `int fn(void* state, DLTensor** tensors, int64_t count)` and
 a state, a function of the packed type, in machine code: there is no Python on the way.
@@ -25,7 +25,7 @@ define i32 @f{number}(ptr %tensors, i64 %count) {{
 
 
 def bind_state(functions: Mapping[str, tuple[CObject, CObject]]) -> tuple[dict[str, ctypes._CFunctionType], object]:
-    """Packed functions by name, from pairs of function and state, and what must live as long as they do.
+    """Return packed functions by name, from pairs of function and state, and the owner of their code.
 
     Functions are ctypes function pointers or addresses, states are addresses or ctypes objects, which the caller keeps.
     """

@@ -1,4 +1,4 @@
-"""Repeated calls that update the same arrays in place: what stays the same from call to call is prepared once.
+"""Repeated calls that update the same arrays in place: the parts that do not change are prepared once.
 
 The general path of a call checks every array and compares all of them with each other, which takes longer than one
 step of a small model that is called in a loop.
@@ -26,7 +26,7 @@ from mirlo.runtime.sizes import RecordWords, Sizes
 
 @dataclass(frozen=True)
 class CallParts:
-    """What a call of an executable consists of."""
+    """The parts of a call of an executable."""
 
     artifact: Artifact
     sizes: Sizes
@@ -39,7 +39,7 @@ class CallParts:
 
 
 def can_prepare(parts: CallParts) -> bool:
-    """Return whether calls can be prepared: memory for all is known before a call, and no Python function is called."""
+    """Return whether calls can be prepared: all memory is known before a call, and no Python function is called."""
     artifact = parts.artifact
     late = set(artifact.late)
     is_known = not any(late.intersection(map(str, spec.shape)) for spec in artifact.outputs)

@@ -1,4 +1,4 @@
-"""From what a caller gives to the values that a program works with, and whether a value is of a kind."""
+"""Conversion of arguments to the values that a program works with, and tests of their kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ProgramValue: TypeAlias = "np.ndarray | tuple[ProgramValue, ...] | dict[int | st
 
 
 def value_of(kind: Kind, value: object, name: str, dims: dict[str, int]) -> ProgramValue:
-    """Convert what a caller gives for an input to a value of a program; `dims` are the sizes of symbols."""
+    """Convert an argument for an input to a value of a program; `dims` are the sizes of symbols."""
     if kind.name == OPTIONAL:
         return None if value is None else value_of(_element(kind), value, name, {})
     if kind.name == SEQUENCE:
@@ -88,7 +88,7 @@ def holds_strings(array: np.ndarray) -> bool:
 
 
 def _mapping(kind: Kind, value: object, name: str) -> dict[int | str, MapItem]:
-    """Return a copy of a map that a caller gives, with keys and values as Python's own scalars."""
+    """Return a copy of a map that a caller passed, with keys and values as Python's own scalars."""
     if not isinstance(value, Mapping):
         raise InputError(f"input '{name}': expected a dictionary for {kind}, found {type(value).__name__}")
     result: dict[Any, Any] = {_unwrap(key): _unwrap(item) for key, item in value.items()}
@@ -138,7 +138,7 @@ def _fits(wanted: Sequence[int | str], sizes: Sequence[int]) -> bool:
 
 
 def test_of(kind: Kind) -> Callable[[object], bool]:
-    """Return a quick test of whether a value that a host function made is of a kind."""
+    """Return a quick test of whether a value of a host function is of a kind."""
     if not kind.is_tensor and kind.name != STRING:
         return lambda value: type_error(kind, value) is None
     dtype = np.dtype(object) if kind.name == STRING else numpy_dtype(kind.name)
@@ -155,7 +155,7 @@ def test_of(kind: Kind) -> Callable[[object], bool]:
 
 
 def type_error(kind: Kind, value: object) -> str | None:
-    """Return why a value that a host function made is not of its kind; None if it is."""
+    """Return why a value of a host function is not of its kind; None if it is."""
     if kind.name == OPTIONAL:
         return None if value is None else type_error(_element(kind), value)
     if kind.name == SEQUENCE:

@@ -57,7 +57,7 @@ def suspects_in(root: ir.Operation) -> set[str]:
 
 
 def make_guarded(root: ir.Operation, suspects: Iterable[str], make: Callable[[], Made]) -> Made:
-    """Return what `make` makes of a module: in a fork, if it holds operations that LLVM may not know."""
+    """Return the result of `make` for a module: in a fork, if it contains operations that LLVM may not know."""
     suspects = sorted(suspects)
     if not suspects:
         return make()
@@ -105,7 +105,7 @@ def require_translated(root: ir.Operation) -> None:
 
 
 def _cause(crash: Exception) -> str:
-    """Return LLVM's own words, without positions in the text of the unit."""
+    """Return LLVM's own message, without positions in the text of the unit."""
     stderr = getattr(crash, "said", "")
     lines = [re.sub(r"^loc\([^)]*\): |^(LLVM )?(ERROR|error): ", "", line).strip() for line in stderr.splitlines()]
     lines = [line.removeprefix("error: ") for line in lines if line and "PLEASE submit" not in line]
@@ -113,7 +113,7 @@ def _cause(crash: Exception) -> str:
 
 
 def _blamed(suspects: Iterable[str], emitted_by: dict[str, set[str]]) -> str:
-    """Return who emitted what LLVM does not know, as lines of a message."""
+    """Return the origins of operations that LLVM does not know, as lines of a message."""
     lines = []
     for name in suspects:
         rules = sorted(emitted_by.get(name, ()))

@@ -98,7 +98,7 @@ def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attr
     """Yield the names and values of the arguments that have an attribute.
 
     `ALIAS`, of an output, names the input whose memory it may have; `WINDOW`, of a ring of rows, its tokens; `PAGES`
-    what an input is to attention with caches in pages.
+    the role of an input in attention with caches in pages.
     """
     for item in ir.ArrayAttr(main.attributes["arg_attrs"]):
         entry = ir.DictAttr(item)
@@ -107,7 +107,7 @@ def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attr
 
 
 def calls_of(main: ir.Operation) -> list[ir.Operation]:
-    """Return the operations with a row in a profile: calls, and control flow before what is inside of it."""
+    """Return the operations with a row in a profile: calls, and control flow before the calls inside of it."""
     return list(_calls_in(main.regions[0].blocks[0]))
 
 
@@ -121,7 +121,7 @@ def _calls_in(block: ir.Block) -> Iterator[ir.Operation]:
 
 
 def _calls_inside(op: ir.Operation) -> list[ir.Operation]:
-    """Return what has a row inside of control flow."""
+    """Return the operations with a row inside of control flow."""
     return [call for block in _bodies(op) for call in _calls_in(block)]
 
 
@@ -175,7 +175,7 @@ def _expected_cycles(attributes: ir.OpAttributeMap) -> int:
 def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -> None:
     """Make main record ticks before the first call and after each, in a profile that is its last argument.
 
-    Control flow records when it enters what has calls, the last time: so the calls of a loop are those of its last
+    Control flow records the last time when it enters a block with calls: so the calls of a loop are those of its last
     iteration (`runtime/profile.py`).
     """
     if not kernels:
@@ -223,7 +223,7 @@ def add_polls(module: ir.Module | ir.OpView) -> bool:
 
 
 def _unbounded_loops(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield the loops of a planned function whose trip count is known while they run."""
+    """Yield the loops of a planned function whose trip count is not known before they run."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:

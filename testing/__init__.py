@@ -7,14 +7,14 @@
         stages_round_trip(MODEL, target="npu")
 
 In `lit.cfg.py`, `configure_lit(config, __file__, plugin="mirlo_npu")` defines `mirlo`, `mirlo-opt`, `FileCheck` and
-`%plugin`. `conformance_case` gives `mirlo check-target` cases of operators that say no `meaning`:
+`%plugin`. `conformance_case` gives `mirlo check-target` cases of operators without a `meaning`:
 
     @conformance_case("npu.gemm", kinds=("f32",))
     def gemm(draw: Draw):
         x, weight = draw.array(8, 16), draw.array(16, 12)
         return case(x, weight, expected=x @ weight)
 
-The function draws operands of the element type that is checked, and says what numpy makes of them. Sizes that are
+The function draws operands of the element type that is checked, and returns numpy's results for them. Sizes that are
 drawn may be rounded up to multiples of a tile, so that rules for whole tiles are reached.
 """
 
@@ -108,7 +108,7 @@ def runs_as_library(
     rtol: float = RTOL,
     atol: float = 1e-5,
 ) -> None:
-    """Compare what a program in C, without Python, computes by a library of a model with a function's results.
+    """Compare the results of a C program, without Python, that runs a library of a model with those of a function.
 
     `sources` are C files of the program, such as drivers that it links. `shared` lets it open a shared library in place
     of linking object files. It needs a C compiler.
@@ -196,7 +196,7 @@ def stages_round_trip(
 def placement_of(
     model: object, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str] | None] | None = None
 ) -> Survey:
-    """Return what is placed where: shares of the work, regions, and nodes with the reasons why they are not taken."""
+    """Return the placement of a model: shares of the work, regions, and declined nodes with the reasons."""
     from mirlo.driver.place.survey import survey
 
     with _as_file(model) as path:
@@ -213,7 +213,7 @@ def use_target(target: Target) -> None:
 
 @contextmanager
 def cached_compilations() -> Iterator[list[str]]:
-    """Keep all models in the cache that is asked for, and yield a list with the target of each compilation.
+    """Keep all models in the requested cache, and yield a list with the target of each compilation.
 
     Models that compile quickly are kept as well, and those of processes whose tests extend the compiler.
     """
@@ -237,7 +237,7 @@ def cached_compilations() -> Iterator[list[str]]:
 
 @contextmanager
 def temporary_registrations(module: str) -> Iterator[None]:
-    """Undo at the end of the block what a module registered: pass `__name__`, and register in the block.
+    """Undo at the end of the block the registrations of a module: pass `__name__`, and register in the block.
 
     Dialects with their operators and cases, intrinsics, rules, rewrites, tables of patterns, passes and targets are
     removed: other tests of the process do not see them.

@@ -1,4 +1,4 @@
-"""Internals of target `nvvm` that the tests of libraries for NVIDIA's GPUs replace or look at."""
+"""Internals of target `nvvm` that the tests of libraries for NVIDIA's GPUs replace or inspect."""
 
 from mirlo.targets.nvvm import library_loading, wheels
 from mirlo.targets.nvvm.device import gpu

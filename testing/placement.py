@@ -1,4 +1,4 @@
-"""What is placed where, for the tests of code generators: targets, regions, declined nodes, reports."""
+"""Placement, for the tests of code generators: targets, regions, declined nodes, reports."""
 
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.survey import survey

@@ -38,7 +38,7 @@ _CAPI = ("onnxruntime_pybind11_state", "_pybind_state", "onnxruntime_inference_c
 
 
 class ReplacedTooLate(MirloError, RuntimeError):
-    """The package `onnxruntime` that is imported before it is replaced."""
+    """Raised where the package `onnxruntime` was imported before it is replaced."""
 
     error_code = "MIR0610"
     remedy = "Import `mirlo.as_onnxruntime` before `onnxruntime`."

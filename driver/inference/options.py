@@ -129,7 +129,7 @@ class SessionOptions(OptionFields):
 
     `intra_op_num_threads` (0: all cores of this process), `graph_optimization_level`, `enable_profiling`,
     `profile_file_prefix` and `optimized_model_filepath` apply, and `add_free_dimension_override_by_name` fixes a
-    dynamic dim. What configures ONNX Runtime alone is accepted, and logged once at debug level by the logger "mirlo".
+    dynamic dim. Settings of ONNX Runtime alone are accepted, and logged once at debug level by the logger "mirlo".
     """
 
     enable_profiling: bool

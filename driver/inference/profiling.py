@@ -34,7 +34,7 @@ class SessionProfile:
         self._is_open = True
 
     def add_opening(self, seconds: float) -> None:
-        """Add the time that it took to open the model, until now."""
+        """Add the time from the start until now as the time of opening the model."""
         self._events.append(self._event("Session", "session_initialization", time.perf_counter() - seconds, seconds))
 
     def add_run(self, run: TimedRun) -> None:

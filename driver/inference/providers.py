@@ -1,4 +1,4 @@
-"""Execution providers: ONNX Runtime's names, and the targets of Mirlo that stand for them."""
+"""Execution providers: ONNX Runtime's names, and the corresponding targets of Mirlo."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHERS = (
 
 @dataclass
 class ChosenProviders:
-    """The providers of a session, each with its options, and the target that stands for them."""
+    """The providers of a session, each with its options, and the corresponding target."""
 
     target: str
     options: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -57,7 +57,7 @@ class InferenceSession:
     """A compiled model with the interface of `onnxruntime.InferenceSession`.
 
     `path_or_bytes` is an ONNX model, its bytes, or a `.mirlo` file. Keyword arguments are those of `mirlo.compile`.
-    `executable` is the compiled model. What configures ONNX Runtime alone is accepted, and logged at debug level.
+    `executable` is the compiled model. Settings of ONNX Runtime alone are accepted, and logged at debug level.
     """
 
     def __init__(
@@ -177,10 +177,10 @@ class InferenceSession:
         self._open(providers, provider_options)
 
     def disable_fallback(self) -> None:
-        """Do nothing: a session never goes on with other providers by itself."""
+        """Do nothing: a session never falls back to other providers."""
 
     def enable_fallback(self) -> None:
-        """Do nothing: a session never goes on with other providers by itself."""
+        """Do nothing: a session never falls back to other providers."""
 
     def end_profiling(self) -> str:
         """Write the profile and return the name of its file; "" if profiling is not enabled, or has ended."""
@@ -262,9 +262,8 @@ class InferenceSession:
     def _compile_for(self, feed: Mapping[str, Any], unmet: UnmetAssumption) -> None:
         """Compile the model for a call that violates an assumption of the general build.
 
-        ONNX Runtime decides such things in each call: whether `Squeeze` without axes drops a dim, for example. A size
-        of 1 is what matters then; other dims stay dynamic. A shape that the model declares, and that is another, is
-        not trusted any more.
+        ONNX Runtime decides in each call, for example, whether `Squeeze` without axes drops a dim. Only sizes of 1 are
+        fixed for it; other dims stay dynamic. A declared shape that differs is ignored from then on.
         """
         from mirlo.frontends.onnx.declared import ADVICE, CONTRADICTS
 
@@ -355,7 +354,7 @@ class InferenceSession:
 
 
 def _opened(model: object, target: str, settings: SessionOptions, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return a compiled model, and what the model's file declares."""
+    """Return a compiled model, and the declarations of the model's file."""
     if isinstance(model, (str, os.PathLike)) and not os.path.exists(model):
         raise NoSuchFile(f"Load model from {os.fspath(model)} failed: File doesn't exist")
     if _is_compiled(model):
@@ -403,7 +402,7 @@ def _require_running(run_options: RunOptions | None) -> None:
 def _as_fed(spec: TensorSpec | Port | None, value: Any) -> Any:
     """Return the array of a value of ONNX Runtime, and of a list for an input that is a tensor.
 
-    The elements of strings are what `str` makes of them, as in ONNX Runtime: 1 in a column of a table is "1".
+    Elements of string tensors are converted by `str`, as in ONNX Runtime: 1 in a column of a table is "1".
     """
     if isinstance(value, OrtValue):
         return value.numpy()

@@ -244,7 +244,7 @@ class _Chooser:
         return costs
 
     def _timed(self, module: ir.Module, params: ParameterStore, names: Sequence[str]) -> tuple[dict[str, float], str]:
-        """Return the microseconds of a region by target, and why other targets are left out."""
+        """Return the microseconds of a region by target, and the reasons why other targets are left out."""
         chosen = {target.name: str(target) for target in self.problem.targets.generators}
         compiled, problems = {}, []
         for name in names:

@@ -30,7 +30,7 @@ def decide(
     compile_request: CompileFunction,
     before: str = "",
 ) -> Decision:
-    """Decide where the nodes of a module go by the cost that the request asks for; `before` are passes that come first.
+    """Decide where the nodes of a module go by the cost that the request names; `before` are passes that come first.
 
     `compile_request` compiles the alternatives that are measured.
     """

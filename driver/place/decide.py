@@ -1,4 +1,4 @@
-"""Placement by cost of a model that is not compiled: what reports show."""
+"""Placement by cost of a model that is not compiled, for reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a placement costs by the figures of targets: a roofline for each composite, calls, transfers, permutes.
+"""The cost of a placement by the figures of targets: a roofline for each composite, calls, transfers, permutes.
 
-What the host compiles is grouped as its fusion roughly does: an operator joins the one that makes its operand, unless
-that is read elsewhere too or both are contractions.
+Nodes of the host are grouped roughly as its fusion does: an operator joins the producer of its operand, unless other
+nodes read that operand or both are contractions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Estimate:
         return self.on_host(rest) + sum(self.region(survey, region) for region in regions)
 
     def reasons(self, survey: Survey, region: RegionRecord) -> dict[str, str]:
-        """Return what bounds the time of a region's costliest composite, on its target and on the host."""
+        """Return the bottleneck of a region's costliest composite, on its target and on the host."""
         composites = frozenset(region.composites)
         groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
         heaviest = max(groups, key=lambda nodes: sum(self.placement.nodes[i].flops or 0 for i in nodes), default=())
@@ -68,7 +68,7 @@ class Estimate:
         return self._region_cost(survey, region, region.target, frozenset(region.composites))
 
     def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
-        """Return the cost of a region on another target: the part that target takes, and the rest on the host."""
+        """Return the cost of a region on another target: the part that the target takes, and the rest on the host."""
         inside = set(region.nodes)
         selected = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
         rest = inside.difference(*(taken.nodes for taken in selected))

@@ -104,7 +104,7 @@ class Survey:
 
     @cached_property
     def shares(self) -> dict[str, Share]:
-        """Return the shares by target, in their order; what none took is last, under the host's name or ''."""
+        """Return the shares by target, in their order; the rest is last, under the host's name or ''."""
         members: dict[str, list[int]] = {target.name: [] for target in self.targets.generators}
         members[self.rest] = []
         for node in self.placement.nodes:
@@ -144,7 +144,7 @@ def survey(
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     nodes: str = "",
 ) -> Survey:
-    """Place the parts of a model, with what is tuned; `nodes` says which nodes each may have, as of `partition`."""
+    """Place the parts of a model, with tuned choices; `nodes` restricts the nodes of each target, as in `partition`."""
     return place_parts(open_model(model, shapes), divided(target), nodes)
 
 

@@ -1,7 +1,7 @@
 """A function of tensor operators, `relax.call_packed` and control flow, cut into steps.
 
 Tensor operators are gathered in parts, each as large as can be: a part holds all operators of one *level*, the number
-of times that the way to an operator changes from host functions back to tensors. Branches and loops with host
+of times that the path to an operator changes from host functions back to tensors. Branches and loops with host
 functions or objects inside become steps with blocks; others stay in the parts, whole.
 """
 
@@ -210,7 +210,7 @@ def _sink(
     known: set[str],
     levels: list[int],
 ) -> None:
-    """Raise operators to the level of the first that reads them: a part less to call where none is needed before.
+    """Raise operators to the level of their first reader, which saves a part to call if no earlier level needs one.
 
     Symbols are carried from part to part by tensors whose types have them. So an operator that is the first to name a
     symbol is not raised above others that name it, and stays in the part that binds the symbol.

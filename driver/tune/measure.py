@@ -46,7 +46,7 @@ FINALISTS = 3
 
 
 class Measurer(Protocol):
-    """Where kernels are timed: here, on a board, or on other machines."""
+    """The interface that times kernels: here, on a board, or on other machines."""
 
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Time the kernel with its target's own choices; return the ratios of the given ones to that.
@@ -73,7 +73,7 @@ class Local:
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """A kernel with its target's own choices, and what it computes."""
+    """A kernel with its target's own choices, and its results."""
 
     executable: CallableModel
     inputs: dict[str, np.ndarray]

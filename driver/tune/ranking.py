@@ -24,12 +24,12 @@ def promising(task: TuningTask) -> list[int]:
 
 
 def least_expected(task: TuningTask) -> float:
-    """Return the least part of the time that the target expects of a choice, 1 where that is its own."""
+    """Return the least fraction of the time that the target expects of a choice, 1 if that is its own choice."""
     return min([1.0, *(cost for cost in task.expected if cost is not None)])
 
 
-def order_foreseen(task: TuningTask, measured: Mapping[int, float]) -> float | None:
-    """Return how well the target foresaw the order of choices, given the times of some by their positions."""
+def order_predicted(task: TuningTask, measured: Mapping[int, float]) -> float | None:
+    """Return how well the target predicted the order of choices, given the times of some by their positions."""
     if not task.expected:
         return None
     pairs = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]

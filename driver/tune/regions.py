@@ -1,4 +1,4 @@
-"""Tuning of regions: code generators say what may be chosen for their parts, and measure it themselves."""
+"""Tuning of regions: code generators declare the choices for their parts, and measure them themselves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RegionTask:
 
 
 def has_tunables(targets: Targets) -> bool:
-    """Return whether a code generator among these targets says what may be chosen."""
+    """Return whether a code generator among these targets declares choices."""
     return any(type(target.generator).tunables is not CodeGenerator.tunables for target in targets.generators)
 
 

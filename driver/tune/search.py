@@ -1,6 +1,6 @@
 """The search: first operators that can be computed in several ways, then kernels by how much time they take.
 
-Of the choices for each those are measured that its target expects to be fast, the likeliest first. What wins is
+Of the choices for each those are measured that its target expects to be fast, the likeliest first. The winner is
 measured again, and once more inside of the model.
 """
 
@@ -18,7 +18,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
-from mirlo.driver.tune.ranking import least_expected, order_foreseen, promising
+from mirlo.driver.tune.ranking import least_expected, order_predicted, promising
 from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks
 from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Tuned:
-    """What became of one kernel, or of one operator."""
+    """The result of tuning one kernel, or one operator."""
 
     function: str
     calls: int
@@ -70,7 +70,7 @@ class Tuned:
 
 @dataclass
 class TuningReport:
-    """What became of a model."""
+    """The result of tuning a model."""
 
     kernels: int
     results: list[Tuned] = field(default_factory=list)
@@ -110,12 +110,12 @@ def tune(
     progress: ReportProgress = lambda text: None,
     kernels: Collection[str] = (),
 ) -> TuningReport:
-    """Search for faster kernels within a time budget; what is found goes into the database.
+    """Search for faster kernels within a time budget; results go into the database.
 
-    What was measured before, for this model or another, is not measured again, unless no rule allows it any more. A
-    choice is kept only where it was faster in two separate measurements and, when kernels are timed on this machine,
-    inside of the model too: a model is never slower for having been tuned. With `kernels`, only those of these names
-    are searched, and no operators.
+    Choices that were measured before, for this model or another, are not measured again, unless no rule allows them any
+    more. A choice is kept only where it was faster in two separate measurements and, when kernels are timed on this
+    machine, inside of the model too: a model is never slower for having been tuned. With `kernels`, only those of these
+    names are searched, and no operators.
     """
     names = tuple(kernels)
     work = _Search(
@@ -280,7 +280,7 @@ class _Search:
         return tuned
 
     def _known(self, key: str) -> TuningEntry | None:
-        """Return what was measured before; None where the values are no longer allowed."""
+        """Return the earlier result of a kernel; None if its values are no longer allowed."""
         entry = self.database.entries.get(key)
         if entry is None:
             return None
@@ -313,7 +313,7 @@ class _Search:
 def in_flight(
     items: Sequence[Item], work: Callable[[int, Item], Result], workers: int, may_begin: Callable[[int], bool]
 ) -> list[Result]:
-    """Return what work on items gives, in their order: `workers` of them at a time, while the next one may begin.
+    """Return the results of work on items, in order: `workers` of them run at a time, while the next one may begin.
 
     If one fails, no other is begun, and its error is raised when those that have begun are done.
     """
@@ -373,7 +373,7 @@ def search(
         trials += len(together)
         usable = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
         best = min([best, *usable], key=lambda entry: entry[0])
-    foreseen = order_foreseen(task, measured)
+    foreseen = order_predicted(task, measured)
     if best[0] < MAX_TIME_RATIO:
         again = timer.ratios(task, [best[1]], target, threads)
         ratio = again.ratios[0]

@@ -1,4 +1,4 @@
-"""What of a model is tuned: kernels, and operators that can be computed in several ways, each as a module."""
+"""The tunable parts of a model: kernels, and operators that can be computed in several ways, each as a module."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class KernelSpaces:
         self._functions = {name_of(f): f for f in prim_functions(self._copy.operation) if is_tensor_form(f)}
 
     def points(self, subject: Subject, otherwise: list[dict[str, int]]) -> list[dict[str, int]]:
-        """Return what is worth a measurement; `otherwise` is what the target has for rules that declare nothing."""
+        """Return the points to measure; `otherwise` are those of the target for rules that declare none."""
         if self._schedule is None:
             return otherwise
         kernel, duplicate = Kernel(PrimView(subject.op)), self._functions[subject.name]
@@ -150,7 +150,7 @@ class KernelSpaces:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tuned, and how often the model computes it."""
+    """A tunable kernel or operator, and how often the model computes it."""
 
     op: ir.OpView | ir.Operation
     name: str

@@ -1,4 +1,4 @@
-"""Choices of a kernel's schedule that are right: compared with its definition, exactly, before they are kept."""
+"""Exact comparison of a kernel's schedule with its definition, before its choices are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def is_verified(module: ir.Module, passes: str, store: ParameterStore, target: str) -> bool:
     """Return whether the kernels that these passes make of a module are equal to their definitions.
 
-    Those that are not compared, such as kernels of GPUs, are taken as they are.
+    Those that are not compared, such as kernels of GPUs, count as equal.
     """
     pipeline = Pipeline(passes)
     if thread_limits(target.partition("{")[0]) is not None or not {"schedule", "lower-loops"} <= set(pipeline.names()):

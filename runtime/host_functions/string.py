@@ -57,8 +57,8 @@ def tokenize(
 ) -> np.ndarray:
     """Return the tokens of each string, between the characters 2 and 3 where `mark`, filled up with `pad`.
 
-    Tokens are what an expression matches, the characters where the only separator is empty, or what is left between
-    separators, which are expressions that are searched one after the other. Shorter ones than `least` are left out.
+    Tokens are what an expression matches, the characters where the only separator is empty, or the parts between
+    separators, which are expressions that are applied one after the other. Shorter ones than `least` are left out.
     """
     find = compiled(expression)
     splits = [compiled(separator) for separator in separators]

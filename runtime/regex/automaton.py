@@ -15,7 +15,7 @@ MAX_BYTES = 16 << 20
 
 
 class _Row(list[Any]):
-    """A state: what follows for each class of characters, once a text had it there."""
+    """A state: its successor for each class of characters, made when a text first needs it."""
 
     states: int
     """Of the nondeterministic automaton."""
@@ -54,7 +54,7 @@ class Regex:
         return self._accepts(row, nfa.end)
 
     def spans(self, text: str) -> _Spans:
-        """Return where matches are in a text."""
+        """Return the positions of the matches in a text."""
         return _Spans(self, text)
 
     def _kind_before(self, number: int | None) -> int:
@@ -74,7 +74,7 @@ class Regex:
         return row
 
     def _extend(self, row: _Row, number: int) -> _Row:
-        """Return what follows a state where a character of a class comes."""
+        """Return the successor of a state for a character of a class."""
         nfa = self._nfa
         reached = self._reached(row, number) & nfa.by_class[number]
         states = 0
@@ -134,7 +134,7 @@ class Regex:
 
 
 class _Spans:
-    """The matches in a text: where the next one is takes time in proportion to how far that is."""
+    """The matches in a text; the time to find the next one is proportional to its distance."""
 
     def __init__(self, regex: Regex, text: str) -> None:
         self._regex, self._classes = regex, regex._nfa.classes(text)
@@ -184,7 +184,7 @@ def tokens_of(regex: Regex, text: str, least: int) -> Iterator[str]:
 
 
 def pieces_of(regex: Regex, text: str, least: int) -> Iterator[str]:
-    """Yield what is between matches and has `least` characters or more; an empty match separates by its character."""
+    """Yield the parts of `least` characters or more between matches; an empty match separates by its character."""
     spans, place = regex.spans(text), 0
     while place <= len(text) and (span := spans.next_from(place)) is not None:
         start, end = span

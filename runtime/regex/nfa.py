@@ -137,7 +137,7 @@ class Nfa:
 
 
 def place_flags(before: int, behind: int) -> int:
-    """Return what is true of a place between two kinds of characters."""
+    """Return the flags of a place between two kinds of characters."""
     flags = BOUNDARY if (before == IN_WORD) != (behind == IN_WORD) else NO_BOUNDARY
     if before == NOTHING:
         flags |= TEXT_START | LINE_START

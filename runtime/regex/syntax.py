@@ -40,7 +40,7 @@ class CharacterSet(NamedTuple):
 
 
 class Assertion(NamedTuple):
-    """A place of which something is true."""
+    """A place with some flags."""
 
     flag: int
 
@@ -70,7 +70,7 @@ EMPTY = Concatenation(())
 
 
 class _Flags(NamedTuple):
-    """What `(?i)`, `(?m)` and `(?s)` set."""
+    """The flags that `(?i)`, `(?m)` and `(?s)` set."""
 
     folds: bool = False
     multiline: bool = False
@@ -266,7 +266,7 @@ class _Parser:
             parts.append(CharacterSet(group) if group is not None else self._literal(self._code()))
 
     def _class_escape(self) -> Ranges | None:
-        r"""Return the set that `\d`, `\pN` and the like mean; None where another escape is."""
+        r"""Return the set of an escape such as `\d` or `\pN`; None for other escapes."""
         letter = self._text[self._at : self._at + 1]
         if letter and letter in "dswDSW":
             self._at += 1

@@ -43,7 +43,7 @@ class TimedCalls:
 
 
 class ModelSession(Protocol):
-    """What runs models by their numbers: a `Board`."""
+    """The interface of sessions that run models by their numbers, such as a `Board`."""
 
     address: RunnerAddress
     lock: threading.RLock

@@ -57,7 +57,7 @@ class FrameKind(enum.IntEnum):
 
 
 class FailureCode(enum.IntEnum):
-    """What a failure is of."""
+    """The kinds of failures."""
 
     BAD_FRAME = 1
     LIMIT = 2
@@ -67,7 +67,7 @@ class FailureCode(enum.IntEnum):
 
 
 class RemoteError(MirloError):
-    """A model that a runner does not load or run; the runner goes on."""
+    """A model that a runner does not load or run; the runner continues."""
 
     error_code = "MIR0111"
     remedy = "Check the address, the token and the runner of the board: `mirlo remote HOST`."
@@ -82,7 +82,7 @@ class RunnerLost(RemoteError):
 
 @dataclass(frozen=True)
 class RunnerAddress:
-    """Where a runner listens."""
+    """The address at which a runner listens."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -127,7 +127,7 @@ class Connection:
             raise
 
     def request(self, kind: FrameKind, payload: bytes = b"", seconds: float = FRAME_SECONDS) -> bytes:
-        """Send a request and return what the reply holds; raise an error with the runner's words where it failed."""
+        """Send a request and return the payload of the reply; raise an error with the runner's text if it failed."""
         self.send(kind, payload)
         return self.receive(FrameKind.OK, seconds)
 
@@ -210,7 +210,7 @@ class Connection:
 
 
 def _connected(address: RunnerAddress) -> tuple[socket.socket, bytes]:
-    """Return a socket of a runner that is free, and its nonce; wait a little for one that is not."""
+    """Return a socket of a free runner, and its nonce; wait a little for a busy one."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         own, state, nonce = _greeted(address)

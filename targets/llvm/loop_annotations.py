@@ -1,9 +1,9 @@
-"""What LLVM is told of the loops that schedules emit: which to leave as they are, and when they end.
+"""Annotations for LLVM on the loops that schedules emit: which to leave unchanged, and when they end.
 
-The loops of schedules are vectorized, unrolled and jammed already. Most of LLVM's passes look for what is left to do
-there and find nothing, so that a function of such loops goes through few of them (`machine_code.py`). So does one of
-loops that compute with vectors: LLVM would unroll these, which makes kernels no faster, unless iterations wait for each
-other because they accumulate.
+The loops of schedules are vectorized, unrolled and jammed already. Most of LLVM's passes look for remaining work there
+and find none, so that a function of such loops goes through few of them (`machine_code.py`). So does one of loops that
+compute with vectors: LLVM would unroll these, which makes kernels no faster, unless iterations wait for each other
+because they accumulate.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ L2_OF_ENGINES = 1024 * 1024
 
 
 def _wasm(name: str, product_instructions: int) -> Machine:
-    """Return WebAssembly as engines compile it for x86: one of 16 registers is theirs, addresses are computed apart."""
+    """Return WebAssembly as engines compile it for x86: 15 of 16 registers are free, addresses are computed apart."""
     return Machine(
         name, 16, 15, masked=False, product_instructions=product_instructions, issue_width=ISSUED_BY_ENGINES,
         l2_bytes=L2_OF_ENGINES,

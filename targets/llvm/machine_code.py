@@ -44,7 +44,7 @@ _SCHEDULED = SCHEDULED.encode()
 
 @dataclass(frozen=True)
 class CodeSettings:
-    """What code is made for."""
+    """The processor and the form that code is made for."""
 
     processor: Processor
     opt_level: int = DEFAULT_LEVEL
@@ -82,7 +82,7 @@ def _run_passes(module: ModuleRef, builder: PassBuilder, opt_level: int) -> None
 
     Most modules are one kernel, where no call is inlined. Simplification of its function makes code that is as fast as
     that of the pipeline of modules, in two thirds of the time: loops are unrolled and vectors made before. Where that
-    holds for all innermost loops, a few passes do, in a quarter of the time of that simplification.
+    holds for all innermost loops, a few passes suffice, which take a quarter of the time of that simplification.
     """
     defined = [function for function in module.functions if not function.is_declaration]
     if len(defined) > 1:

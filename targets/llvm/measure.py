@@ -50,7 +50,7 @@ def measure(processor: Processor, machine: Machine) -> Rates:
 
 
 def _digits(value: float | None) -> float | None:
-    """Return a rate in two digits: measured again, it is the same, and so is the code."""
+    """Round a rate to two digits, so that repeated measurements give the same code."""
     return None if value is None else float(f"{value:.2g}")
 
 

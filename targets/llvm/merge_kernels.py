@@ -1,7 +1,7 @@
 """Kernels that differ in scalars only, such as the scales of quantized layers, become one that takes them as arguments.
 
-Which kernels may be one is seen before `schedule` lowers them, when their text is short. Scalars become arguments
-where they are operands of arithmetic that costs the same with constants: not in limits and addresses.
+Such kernels are found before `schedule` lowers them, when their text is short. Scalars become arguments where they are
+operands of arithmetic that costs the same with constants: not in limits and addresses.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def merge_kernels(
 
 
 def pass_scalars(function: ir.Operation, scalars: Mapping[str, tuple[ir.Attribute, ...]]) -> None:
-    """Pass their scalars to the kernels that a function calls."""
+    """Pass to kernels, in the calls of a function, the scalars that became arguments."""
     calls: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

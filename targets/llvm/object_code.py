@@ -30,7 +30,7 @@ SIZES = MAIN + SIZES_SUFFIX
 
 @dataclass(frozen=True)
 class EntryInterface:
-    """What the entry function of a model passes to `main`, which loads its pointers from tables."""
+    """The arguments that the entry function of a model passes to `main`, whose pointers it loads from tables."""
 
     tensors: int
     params: int
@@ -74,7 +74,7 @@ def compile_module(
 
 
 def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface | None = None, text: str = "") -> None:
-    """Lower a module to the LLVM dialect as code generation takes it, with the entry function."""
+    """Lower a module to the LLVM dialect for code generation, with the entry function."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)

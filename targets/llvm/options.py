@@ -64,7 +64,7 @@ _BYTES = re.compile(r"(\d{1,12})(B|K|M|G|KB|MB|GB|KiB|MiB|GiB)?")
 
 @dataclass(frozen=True)
 class LlvmOptions:
-    """The processor that code is made for, and what schedules assume of it."""
+    """The processor that code is made for, and the properties that schedules assume."""
 
     processor: Processor
     machine: Machine
@@ -142,7 +142,7 @@ def thread_work_of(options: CompileOptions | None) -> int | None:
 
 
 def saves_memory(options: CompileOptions | None) -> bool:
-    """Return whether memory is worth more than time."""
+    """Return whether options prefer little memory to speed."""
     return parse_options(getattr(options, "target_options", "")).saves_memory
 
 
@@ -197,7 +197,7 @@ def described_machine() -> Machine:
 
 
 def host_identity() -> str:
-    """Return what rates that were measured hold for: the processor of this machine, and its caches."""
+    """Return the identity of this machine for measured rates: its processor and its caches."""
     return digest_of(f"{host_processor()} {sorted(linux_caches().items())}".encode())
 
 

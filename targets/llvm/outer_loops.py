@@ -1,9 +1,9 @@
-"""Indices of loops around register tiles, and where tiles begin: LLVM takes both for numbers that it knows nothing of.
+"""Indices of loops around register tiles, and starts of tiles, which are hidden from LLVM's analyses.
 
 LoopStrengthReduction looks for induction variables that all addresses in a loop have in common, and tries the sums of
 all subsets of the terms of an address. In the loop of a register tile an address has terms for each loop around it:
 that takes longer than the rest of code generation, and keeps more addresses in registers than there are. Only the loops
-of the tiles themselves are worth it, and for them the place where the tile begins is one term.
+of the tiles themselves are worth it, and for them the start of the tile is one term.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 def hide_outer_indices(module: ir.Module) -> None:
     """Pass indices through assembly without instructions.
 
-    These are the places where loops over accumulators begin, and in kernels with dynamic dims the indices of the loops
-    around register tiles. In other kernels the addresses between loops are numbers apart.
+    These are the starts of loops over accumulators, and in kernels with dynamic dims the indices of the loops around
+    register tiles. In other kernels the addresses between loops are numbers apart.
     """
     for op in module.body.operations:
         kernel = op.operation
@@ -65,7 +65,7 @@ class _Loops:
         return has_loop, has_tile
 
     def varies(self, value: ir.Value) -> bool:
-        """Return whether a value depends on the index of a loop, or on what a loop computes."""
+        """Return whether a value depends on the index of a loop, or on a result of a loop."""
         if value not in self._varying:
             op = value.owner
             if isinstance(op, ir.Block):
@@ -115,5 +115,5 @@ def _as_number(index: ir.Value) -> ir.Value:
 
 
 def _hidden(number: ir.Value) -> ir.Value:
-    """Return an index with the value of a number, of which LLVM knows nothing."""
+    """Return an opaque copy of an index, which LLVM cannot analyze."""
     return create("arith.index_cast", ir.IndexType.get(), inline_asm("", "=r,0", number.type, number))

@@ -112,7 +112,7 @@ def _mark(function: ir.OpView, orders: Sequence[PackedOrder]) -> None:
 
 
 def _stored_as(order: PackedOrder, view: PrimView, sites: Sequence[ir.Operation], session: Session) -> Stored:
-    """Return how a constant is stored as a primitive says."""
+    """Return the order of a constant that a primitive requests."""
     where = f"the schedule given for '@{view.name}': pack"
     if not sites or not all(is_available(site.operands[order.argument], session) for site in sites):
         raise PassError(f"{where}: 'x{order.argument}' is no constant in all calls; pack a copy of it (cache_read)")
@@ -240,7 +240,7 @@ class Panels:
 
     @property
     def packed(self) -> PackedOrder:
-        """Return the order as the primitive `pack` gives it."""
+        """Return the order in the form that the primitive `pack` takes."""
         order = self.order
         tiles = [(order.columns, order.width), *([(order.inner[-1], order.group)] if order.group > 1 else [])]
         return PackedOrder(self.argument, (*order.outer, order.columns, *order.inner), tuple(tiles))

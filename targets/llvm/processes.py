@@ -125,7 +125,7 @@ def compile_all(
 
 
 class Compilation:
-    """Tasks that worker processes compile as they are added, and this process too when all of them are known."""
+    """Tasks that worker processes compile as they are added; this process joins when all of them are known."""
 
     def __init__(self, settings: CodeSettings, helpers: int) -> None:
         self.settings = settings
@@ -198,7 +198,7 @@ class Compilation:
             feeder.join()
 
     def _failure(self) -> Exception | None:
-        """Return why a task failed whose code is needed."""
+        """Return the error of a failed task whose code is needed."""
         return next((error for task, error in self._failures.items() if task in (self._wanted or ())), None)
 
     def _work_here(self) -> None:

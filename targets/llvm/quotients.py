@@ -7,7 +7,7 @@ from mirlo.dialects.core.value import integer_of
 
 
 def shift_quotients(module: ir.Module) -> None:
-    """Replace the floor divisions of functions by powers of two, outside of loops, where sizes are computed."""
+    """Replace the floor divisions by powers of two outside of loops, where sizes are computed, by shifts."""
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:

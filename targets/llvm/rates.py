@@ -1,4 +1,4 @@
-"""Rates of this machine's processor: what `mirlo doctor --measure` found, in place of what the machine model assumes.
+"""Rates of this machine's processor, which `mirlo doctor --measure` measures, in place of the machine model's.
 
 They are kept in a file beside the compilation cache, for the processor that they were measured on. Code for other
 processors is planned by the table of `cpus.py`.
@@ -40,13 +40,13 @@ class Rates:
 
 
 def rates_file() -> Path:
-    """Return where this user's rates are kept."""
+    """Return the path of this user's rates."""
     return user_cache() / FILE
 
 
 @cache
 def stored_rates(identity: str) -> Rates:
-    """Return the rates that were measured on a processor, none where they were not."""
+    """Return the rates that were measured on a processor; no rates if there was no measurement."""
     try:
         if unsafe_folder(rates_file().parent) is not None:
             return Rates()
@@ -64,7 +64,7 @@ def _checked(value: object) -> float:
 
 
 def store_rates(identity: str, rates: Rates) -> None:
-    """Keep rates for the processor that they were measured on."""
+    """Save rates for the processor that they were measured on."""
     make_private(rates_file().parent)
     text = json.dumps({"processor": identity, "rates": rates.known}, indent=1)
     write_regular(rates_file(), text)

@@ -160,7 +160,7 @@ def _along(zero: np.ndarray, axis: int, rank: int) -> np.ndarray:
 def round_columns(
     array: np.ndarray, zero: np.ndarray, column: int, inner: int
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return i8 codes of which no adjacent pair along an axis saturates, and by how much each column was scaled.
+    """Return i8 codes of which no adjacent pair along an axis saturates, and the factor of each column.
 
     None if no pair of the weights does. The third result is the RMS error relative to the weights.
     """

@@ -32,8 +32,9 @@ class TileBatch(Pass):
 
     The tensors between convolutions of a whole batch are read from memory where they exceed the caches. Those of one
     row stay there, and the arena is smaller by as much, but weights are read for each row. The first operators of the
-    model go into a loop over the rows, up to the one that makes the most of this; what follows, such as the product of
-    a row by large weights, has the whole batch. An operator that computes with several rows at once ends the loop.
+    model go into a loop over the rows, up to the one with which the gain is largest; later operators, such as a product
+    of a row with large weights, compute the whole batch. An operator that computes with several rows at once ends the
+    loop.
     """
 
     name = "tile-batch"
@@ -107,7 +108,7 @@ def choose_count(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an operator does for one row."""
+    """The work of an operator for one row."""
 
     cycles: float
     """Cycles of its multiply-adds."""

@@ -1,7 +1,7 @@
 """The configuration of AMX's registers: their rows, and that each row has 64 bytes.
 
 Each function that uses registers begins with it, that of each chunk of a parallel loop too: threads have registers of
-their own. What a register was configured for is lost where another function configures it.
+their own. A configuration is lost where another function configures the registers.
 """
 
 from __future__ import annotations

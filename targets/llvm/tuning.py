@@ -1,6 +1,6 @@
 """The choices for convolutions of target `llvm`, and the cycles that its machine model expects of choices.
 
-What is measured for kernels stands with the rules that schedule them.
+The choices for kernels are declared by the rules that schedule them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def expected(
 def expectation(
     function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions | None = None
 ) -> KernelExpectation | None:
-    """Return what the machine model expects of a contraction with these choices; None if it does not cover it.
+    """Return the machine model's expectation of a contraction with these choices; None if it does not cover it.
 
     Candidates are the tiles that `choose_tile` compares, by the cycles of all tiles of one axis of rows.
     """

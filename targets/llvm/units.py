@@ -95,7 +95,7 @@ def split(
 
 
 def _merge_similar(operations: Mapping[str, ir.Operation], similar: Mapping[str, int]) -> None:
-    """Make kernels of a group that differ in scalars only one, and pass it these."""
+    """Merge kernels of a group that differ in scalars only, and pass the scalars as arguments."""
     scalars = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
     for operation in operations.values():
         if operation.name == "func.func" and not is_prim_func(operation):
@@ -221,7 +221,7 @@ def _text(op: ir.Operation) -> str:
 
 
 def _drop_facts(op: ir.Operation) -> None:
-    """Drop what passes noted about a kernel, such as names of symbols and the schedule: it does not affect the code."""
+    """Drop attributes that passes noted on a kernel, such as its schedule, which do not affect the code."""
     if op.name == "func.func" and is_prim_func(op) and _has_body(op):
         for name in list(op.attributes):
             if name.startswith("tir.") and name not in (PRIM_FUNC, FORK):

@@ -27,7 +27,7 @@ def check_chip(artifact: Artifact, gpu: Gpu) -> None:
 
 
 def load_kernels(artifact: Artifact, gpu: Gpu, held: list[int]) -> dict[str, str]:
-    """Return the kernels of a model by name; `held` keeps their modules."""
+    """Return the kernels of a model by name; `held` keeps their modules loaded."""
     cuda = gpu.cuda
     modules: dict[int, int] = {}
     functions = {}

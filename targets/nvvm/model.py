@@ -170,7 +170,7 @@ class CudaModel:
 
     @contextmanager
     def _noting(self, record: CallRecord) -> Iterator[None]:
-        """Note a library's error in the record; the caller raises it."""
+        """Record a library's error in the call record; the caller raises it."""
         try:
             yield
         except DeviceFunctionFailed as failed:
@@ -186,7 +186,7 @@ class CudaModel:
     def _record(
         self, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None = None
     ) -> None:
-        """Enqueue everything that such a call does."""
+        """Enqueue all work of a call."""
         inputs = len(self.artifact.inputs)
         for number in range(inputs):
             self._copy_in(number)

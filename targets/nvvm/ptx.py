@@ -81,7 +81,7 @@ def to_ptx(
 ) -> list[KernelCode]:
     """Return PTX with all kernels of a module; host functions are dropped and the module is consumed.
 
-    `libraries` are what kernels may call functions of, `blocks` the grids that kernels are launched with.
+    `libraries` define functions that kernels may call, `blocks` the grids that kernels are launched with.
     """
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:
@@ -91,9 +91,9 @@ def to_ptx(
 
 
 def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequence[DeviceLibrary] = ()) -> str:
-    """Return what `make` makes of the LLVM IR of kernels; code that may end the process is tried in another first.
+    """Return the result of `make` for the LLVM IR of kernels; code that may end the process is tried in a fork first.
 
-    That is what Mirlo does not know, and that of libraries.
+    That is code that Mirlo does not know, and code of libraries.
     """
     suspects = {*suspects_in(whole), *(str(library.path) for library in libraries)}
     return make_guarded(whole, suspects, lambda: make(readable_by_older(translate_to_llvm_ir(whole))))
@@ -132,7 +132,7 @@ def lower_to_nvvm(
 
 
 def _convert(module: ir.Module | ir.OpView, pipeline: str, verify: bool = False) -> None:
-    """Run passes on a module, and verify what they leave; they are not expected to fail."""
+    """Run passes on a module, which are not expected to fail, and verify the result."""
     try:
         run_unverified(f"builtin.module({pipeline})", module.operation)
         if verify:
@@ -151,7 +151,7 @@ def _branches(whole: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _tell_blocks_apart(whole: ir.Operation) -> None:
-    """Give branches of kernels numbers, so that MLIR's passes do not merge blocks that are equal.
+    """Give branches of kernels numbers, so that MLIR's passes do not merge equal blocks.
 
     At a barrier in merged blocks threads wait that are at different places of the kernel, and LLVM would make two of it
     again, with other threads at each.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @register_pass
 @dataclass(frozen=True)
 class LowerToNvvm(Pass):
-    """Lower the kernels of a planned module to the LLVM and NVVM dialects; what the host does is dropped.
+    """Lower the kernels of a planned module to the LLVM and NVVM dialects; the host's code is dropped.
 
     The target's emitter does this too; its pipeline ends before.
     """

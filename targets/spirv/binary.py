@@ -134,7 +134,7 @@ def _order_all_memory(module: ir.Module | ir.OpView) -> None:
 
 
 def _inline_scopes(module: ir.Module | ir.OpView) -> None:
-    """Put the memory of scopes at the start of their functions, where variables stand, and the rest in their place."""
+    """Put the memory of scopes at the start of their functions, and the other operations in place of the scopes."""
     for scope in find(module, "memref.alloca_scope"):
         owner = enclosing(scope, "gpu.func")
         *operations, last = [op.operation for op in scope.regions[0].blocks[0].operations]

@@ -1,4 +1,4 @@
-"""What the consumers of kernels accept: capabilities of SPIR-V, and the types that must be emulated without them."""
+"""Properties of the consumers of kernels: capabilities of SPIR-V, and the types that must be emulated without them."""
 
 from __future__ import annotations
 

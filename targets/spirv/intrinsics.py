@@ -11,7 +11,7 @@ _LOW = (1 << 32) - 1
 
 @intrinsic("popcount", target="spirv")
 def popcount(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
-    """Sum the bit counts of the 32-bit words."""
+    """Add the bit counts of both 32-bit words."""
     if op.dtype in ("i32", "index"):
         return decline("one operation does it", dtype=op.dtype)
     x = op.nums[0]

@@ -1,4 +1,4 @@
-"""Buffers larger than what every device can bind: bound in parts, of which each access selects one."""
+"""Buffers larger than every device can bind: bound in parts, of which each access selects one."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def check_floats(root: ir.Module | ir.OpView, environment: SpirvEnvironment) -> 
 
 
 def widen_arithmetic(root: ir.Module | ir.OpView) -> None:
-    """Compute in 32 bits what depends on the bits of 8- and 16-bit integers."""
+    """Widen operations whose result depends on the upper bits of 8- and 16-bit integers to 32 bits."""
     _widen_private(root)
     narrow: list[ir.Operation] = []
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @register_pass
 @dataclass(frozen=True)
 class LowerToSpirv(Pass):
-    """Lower the kernels of a planned module to the SPIR-V dialect; what the host does is dropped.
+    """Lower the kernels of a planned module to the SPIR-V dialect; the host's code is dropped.
 
     The target's emitter does this too; its pipeline ends before.
     """

@@ -1,7 +1,7 @@
 """Integers of 64 bits for consumers without them: pairs of 32 bits, the low half first, as they lie in memory.
 
-Upstream's pass converts single operations. Memory and what loops and branches carry get the type of pairs here before
-it runs, and quotients, which it does not know, become loops.
+Upstream's pass converts single operations. Memory and values that loops and branches carry get the type of pairs here
+before it runs, and quotients, which it does not know, become loops.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _magnitude(b: ValueBuilder, x: Num) -> Num:
 
 
 def _divide(b: ValueBuilder, x: Num, y: Num) -> tuple[Num, Num]:
-    """Return the unsigned quotient and the rest, by long division."""
+    """Return the unsigned quotient and the remainder, by long division."""
     zero = b.constant("i64", 0)
 
     def step(_: ir.Value, left: ir.Value, rest: ir.Value, quotient: ir.Value) -> list[ir.Value]:

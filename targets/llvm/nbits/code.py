@@ -53,9 +53,10 @@ def loop(
     low: ir.Value, high: ir.Value, body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
     step: int = 1, parallel: bool = False,
 ) -> list[ir.Value]:  # fmt: skip
-    """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones.
+    """Emit a loop: `body(i, *carried)` returns the next carried values.
 
-    LLVM does not unroll it: what should be side by side is emitted so, and copies take time to compile.
+    Return the final ones. LLVM does not unroll it: vectors side by side are emitted as such, and copies take time to
+    compile.
     """
     return for_loop(low, high, step, body, carried, parallel=parallel, rolled=True)
 
@@ -196,7 +197,7 @@ def field_bytes(words: ir.Value, field: int, bits: int) -> Value:
 
 
 class CodeLookup:
-    """Bytes of the integers that codes stand for, plus a number that makes them unsigned."""
+    """The bytes of the integers that codes stand for, plus a number that makes them unsigned."""
 
     def __init__(self, machine: Machine, table: Sequence[int], above: int = 0):
         is_arm = SIGNED in machine.dots

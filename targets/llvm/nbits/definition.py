@@ -1,4 +1,4 @@
-"""What products with packed weights mean: the definition that `verify-schedule` compares their kernels with.
+"""The meaning of products with packed weights: the definition that `verify-schedule` compares their kernels with.
 
 Panels hold random codes, scales and zero points, as `PanelLayout.pack` arranges them; results are sums of products of
 rows and the weights that these stand for. No code of the kernels takes part.
@@ -61,11 +61,11 @@ class NbitsDefinition(DescribedDefinition):
         return least, 1.0
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        """Return those of a linear form of the rows."""
+        """Return b for a linear form of the rows, as `KernelDefinition.proven_bits` does."""
         return rounds * (math.log2(P) - 1)
 
     def prepare(self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory) -> None:
-        """Make rows that quantization or padding makes, their sums, and panels."""
+        """Make rows as quantization or padding makes them, their sums, and panels."""
         layout, digits = self.product.layout, self.product.digits
         count = number_of(self.product.count, sizes)
         shape = (layout.sub_blocks, count, layout.sub)

@@ -1,4 +1,4 @@
-"""The function of a product: the kernel for the rows that there are, chosen by the call if their number is dynamic."""
+"""The function of a product: a kernel for each number of rows, which the call selects if their number is dynamic."""
 
 from __future__ import annotations
 

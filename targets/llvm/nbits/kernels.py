@@ -51,7 +51,7 @@ class SubBlock:
 
 @dataclass
 class ProductKernel:
-    """What kernels share: the walk over a panel, stores of results."""
+    """The shared code of kernels: the loop over a panel, stores of results."""
 
     product: Product
     machine: Machine

@@ -35,7 +35,7 @@ TABLES = {"f4e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)}
 
 @dataclass(frozen=True)
 class PanelLayout:
-    """How weights [N, K] with scales [N, blocks] are stored."""
+    """The layout of stored weights [N, K] with scales [N, blocks]."""
 
     bits: int
     block: int
@@ -109,7 +109,7 @@ class PanelLayout:
 
     @property
     def rows_per_vector(self) -> int:
-        """Return how many rows of K after those of a vector the rows of the next one begin."""
+        """Return the distance in rows of K between the starts of consecutive vectors."""
         return WORD_FIELDS.get(self.bits, 4)
 
     def spare_rows(self) -> dict[int, list[tuple[int, int, int, int]]]:

@@ -96,18 +96,18 @@ class QuantizedKernel(ProductKernel):
         self.each_row(count, one)
 
     def digit(self, digit: int, position: ir.Value, each: int) -> ir.Value:
-        """Return the position of a digit: those of all rows are together."""
+        """Return the position of a digit; the digits of all rows are contiguous."""
         if not digit:
             return position
         plane = C.times(self.rows, C.index(digit * self.layout.sub_blocks * each))
         return C.add(position, plane)
 
     def start(self, digit: int, row: ir.Value) -> ir.Value:
-        """Return what the middle of the range takes off, in all lanes."""
+        """Return the contribution of the middle of the range, to subtract, in all lanes."""
         return C.splat(C.load(self.sums, self.digit(digit, row, 1)))
 
     def first(self, digit: int, row: ir.Value) -> ir.Value:
-        """Return what the sum of products begins with."""
+        """Return the initial value of the sum of products."""
         return C.constant(0, C.integer(32)) if self.layout.is_signed else self.start(digit, row)
 
     def field(self, words: ir.Value, field: int, in_place: bool) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Products whose weights are constants of a few bits: what they are, and how passes read them."""
+"""Products whose weights are constants of a few bits: how they are matched, and how passes read the weights."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PackedWeights:
 
     @property
     def unit(self) -> float:
-        """Return what the scales are multiplied by."""
+        """Return the number that multiplies the scales."""
         return FLOATS.get(self.floats, 1.0)
 
 
@@ -147,7 +147,7 @@ def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline |
 
 
 def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:
-    """Return the value behind a transposition, a cast and a cut along K, its order, and the rows that are left."""
+    """Return the value before a transposition, a cast and a cut along K, its order, and the remaining rows."""
     rows: Dim | None = None
     while True:
         permute, cut, cast = (defining(value, f"relax.{name}") for name in ("permute", "strided_slice", "cast"))
@@ -165,7 +165,7 @@ def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim
 
 
 def constant_source(value: ir.Value) -> ir.Value:
-    """Return the packed constant behind `unpack`, or the value itself."""
+    """Return the packed constant that `unpack` reads, or the value itself."""
     unpack = defining(value, "relax.unpack")
     return value if unpack is None else unpack.x
 

@@ -161,7 +161,7 @@ def _is_inside_row(axis: LoopAxis, stride: Dim, width: Dim) -> bool:
 
 @dataclass(frozen=True)
 class _Mover:
-    """Rewrites positions to those that a block sees."""
+    """Rewrites positions to those within a block."""
 
     plan: RegisterTilePlan
     row_axis: LoopAxis | None
@@ -289,7 +289,7 @@ def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
 
 
 def _block_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
-    """Return the rows of a block that are worth a measurement, those nearest to the plan's first."""
+    """Return the numbers of rows of a block that are worth a measurement, those nearest to the plan's first."""
     group = function_group(kernel, context)
     plan = group if isinstance(group, Decline) else plan_blocked(kernel.view, group, context.options.get("threads", 1))
     if isinstance(plan, Decline) or not (isinstance(plan.extent, int) and isinstance(plan.block, int)):
@@ -367,7 +367,7 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
 
 
 def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
-    """Emit both plans, and the choice between them."""
+    """Emit both plans, and the branch that selects one."""
     memory = TensorBuffers(buffers)
     for value, own in outside_values(buffers.view, single.view):
         memory.place(own, buffers.buffer(value))

@@ -1,9 +1,9 @@
 """The cost model's constants of the schedules of target `llvm`, each with its unit and the reason of its value.
 
-Properties of one processor are fields of `Machine`. A docstring names what was measured where that is known; the other
+Properties of one processor are fields of `Machine`. A docstring names the measurement where there was one; the other
 values were chosen by hand, and `python -m benchmarks.kernels` checks them. A constant changes many kernels: compare all
-of them before you keep it (`docs/contraction.md`, "Change the choice"). What a caller or the tuner may choose
-instead is in `targets/llvm/choices.py`.
+of them before you keep it (`docs/contraction.md`, "Change the choice"). Choices of callers and the tuner are in
+`targets/llvm/choices.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Elementwise blocks: one loop nest over all elements, vectorized along the output's unit stride.
 
-If a condition on an index selects what is read (concatenation, padding), the loops are cut so that it is constant
-within each part. An operand whose unit stride is along another loop is transposed in registers.
+If a condition on an index selects the operand that is read (concatenation, padding), the loops are cut so that it is
+constant within each part. An operand whose unit stride is along another loop is transposed in registers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _cut_conditions(s: Schedule, block: str) -> list[str]:
 
 
 def _unwritten(s: Schedule, part: str) -> Decline | None:
-    """Decline a part that writes elsewhere than along memory."""
+    """Decline a part whose writes are not contiguous."""
     loops = [loop for loop in s.loops(part) if s.extent(loop) != 1]
     if not loops:
         return None
@@ -97,7 +97,7 @@ def _unwritten(s: Schedule, part: str) -> Decline | None:
 
 @dataclass
 class _Loops:
-    """The loops of the parts as they are arranged, and what was chosen for them."""
+    """The loops of the parts as they are arranged, and their choices."""
 
     s: Schedule
     group: BlockGroup[Machine]

@@ -60,7 +60,7 @@ class PagedRead:
 
 
 class PageReader:
-    """Emits reads of pages: what a table and lengths have is checked before anything is read."""
+    """Emits reads of pages: entries of the table and lengths are checked before anything is read."""
 
     def __init__(self, read: PagedRead, memory: TensorBuffers, machine: Machine) -> None:
         self.read = read
@@ -80,7 +80,7 @@ class PageReader:
         return length.cast(ir.IndexType.get()).maximum(0).minimum(most)
 
     def page(self, sequence: Value, number: Value) -> Value:
-        """Emit the first element of a page of a sequence: of one that there is, whatever the table has."""
+        """Emit the first element of a page of a sequence: always a page that exists, whatever the table contains."""
         entry = create("memref.load", self.table.type.element_type, self.table, sequence * self.most + number)
         page = entry.cast(ir.IndexType.get()).minimum(index(self.pages) - 1).maximum(0)
         return page * self.read.page_elements
@@ -110,7 +110,7 @@ class PageReader:
 
 @dataclass(frozen=True)
 class PageCopy:
-    """Where the rows of a page are copied to."""
+    """The destination of the rows of a page."""
 
     buffer: ir.Value
     start: Value

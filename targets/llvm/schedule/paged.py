@@ -1,4 +1,4 @@
-"""Attention to rows of caches in pages, of one new token of each sequence: rows are read where they are.
+"""Attention of one new token of each sequence to rows of caches in pages: rows are read in place.
 
 Pages hold the rows of all heads, so a page is computed for all heads before the next one: memory is read in order.
 Scores of all keys are stored, as in `blocked`. Pages that are not full are copied first, with zeros behind the last
@@ -108,7 +108,7 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], th
 
 
 def _over_pages(part: RowBlockContraction, axis: LoopAxis, size_axis: LoopAxis, read: PagedRead) -> RowBlockContraction:
-    """Return a contraction over the rows of one page, at `PAGE` and `HEAD` in the cache; `axis` runs along rows."""
+    """Return a contraction over the rows of one page, at `PAGE` and `HEAD` in the cache; `axis` is that of the rows."""
     plan = part.plan
     _, rows, heads, size = read.shape
     short = replace(axis, extent=rows)
@@ -225,7 +225,7 @@ def _tokens(plan: BlockedPlan) -> Dim | None:
 def _emit_either(
     plan: _CopiedPlan, single: tuple[_CopiedPlan, PagedPlan], length: Dim, buffers: BufferFunction
 ) -> None:
-    """Emit both plans, and the choice between them."""
+    """Emit both plans, and the branch that selects one."""
     copied, pages = single
     memory = TensorBuffers(buffers)
     for value, own in outside_values(buffers.view, copied.view):

@@ -3,7 +3,7 @@
     @part_rule(priority=30)
     def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> PrimitivesPlan | Decline: ...
 
-registers the rule `window`. It is tried for whole functions, and by the rule `stages` for runs of their blocks.
+registers the rule `window`. It is tried for whole functions, and by the rule `stages` for consecutive blocks of them.
 """
 
 from __future__ import annotations

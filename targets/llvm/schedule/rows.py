@@ -103,7 +103,7 @@ class RowsPlan:
         return self.plan.schedule()
 
     def row_by_row(self, memory: TensorBuffers) -> RowEmitter:
-        """Return what emits the rows one by one. The plan is used up."""
+        """Return an emitter of single rows. The plan is used up."""
         return RowEmitter(self._arranged, memory)
 
 
@@ -116,7 +116,7 @@ def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES
 
 @dataclass
 class _Rows:
-    """The loops of row operations as they are arranged, and what was chosen for them."""
+    """The loops of row operations as they are arranged, and their choices."""
 
     s: Schedule
     found: RowGroup

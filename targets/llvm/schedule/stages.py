@@ -31,7 +31,7 @@ RULES = ("llvm",)
 def plan_stages(
     group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, panels: StoredPanels = NO_PANELS
 ) -> list[RunPlan]:
-    """Plan the blocks in order, as many at a time as one plan accepts, with what is chosen for all of them."""
+    """Plan the blocks in order, as many at a time as one plan accepts, with the choices for all of them."""
     plan = partial(_plan, chosen=chosen, panels=panels)
     return plan_in_stages(group, plan, plan_scalars)
 
@@ -39,7 +39,7 @@ def plan_stages(
 def _plan_by(
     rule: PartRule, group: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels
 ) -> RunPlan | Decline:
-    """Plan blocks by a rule, with its own of the choices."""
+    """Plan blocks by a rule, with the choices that are the rule's."""
     if rule.planner is plan_contraction:
         return plan_contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
     plan: RunPlan | Decline = rule.planner(group, **rule.rule.arguments.bind(chosen))
@@ -110,7 +110,7 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
 
 
 def _loops_of(plan: PartPlan) -> object:
-    """Return the schedule of primitives that a plan is, if it is one."""
+    """Return the schedule of primitives of a plan, if it has one."""
     if isinstance(plan, VectorContractionPlan):
         return plan.by_primitives
     return plan.plan if isinstance(plan, RowsPlan) else plan

@@ -1,4 +1,4 @@
-"""Vectors of a loop: how many lanes, how many at a time, and what its tail is cut into."""
+"""Vectors of a loop: the number of lanes, the vectors per iteration, and the parts of its tail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _own_lanes(instances: Sequence[BlockInstance], axis: Variable, machine: Mach
 
 
 def loop_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
-    """Return the vectors of all loops that are worth a measurement: how many at a time, half a vector, and two."""
+    """Return the vectors of all loops to measure: how many at a time, half a vector, and two."""
     own = find_machine(context.options.get("machine")).lanes(F32_BYTES)
     points = [LoopChoices(unroll=(count,)) for count in tried_values(LoopChoices, "unroll")]
     return [tuning_point(choices) for choices in (*points, LoopChoices((own // 2,)), LoopChoices((2 * own,)))]

@@ -1,7 +1,7 @@
 """Reductions vectorized along an output loop: pooling windows, sums over leading or middle dims.
 
-Each lane reduces on its own, so any combination is possible. Elementwise blocks that follow are computed on the
-results while they are in registers. The loops are cut at the edges of padding; inside no element is tested.
+Each lane reduces on its own, so any combination is possible. The epilogue, elementwise blocks, is computed while the
+results are in registers. The loops are cut at the edges of padding; inside no element is tested.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _choose_vectors(
 def _vectors_of_pass(machine: Machine, outputs: int, effort: int) -> int:
     """Return how many vectors of each output are reduced together, in one pass over the reduced dims.
 
-    Half of the registers hold them, or all if an operand in memory is all that an operation needs beside and half of
-    them read short runs of memory.
+    Half of the registers hold them, or all if an operation reads one operand in memory besides, and half of the vectors
+    read short ranges of memory.
     """
     half = max(1, machine.vector_registers // 2 // outputs)
     is_plain = _is_plain(machine, outputs, effort)

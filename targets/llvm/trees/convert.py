@@ -30,7 +30,7 @@ class PackTrees(Pass):
 
     A row leaves the upper levels of a tree at one of 32 exits. Each node has a mask without the exits that a row does
     not take where its comparison fails: all nodes are compared, without branches, and the first exit that is left is
-    taken. It is a leaf, or a node from which each row goes on for itself.
+    taken. It is a leaf, or a node from which each row continues alone.
     """
 
     name = "pack-trees"
@@ -71,7 +71,7 @@ class PackTrees(Pass):
 
 
 def _match(op: ir.OpView, b: Rewriter, machine: Machine) -> tuple[MaskedTrees, UpperLevels, np.ndarray] | Decline:
-    """Return what the kernel of an ensemble needs, or decline."""
+    """Return the description of an ensemble that the kernel needs, or decline."""
     x, weights = kind_of(op.x), kind_of(op.weights)
     if lanes_of(machine) < MIN_LANES:
         return decline("the machine has no vectors", machine=machine.name)

@@ -238,7 +238,7 @@ class _Group:
         return compare("ge", largest, 0)
 
     def descend(self, first: Expr) -> None:
-        """Go on from the nodes that the rows reached, all by one level in each iteration, to leaves."""
+        """Descend from the nodes that the rows reached to leaves, all by one level in each iteration."""
         loops = self.loops
         for begin in loops.range(0, self.rows, LANES):
             base = self.place_of(begin)
@@ -294,7 +294,7 @@ class _Group:
         return [create("arith.minui", kind, place, last) for place in places]
 
     def masks_of(self, word: ir.Value) -> list[ir.Value]:
-        """Return the exits of a word that are left after the comparisons of all nodes, in vectors."""
+        """Return the exits of a word that remain after the comparisons of all nodes, in vectors."""
         groups = self.trees.groups_of_nodes
         masks: list[ir.Value] = [emit_constant(-1, self.vector_type("i32")) for _ in self.vectors()]
         for group in range(groups):
@@ -324,7 +324,7 @@ class _Group:
         return _FAILS[mode & 7][nan_holds]
 
     def masked(self, at: Value, predicate: str, masks: Sequence[ir.Value]) -> list[ir.Value]:
-        """Return the exits that are left after the comparison of the record at a place."""
+        """Return the exits that remain after the comparison of the record at a place."""
         column, threshold, left = (emit(self.tables.records[as_expr(at + i, INDEX)]) for i in range(3))
         bound = create("arith.bitcast", ir.F32Type.get(), threshold)
         # A mask bounds the place, whatever the record holds.

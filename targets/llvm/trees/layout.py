@@ -1,4 +1,4 @@
-"""The upper levels of decision trees as masks of the ways out of them."""
+"""The upper levels of decision trees as masks of the exits from them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class UpperLevels:
     """The nodes of the upper levels of trees, and where rows leave these levels.
 
     The exits of a tree are leaves, or the nodes of lower levels, numbered from those of nodes that hold to those of
-    nodes that fail. If the comparison of a node fails, no exit below its first child is reached. The exits of a row
-    are the ones that no node that fails excludes; the first of these is the one that it takes. A word has the masks
-    of 32 exits; the words of a tree are in reverse order.
+    nodes that fail. If the comparison of a node fails, no exit below its first child is reached. The possible exits of
+    a row are those that no failing node excludes; the row takes the first of them. A word has the masks of 32 exits;
+    the words of a tree are in reverse order.
     """
 
     columns: np.ndarray
@@ -69,7 +69,7 @@ def upper_levels(
 ) -> UpperLevels | Decline:
     """Return the upper levels of trees, as `relax.tree_ensemble` defines their nodes; decline if some do not exist.
 
-    `lanes` are the rows of a vector, which lie between the features that adjacent columns name.
+    `lanes` are the rows of a vector, whose values of one feature are adjacent in memory.
     """
     if (nodes[:, FEATURE] < 0).any() or (nodes[:, FEATURE] >= features).any():
         return decline("some nodes compare a feature that does not exist", features=features)

@@ -179,7 +179,7 @@ class _Functions:
 
 @dataclass(frozen=True)
 class ConvolutionView:
-    """What decides how a convolution is computed, whether it is in the graph yet or not."""
+    """The properties that decide how a convolution is computed, whether it is in the graph yet or not."""
 
     x: TensorType
     weight: TensorType

@@ -80,7 +80,7 @@ class Tiling:
 
     @property
     def likely(self) -> Tiling:
-        """Return a static estimate: one image, with the assumed size if it is dynamic."""
+        """Return an estimate with static sizes: one image, of the assumed size if it is dynamic."""
         size, out = ((_likely(height), _likely(width)) for height, width in (self.size, self.out))
         return replace(self, batch=self.batch if isinstance(self.batch, int) else 1, size=size, out=out)
 
@@ -189,7 +189,7 @@ Comparison = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Evaluate what a body adds to its accumulator at these indices if it reads 1; None if unknown."""
+    """Evaluate what a body adds to its accumulator at these indices if each operand is 1; None if unknown."""
     env: dict[ir.Value, np.ndarray] = dict(zip(block.index_arguments, indices, strict=True))
     env.update({argument: np.array(1.0) for argument in block.input_arguments})
     env.update({argument: np.array(0.0) for argument in block.accumulators})

@@ -63,8 +63,8 @@ def transposed(matrix: Matrix) -> Matrix:
 def exact_quotient(m: int) -> tuple[int, int]:
     """Return an odd factor and a number of bits: a result times the factor, modulo 2^32, is shifted by the bits.
 
-    Sums of integers are exact modulo 2^32, whatever exceeds 32 bits meanwhile. What is odd in the square of the scale
-    has an inverse modulo 2^32.
+    Sums of integers are exact modulo 2^32, even if intermediate results exceed 32 bits. The odd part of the square of
+    the scale has an inverse modulo 2^32.
     """
     scale = _INTEGER_SCALE[m] ** 2
     bits = (scale & -scale).bit_length() - 1
@@ -98,7 +98,7 @@ def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
 def multiply(matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations) -> list[ir.Value]:
     """Multiply the matrix by a column of vectors.
 
-    Columns that differ only in signs are added and subtracted first; rows that do share partial sums.
+    Columns that differ only in signs are added and subtracted first; rows that differ in signs only share partial sums.
     """
     matrix, vectors = _with_paired_columns(matrix, vectors, ops)
     products: dict[int, ir.Value] = {}

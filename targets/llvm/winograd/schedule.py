@@ -126,7 +126,7 @@ def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup[Ma
 
 
 def _arrange_pixels(group: BlockGroup[Machine], lanes: int) -> Schedule | Decline:
-    """Compute the blocks that follow on the results of the transform, a vector of channels at a time."""
+    """Compute the epilogue of the transform, a vector of channels at a time."""
     s = schedule_of(group)
     block, *others = s.blocks()
     try:

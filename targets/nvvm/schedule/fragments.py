@@ -1,4 +1,4 @@
-"""Fragments: what each thread of a warp holds of the operands and results of a matrix unit."""
+"""Fragments: the part of a matrix unit's operands and results that each thread of a warp has in registers."""
 
 from __future__ import annotations
 

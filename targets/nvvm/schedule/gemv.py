@@ -60,7 +60,7 @@ class GemvPlan:
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes."""
+        """Return the properties of the plan that its cost depends on."""
         few = D.static_dim(self.few.extent)
         return Shape(few, self.lines) if self.few is self.roles.rows else Shape(self.lines, few)
 

@@ -2,7 +2,7 @@
 
 Thread blocks are persistent and compute one output tile after another; copies for the next tile are in flight while
 results are stored. Each k-step, 128 bytes of every line, has a pipeline stage in shared memory with two barriers:
-`full` completes when all bytes have arrived, `empty` when all consumers are done with them. *Consumers* say how a
+`full` completes when all bytes have arrived, `empty` when all consumers are done with them. *Consumers* decide how a
 matrix unit multiplies a stage, and where its results are.
 """
 
@@ -103,7 +103,7 @@ class PipelinedPlan:
 
     @property
     def shape(self) -> Shape:
-        """Return what a thread block computes, and how fast."""
+        """Return the properties of the plan that its cost depends on."""
         return tile_shape(self.tile, self.roles, self.left)
 
     def with_tile(self, tile: ProductTile) -> PipelinedPlan:
@@ -146,7 +146,7 @@ def operands_of(roles: Roles, options: Options) -> tuple[MappedMatrix | Gathered
 
 
 def tile_shape(tile: WarpgroupTile, roles: Roles, left: MappedMatrix | GatheredOperand) -> Shape:
-    """Return what a thread block computes with a tile, and how fast."""
+    """Return the properties of a tile that the cost depends on."""
     step = tile.height * tile.width / (PRODUCTS * tile.speed) * left.form.bytes / 2
     if isinstance(left, GatheredOperand):
         step += GATHERED_STEP
@@ -194,7 +194,7 @@ class Consumers:
         self.lane = Lane.of(lane)
 
     def multiply(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
-        """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
+        """Compute a tile from its stages; `at` is the first one with its phase. Return those after it."""
         raise NotImplementedError
 
     def leave(self, thread: Value) -> None:

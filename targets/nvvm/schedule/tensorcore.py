@@ -169,7 +169,7 @@ def formats_of(roles: Roles, options: Options) -> tuple[Format, Format] | Declin
 
 
 def tile_shape(tile: WarpTile, element_bytes: int) -> Shape:
-    """Return what a thread block computes with a tile of such elements, and how fast."""
+    """Return the properties of a tile of such elements that the cost depends on."""
     return Shape(tile.height, tile.width, tile.rate * 2 / element_bytes)
 
 

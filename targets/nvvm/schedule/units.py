@@ -78,7 +78,7 @@ _EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
 
 
 def format_of(factor: ProductInput, element: ir.Type, options: Options) -> Format | Decline:
-    """Return the format of an operand, from what the body does to its elements before multiplying them."""
+    """Return the format of an operand, by the operations of the body on its elements before the product."""
     result = _format(factor, element)
     if isinstance(result, Decline):
         return result

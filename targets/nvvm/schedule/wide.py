@@ -1,4 +1,4 @@
-"""Elementwise blocks with several neighbouring elements a thread: what lies side by side is one access."""
+"""Elementwise blocks with several neighbouring elements a thread, which are read and written in one access."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan_wide_points(group: BlockGroup[LaneModel], chosen: PointChoices = NO_POI
 
 
 def _choose(s: Schedule, block: str, last: str) -> PointChoices:
-    """Choose what a thread computes: an access along a loop, and as many as keep enough bytes in flight."""
+    """Choose the elements of a thread: an access along a loop, and enough of them to keep bytes in flight."""
     extents = [D.static_dim(s.extent(loop)) for loop in s.loops(block)]
     if prod(extents) < MIN_ELEMENTS:
         return ONE_POINT
@@ -97,7 +97,7 @@ def wide_points(
     points: PointChoices = NO_POINT_CHOICES,
     tiles: TransposedChoices = NO_TRANSPOSED_CHOICES,
 ) -> StagePlan | Decline:
-    """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
+    """Schedule elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal

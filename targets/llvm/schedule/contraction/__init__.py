@@ -94,7 +94,8 @@ class VectorContractionPlan:
 def _resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
     """Return the choices of a plan, without those that do not apply to it.
 
-    What threads divide is left out unless it was chosen: by default it depends on the memory of a panel.
+    The choice of the loops that threads divide is left out unless it was made: by default it depends on the memory of a
+    panel.
     """
     if plan.dot:
         return ContractionChoices(dot=True)

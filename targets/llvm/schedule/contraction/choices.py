@@ -94,7 +94,7 @@ def choose_rows(
     machine: Machine,
     tile: tuple[int, int] | None,
 ) -> tuple[LoopAxis | None, int, int, TileSearch]:
-    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen; return what it was chosen for.
+    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen; return the request too.
 
     All rows along the `shared` axes are multiplied with the same columns.
     """
@@ -122,7 +122,7 @@ def rows_from_beyond_l2(
 ) -> int:
     """Return the bytes of the rows that a panel is multiplied with if they do not stay in the L2 cache, else 0.
 
-    Rows of windows overlap: most of what a tile reads is there from the tile before.
+    Rows of windows overlap: most elements that a tile reads are in the cache from the tile before.
     """
     count = count_of(axis for axis in shared if side.form.stride(axis) != 0) * problem.depth
     size = prod(D.estimate_dim(extent) for extent in side.padded_shape or side.access.shape)
@@ -175,7 +175,7 @@ def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: i
 def pours_out(
     contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
 ) -> bool:
-    """Return whether a product has a small K and an output that takes much of the L2 cache.
+    """Return whether a product has a small K and an output that fills much of the L2 cache.
 
     Scores of attention with dynamic sizes, which are a batch of products, are computed in blocks that stay there.
     """

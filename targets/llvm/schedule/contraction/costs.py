@@ -39,12 +39,12 @@ def expected_cycles(plan: RegisterTilePlan) -> float | None:
 
 
 def expected_parts(plan: RegisterTilePlan) -> dict[str, float]:
-    """Estimate the cycles of a contraction in register tiles, by what takes them."""
+    """Estimate the cycles of a contraction in register tiles, by cause."""
     return {**_parts(plan, plan.order_of_loops), "packing": _copied_bytes(plan) / COPY_BYTES_PER_CYCLE}
 
 
 def _parts(plan: RegisterTilePlan, loops: LoopOrder) -> dict[str, float]:
-    """Estimate the cycles of tiles, and of what comes from beyond the L2 cache and of results that go there."""
+    """Estimate the cycles of tiles, of reads from beyond the L2 cache, and of results that are written there."""
     parts = _parts_of_k(loops)
     problem = replace(plan.problem, depth=max(1, plan.problem.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
@@ -93,7 +93,7 @@ def fastest_order(plan: RegisterTilePlan, threads: int = 1) -> LoopOrder:
 
 
 def _imbalance(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
-    """Return how many times its share the thread with most rows computes, where threads divide blocks of rows."""
+    """Return the load of the thread with most rows relative to its share, where threads divide blocks of rows."""
     if threads == 1 or not loops.row_block or plan.row_axis is None:
         return 1.0
     rows = D.estimate_dim(plan.row_axis.extent)
@@ -102,7 +102,7 @@ def _imbalance(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
 
 
 def _exchange_cycles(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
-    """Estimate the cycles of all threads for what others have written, or what several of them read.
+    """Estimate the cycles of all threads for reads of data that others have written or also read.
 
     Where they divide panels each reads all rows, of which the threads of the kernel before wrote a part each, and
     leaves a part of the results to others. Where they divide rows each reads all panels, while it computes.

@@ -2,8 +2,8 @@
 
 Panels of columns are outermost, or the rows if every column has rows of its own (depthwise convolutions) and these do
 not stay in the L2 cache, and each element is reduced over all of K at once. Where rows, results or panels leave the L2
-cache, the loops are in blocks of rows or of K (`costs.fastest_order`). Tuning may choose otherwise: which order keeps
-operands in the caches depends on what else is in them.
+cache, the loops are in blocks of rows or of K (`costs.fastest_order`). Tuning may choose otherwise: the best order
+depends on other contents of the caches.
 """
 
 from __future__ import annotations

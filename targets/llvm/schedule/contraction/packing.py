@@ -73,7 +73,7 @@ class PanelCopy(VectorMemory):
     def _transpose_columns(self, axis: LoopAxis, read: Position, write: Position, piece: Piece) -> None:
         """Pack columns that are contiguous along K: transpose squares of them in registers.
 
-        What squares leave is a part of one where vectors may be masked, and lines of columns elsewhere.
+        The remainder of the squares is a partial square where vectors may be masked, else lines of columns.
         """
 
         def square(k: int, count: int) -> None:

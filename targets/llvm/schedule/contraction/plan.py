@@ -142,7 +142,7 @@ class _FreeAxes:
 
 @dataclass(frozen=True)
 class _SumChoice:
-    """How products are summed."""
+    """The choice of how products are summed."""
 
     order: list[LoopAxis]
     """The reduction axes, outermost first."""
@@ -303,7 +303,7 @@ class _Planner:
         return _SumChoice(order, problem, self.machine, contiguous is not None, dot=along)
 
     def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int, TileSearch | None]:
-        """Return the axis of the tile's rows, its rows and column vectors, and what they were chosen for."""
+        """Return the axis of the tile's rows, its rows and column vectors, and the request that they answer."""
         if chosen.dot is not None:
             return *dot_tile(axes.shared, self.lane_axis, chosen.order, chosen.problem.lanes, chosen.machine), None
         # Rows with column vectors of their own cannot share a packed panel.
@@ -318,7 +318,7 @@ class _Planner:
 
     @property
     def _is_fixed(self) -> bool:
-        """Whether the lanes and the sums have known sizes; the number of rows may be dynamic."""
+        """Return whether the lanes and the sums have known sizes; the number of rows may be dynamic."""
         return all(isinstance(axis.extent, int) for axis in (self.lane_axis, *self.contraction.reduce))
 
     def _converts_rows(self, axes: _FreeAxes, chosen: _SumChoice, width: int) -> bool:

@@ -1,4 +1,4 @@
-"""The plan of a contraction in register tiles: the decisions, and what follows from them."""
+"""The plan of a contraction in register tiles: the decisions, and quantities that follow from them."""
 
 from __future__ import annotations
 

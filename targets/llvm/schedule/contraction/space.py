@@ -1,4 +1,4 @@
-"""The tuning space of contractions: register tiles, orders of the loops, packing, dot products, what threads divide."""
+"""The tuning space of contractions: register tiles, orders of the loops, packing, dot products, threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirlo.targets.llvm.schedule.cost import K_SPLITS, MAX_DOT_ROWS, MAX_MEASURE
 
 
 def product_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
-    """Return what is worth a measurement for a contraction, the fastest tiles by the machine model first."""
+    """Return the points to measure for a contraction, the fastest tiles by the machine model first."""
     machine = find_machine(context.options.get("machine"))
     threads: int = context.options.get("threads", 1)
     plan = product_plan(kernel.view, machine, threads=threads)

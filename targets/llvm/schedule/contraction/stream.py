@@ -102,8 +102,8 @@ def _column_bytes(plan: RegisterTilePlan) -> int:
 def _resident_bytes(plan: RegisterTilePlan) -> int:
     """Return the bytes of a column operand up to which prefetches cost more than they save.
 
-    Weights that the L2 cache could hold are not there: since the last call all others of the model were. Blocks of rows
-    find them there from the second one on.
+    Weights that fit into the L2 cache are not there, as all other weights of the model were read since the last call.
+    Blocks of rows find them there from the second block on.
     """
     l1_bytes = plan.machine.l1_bytes
     return PREFETCHED_IN_BLOCKS * l1_bytes if plan.order_of_loops.row_block else l1_bytes

@@ -59,7 +59,7 @@ def plan_of_primitives(
 
 
 def _refusal(plan: RegisterTilePlan) -> Decline | None:
-    """Return why the loops of a plan are not those of a register tile of single products."""
+    """Return why the loops of a plan cannot be those of a register tile of single products."""
     if plan.dot or plan.group is not None:
         return decline("products are not added one by one")
     if plan.lane_axis.extent == 1:
@@ -169,7 +169,7 @@ def take_row_loop(
 
 @dataclass(frozen=True)
 class ContractionLoops:
-    """The loops of a contraction by what they go over, outermost first."""
+    """The loops of a contraction by role, outermost first."""
 
     units: list[str]
     """Those of one iteration."""
@@ -185,7 +185,7 @@ class ContractionLoops:
 
 
 def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
-    """Sort the loops of a contraction; those over columns that are stored as panels are split."""
+    """Sort the loops of a contraction by role; loops over columns stored as panels are split."""
     while divisors := s.divisors(block, uneven=True):  # n // 32, n % 32
         for loop, divisor in divisors.items():
             s.split(loop, (None, divisor))
@@ -225,7 +225,7 @@ def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
 
 
 def copy_operands(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> list[str]:
-    """Copy operands with elements beyond edges that the loops do not leave out; return copies that are converted."""
+    """Copy operands with elements beyond edges that the loops do not skip; return copies that are converted."""
     converted: list[str] = []
     for operand, side in ((loops.row_operand, plan.rows), (loops.column_operand, plan.columns)):
         buffer = s.reads(block)[operand]
@@ -271,7 +271,7 @@ def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ())
 
 
 def unrolled_epilogue(plan: RegisterTilePlan) -> tuple[int, ...]:
-    """Return up to how many accumulators whole and smaller tiles unroll the epilogue; nothing if all do."""
+    """Return the numbers of accumulators up to which whole and smaller tiles unroll the epilogue; none if all do."""
     operations = count_operations([stage.block for stage in plan.contraction.stages], LONG_INTRINSICS)
     if operations == 0:
         return ()

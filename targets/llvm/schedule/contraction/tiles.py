@@ -97,7 +97,7 @@ def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machin
 
 
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
-    """Estimate the cycles of a k-step of a tile: those of what limits it, and of loads that it does not hide."""
+    """Estimate the cycles of a k-step of a tile: its bottleneck, and loads that are not hidden."""
     bounds = step_bounds(rows, vectors, problem, machine)
     cycles = max(bounds.values())
     if not problem.shared_rows or problem.pours:
@@ -106,7 +106,7 @@ def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
 
 
 def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> dict[str, float]:
-    """Estimate the cycles that a k-step of a tile takes at least, by what may limit it."""
+    """Estimate lower bounds of the cycles of a k-step of a tile, by bottleneck."""
     sums = rows * vectors
     row_loads = rows if problem.shared_rows else vectors * _vectors_of_rows(rows, vectors, problem, machine)
     holds_columns = not problem.shared_columns and sums + problem.depth * vectors <= machine.vector_registers
@@ -220,7 +220,7 @@ def tile_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
 def _vectors_beyond_l2(problem: TileProblem, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
     """Return the vectors of a tile whose rows, with columns of their own, come from beyond L2; None for other tiles.
 
-    Longer contiguous runs arrive faster: runs of 256 bytes in as little as half of the time.
+    Longer contiguous ranges arrive faster: ranges of 256 bytes in as little as half of the time.
     """
     if problem.shared_rows or problem.row_bytes <= BEYOND_L2_FACTOR * machine.l2_bytes:
         return None
@@ -238,7 +238,7 @@ class TileEstimate:
 
 @dataclass(frozen=True)
 class TileSearch:
-    """What a tile is chosen for."""
+    """The request that a tile answers."""
 
     problem: TileProblem
     machine: Machine
@@ -249,7 +249,7 @@ class TileSearch:
         return TileEstimate(rows, vectors, tile_cycles(rows, vectors, self.problem, self.machine))
 
     def parts(self, tile: TileEstimate) -> dict[str, float]:
-        """Return the cycles of a tile by what takes them."""
+        """Return the cycles of a tile by cause."""
         problem = replace(self.problem, reread_bytes=0)
         begun = tile_cycles(tile.rows, tile.vectors, replace(problem, depth=0), self.machine)
         steps = tile_cycles(tile.rows, tile.vectors, problem, self.machine) - begun
@@ -257,7 +257,7 @@ class TileSearch:
         return {"k-steps": steps, "begin and end of tiles": begun, **({"rows read again": again} if again > 0 else {})}
 
     def limit(self, tile: TileEstimate) -> str:
-        """Return what limits the k-steps of a tile."""
+        """Return the bottleneck of the k-steps of a tile."""
         bounds = step_bounds(tile.rows, tile.vectors, self.problem, self.machine)
         return max(bounds, key=lambda name: bounds[name])
 
