@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mirlo.driver.compile_option import CompileOptionError
 from mirlo.driver.package_options import PackageOptions
 from mirlo.driver.request import CompileFunction, CompileRequest
-from mirlo.runtime.callbacks import describe_value
 from mirlo.runtime.entry_points import EntryPoint, offered
 
 GROUP = "mirlo.strategies"
@@ -94,9 +93,6 @@ def save_compiled(options: Mapping[str, object], compiled: Any, path: str | os.P
 def _strategy(entry: EntryPoint, options: object) -> CompileStrategy[Any]:
     kind = entry.load_for("strategy", CompileOptionError)
     if not isinstance(kind, type) or not issubclass(kind, CompileStrategy):
-        raise CompileOptionError(
-            f"the entry point '{entry.name}' of {entry.package} in {GROUP}, {entry.value}, names "
-            f"{describe_value(kind)}: expected a subclass of CompileStrategy"
-        )
+        raise CompileOptionError(entry.unexpected(kind, "a subclass of CompileStrategy"))
     own = kind.options_type
     return kind(entry.name, own(**{each.name: getattr(options, each.name) for each in dataclasses.fields(own)}))

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mirlo.driver.compile_option import CompileOption, CompileOptionError
-from mirlo.runtime.callbacks import describe_value
 from mirlo.runtime.entry_points import EntryPoint, offered
 from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.options import UnknownOption, check_options, declared_options
@@ -40,11 +39,8 @@ def _loaded(entry: EntryPoint) -> type:
         or not all(each.kw_only for each in dataclasses.fields(kind))
         or not isinstance(declared_options(kind).get(entry.name), CompileOption)
     ):
-        raise CompileOptionError(
-            f"the entry point '{entry.name}' of {entry.package} in {GROUP}, {entry.value}, names "
-            f"{describe_value(kind)}: expected a dataclass with the keyword-only option '{entry.name}', declared with "
-            "`compile_option`"
-        )
+        expected = f"a dataclass with the keyword-only option '{entry.name}', declared with `compile_option`"
+        raise CompileOptionError(entry.unexpected(kind, expected))
     return kind
 
 

@@ -19,7 +19,6 @@ from mirlo.frontends.foreign import FrontendError
 from mirlo.runtime.callbacks import (
     callback,
     check_callbacks,
-    describe_value,
     is_a,
     is_flag,
     is_text,
@@ -150,10 +149,7 @@ def _forms_of_packages(entries: tuple[EntryPoint, ...]) -> tuple[FileForm, ...]:
         loaded = value if isinstance(value, tuple) else (value,)
         for form in loaded:
             if not isinstance(form, FileForm):
-                raise FrontendError(
-                    f"the entry point '{entry.name}' of {entry.package} in {GROUP}, {entry.value}, names "
-                    f"{describe_value(value)}: expected a FileForm, or a tuple of them"
-                )
+                raise FrontendError(entry.unexpected(value, "a FileForm, or a tuple of them"))
             forms.append(form)
     return tuple(forms)
 

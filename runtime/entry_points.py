@@ -40,6 +40,13 @@ class EntryPoint(NamedTuple):
             raise error_type(f"the {what} '{self.name}' of {self.package} does not load: {error}") from error
         return loaded
 
+    def unexpected(self, value: object, expected: str) -> str:
+        """Return the message for an entry that names another value than the expected one."""
+        from mirlo.runtime.callbacks import describe_value  # imports `inspect`, which no command needs to start
+
+        where = f"the entry point '{self.name}' of {self.package} in {self.group}, {self.value}"
+        return f"{where}, names {describe_value(value)}: expected {expected}"
+
     @property
     def package(self) -> str:
         """Return the name of the package as it is installed."""

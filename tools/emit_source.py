@@ -41,7 +41,7 @@ def emit_source(
 ) -> list[Path]:
     """Write the output of these targets' code generators for a model to a folder; return the files.
 
-    Where the last target is a code generator as well, the whole model must be theirs.
+    If the last target is a code generator too, the code generators must take the whole model.
     """
     targets = Targets.parse(target)
     if not targets.generators:

@@ -1,4 +1,4 @@
-"""The codes of errors: each class of errors declares one, and what to do, beside its docstring.
+"""The codes of errors: each class of errors declares one, and a remedy, beside its docstring.
 
 python -m mirlo.tools.error_codes > docs/errors.md
 """
@@ -31,7 +31,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """A code, the class of errors that has it, and what to do."""
+    """A code, the class of errors that has it, and the remedy."""
 
     code: str
     name: str

@@ -1,4 +1,4 @@
-"""`--verify-diagnostics`: comments in the input say which diagnostics must come, and no others may.
+"""`--verify-diagnostics`: comments in the input declare the expected diagnostics, and no others may occur.
 
 // expected-error @+1 {{'relax.add' op shapes do not match}}
 // expected-note @below {{seen here}}

@@ -36,7 +36,7 @@ class FolderQuantization(NamedTuple):
 
 
 class QuantizedFolder(NamedTuple):
-    """What was quantized."""
+    """The result of quantizing a folder."""
 
     products: int
     """Products whose weights have fewer bits."""

@@ -10,7 +10,7 @@ from mirlo.runtime.names import html, html_json
 
 
 def html_page(folder: Path, title: str, data: Mapping[str, object]) -> str:
-    """Return the text of a page; `data` is what its script reads, with the title."""
+    """Return the text of a page; `data` is the input of its script, with the title."""
     parts = {
         "title": html(title), "style": _read(folder, "page.css"), "data": html_json({"title": title, **data}),
         "script": _read(folder, "page.js"),

@@ -122,7 +122,7 @@ class MirloBackend(Backend):  # type: ignore[misc]
 
 
 def _can_be_compiled_now(inputs: Sequence[ValueDef]) -> bool:
-    """Return whether shapes of inputs add nothing: they are known, or there are inputs other than tensors."""
+    """Return whether a model can be compiled without shapes: they are known, or some inputs are no tensors."""
     is_known = all(value.type.static_dims is not None for value in inputs)
     return is_known or any(value.type.case != "tensor" for value in inputs)
 

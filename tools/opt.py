@@ -404,11 +404,11 @@ def _action_log(arguments: OptArguments, stack: contextlib.ExitStack) -> Instrum
 
 
 class RoundTripError(Exception):
-    """A module that is another one after it was printed and parsed."""
+    """A module that changed when it was printed and parsed."""
 
 
 def verify_roundtrip(module: ir.Module) -> None:
-    """Check that a module is the same after it was printed and parsed, in each form."""
+    """Check that a module does not change when it is printed and parsed, in each form."""
     written = io.BytesIO()
     module.operation.write_bytecode(written)
     form = {"enable_debug_info": True, "use_local_scope": True}

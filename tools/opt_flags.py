@@ -23,12 +23,12 @@ from mirlo.runtime.records import dataclass
 
 
 class UsageError(Exception):
-    """A command line that makes no sense."""
+    """An invalid command line."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """What a flag takes, and what it is for."""
+    """A flag: the value that it takes, and its purpose."""
 
     name: str
     kind: FlagKind
@@ -41,7 +41,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class FlagKind:
-    """What follows a flag."""
+    """The kind of value after a flag."""
 
     label: str = ""
     """Its name in the help; a flag without is a bool, and may have `=true` or `=false`."""
@@ -72,7 +72,7 @@ def flag(name: str, kind: FlagKind, default: Any, group: str, help: str, **more:
 
 @dataclass
 class OptArguments:
-    """What `mirlo-opt` is to do."""
+    """The arguments of `mirlo-opt`."""
 
     input: str = "-"
     passes: list[tuple[str, str]] = field(default_factory=list)
@@ -327,7 +327,7 @@ def parse_arguments(argv: Sequence[str]) -> OptArguments:
 
 
 def _value(declared: Flag, value: str | None, is_negated: bool) -> Any:
-    """Return what a flag with this text after it sets; None for a flag alone."""
+    """Return the value that a flag with this text after it sets; None for a flag alone."""
     kind = declared.kind
     if not kind.label:
         if value is None or (value.lower() in ("true", "1", "false", "0") and not is_negated):
@@ -370,7 +370,7 @@ def _resolve_inputs(arguments: OptArguments, inputs: list[str]) -> None:
 
 
 def nearest_flag(name: str) -> str | None:
-    """Return the flag that a misspelt one probably means."""
+    """Return the flag that was probably meant by a misspelt one."""
     near = difflib.get_close_matches(f"--{name}", _BY_NAME, n=1, cutoff=0.75)
     return near[0] if near else None
 

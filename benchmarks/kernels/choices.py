@@ -24,7 +24,7 @@ import onnx
 
 from benchmarks import models
 from mirlo.driver.tune.measure import time_choices
-from mirlo.driver.tune.ranking import order_foreseen
+from mirlo.driver.tune.ranking import order_predicted
 from mirlo.driver.tune.search import BATCH
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 
@@ -44,7 +44,7 @@ def screen(row: Row, task: TuningTask, target: str, threads: int) -> None:
         ratios = time_choices(task, task.choices[first : first + BATCH], target, threads).ratios
         measured |= {first + i: ratio for i, ratio in enumerate(ratios) if ratio is not None}
     row |= {
-        "us": timing.microseconds, "tried": len(measured), "foreseen": order_foreseen(task, measured),
+        "us": timing.microseconds, "tried": len(measured), "foreseen": order_predicted(task, measured),
         "trials": [
             [task.choices[i], each, task.expected[i] if task.expected else None] for i, each in measured.items()
         ],

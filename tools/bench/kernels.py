@@ -69,7 +69,7 @@ class RooflineMeasurement:
             self._bytes[size].append(size * max(1, _MIN_COPY_BYTES // size) / _seconds(self._copies[size]))
 
     def limits(self) -> RooflineLimits:
-        """Return the fastest of all: what other processes took is not a limit of the machine."""
+        """Return the fastest measurement of each: time that other processes took is no limit of the machine."""
         gbytes = {size: max(rates) * 1e-9 for size, rates in self._bytes.items()}
         return RooflineLimits(max(self._flops) * 1e-9, gbytes)
 

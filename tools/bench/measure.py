@@ -130,7 +130,7 @@ def model_name(model: Path) -> str:
 
 
 class LoadedEngine(TypedDict):
-    """What the process of an engine says of a model that it compiled."""
+    """The reply of an engine's process about a model that it compiled."""
 
     version: str
     seconds: float

@@ -1,7 +1,7 @@
-"""What this machine does at most: multiply-adds in registers, and copies, on as many cores as kernels run on.
+"""The peak of this machine: multiply-adds in registers, and copies, on as many cores as kernels run on.
 
-Both are loops of LLVM IR that the thread pool of compiled models runs in chunks: what Python takes, and its lock, would
-otherwise be measured in place of the machine.
+Both are loops of LLVM IR that the thread pool of compiled models runs in chunks, as a loop in Python, with its lock,
+would not measure the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call of a model over time: its kernels one after the other, and what is alive in the arena meanwhile."""
+"""A call of a model over time: its kernels one after the other, and the live buffers of the arena."""
 
 from __future__ import annotations
 

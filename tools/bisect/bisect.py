@@ -59,7 +59,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The result that no node departs on the oracle's inputs: one amplifies the rounding of earlier nodes."""
+    """The result where no node departs on the oracle's inputs: one node amplifies the rounding of earlier nodes."""
 
     node: str
     operator: str
@@ -164,7 +164,7 @@ def _first_departure(
 ) -> Found | Rounding:  # fmt: skip
     """Return the first node that departs for its own inputs, or that all of them only amplify rounding.
 
-    Behind a node that amplifies rounding the oracle goes on from what that node computed.
+    After a node that amplifies rounding, the oracle continues from the result of that node.
     """
     nodes = divided.model.content.graph.nodes
     first: Amplified | None = None

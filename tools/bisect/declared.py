@@ -1,4 +1,4 @@
-"""Operators for onnx's reference evaluator: those of plug-ins, as their classes say, and those that it gets wrong."""
+"""Operators for onnx's reference evaluator: those of plug-ins, by their classes, and those that it computes wrongly."""
 
 from __future__ import annotations
 

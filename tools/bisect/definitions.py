@@ -1,4 +1,4 @@
-"""Bisection without an oracle and without a tolerance: the model itself says what each step must compute.
+"""Bisection without an oracle and without a tolerance: the model itself defines what each step must compute.
 
 Rules and passes of the graph are compared first, then kernels with their definitions. It takes no inputs, runs nothing
 on the target, and works for models of any form.
@@ -28,7 +28,7 @@ class InexactStep:
 
 @dataclass(frozen=True)
 class NoInexactStep:
-    """That no step changes what a model computes, and how much was compared."""
+    """The result that no step changes what a model computes, and how much was compared."""
 
     compared: int
     outside: int

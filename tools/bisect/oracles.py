@@ -1,4 +1,4 @@
-"""Those whose word counts: they compute every value of a model."""
+"""The oracles: references that compute every value of a model."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Submodel:
 
 
 def cut(model: LoadedModel, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Submodel:
-    """Return the submodel of these nodes; what they read from others becomes an input of its value's shape.
+    """Return the submodel of these nodes; values that they read from others become inputs of their shapes.
 
     Nodes that only widen what they read (`DequantizeLinear`, `Cast`), or read constants only, belong to their readers:
     low precision operators are recognized with them, so that they are in each part that reads their results.

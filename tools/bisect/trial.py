@@ -71,7 +71,7 @@ class Trial:
 
 
 class CannotRun(MirloError):
-    """This machine cannot run what the target makes, so nothing can be compared."""
+    """This machine cannot run the target's code, so nothing can be compared."""
 
     error_code = "MIR0707"
     remedy = "Give sizes or inputs with which the model runs."
@@ -80,7 +80,7 @@ class CannotRun(MirloError):
 def try_submodel(
     part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, save_ir: str | None = None
 ) -> Trial:
-    """Compile a submodel, call it twice, as a device may keep something of the first call, and compare."""
+    """Compile a submodel, call it twice, as a device may keep state of the first call, and compare."""
     context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)
@@ -111,7 +111,7 @@ def try_submodel(
 
 @dataclass
 class _Heard:
-    """What the child process said, as far as it came."""
+    """The messages of the child process, as far as they arrived."""
 
     step: str = ""
     rules: dict[str, str] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class _Heard:
             self.answer = content
 
     def listen(self, receiver: Connection, seconds: float) -> bool:
-        """Read messages until the child ends; return whether it did in time."""
+        """Read messages until the child ends; return whether it ended in time."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -176,7 +176,7 @@ class _RuleReport:
 
 
 def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
-    """Return a rule with what it was used for: `relax.relu: by_mask (my.py:4)`."""
+    """Return a rule with the operator it was used for: `relax.relu: by_mask (my.py:4)`."""
     from mirlo.tools.explain.rules import short_position
 
     subject = rule.subject

@@ -119,7 +119,7 @@ def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: 
 
 
 def _placement(model: onnx.ModelProto, targets: str) -> Placement | None:
-    """Return where the operators of a model go; None if that fails, which the trials report."""
+    """Return the placement of a model's operators; None if it fails, which the trials report."""
     context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_place, args=(sender, model, targets), daemon=True)

@@ -93,7 +93,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _print_result(arguments: Arguments, error: dict[str, str] | None = None) -> None:
-    """Print the result of a command as JSON: what all have in common, then what the command found."""
+    """Print the result of a command as JSON: common fields, then those of the command."""
     import json  # 4 ms, which other commands save
 
     common = {"format": RESULT_FORMAT, "command": arguments.command, "ok": error is None, "error": error}

@@ -109,7 +109,7 @@ class Arguments(argparse.Namespace):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the options of `mirlo.compile` that the command line gives."""
+        """Return the options of `mirlo.compile` that the command line sets."""
         return given_options(self)
 
     @property
@@ -202,7 +202,7 @@ def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) 
 
 
 class EmitChoices:
-    """What `--emit` takes: also the forms of code of targets, which plug-ins may add after the command line is read."""
+    """The values of `--emit`: also the forms of code of targets, which plug-ins may add after the line is read."""
 
     def __contains__(self, name: object) -> bool:
         return True  # the target decides

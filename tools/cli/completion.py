@@ -22,7 +22,7 @@ class CommandFlag:
 
 @dataclass(frozen=True)
 class CommandSummary:
-    """A command with its flags, and the words that may follow it."""
+    """A command with its flags, and the names that may follow it."""
 
     name: str
     help: str
@@ -101,7 +101,7 @@ def _fish(summaries: list[CommandSummary]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as one word of fish, in single quotes."""
+    """Return a text as one argument of fish, in single quotes."""
     plain = " ".join(text.replace("%%", "%").split())
     return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
 

@@ -1,4 +1,4 @@
-"""`mirlo doctor`: what this installation has, what it lacks, and the command that installs it."""
+"""`mirlo doctor`: the parts of this installation, the missing ones, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEVELOPMENT = ("test", "docs", "package", "zoo", "clients", "serve-clients")
 
 @dataclass(frozen=True)
 class Requirement:
-    """A package that Mirlo needs, or that one of its extras brings."""
+    """A package that Mirlo requires, or that one of its extras installs."""
 
     name: str
     extra: str | None
@@ -62,7 +62,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def _measure() -> None:
-    """Measure this processor and keep its rates."""
+    """Measure this processor and store its rates."""
     from mirlo.targets.llvm.measure import measure
     from mirlo.targets.llvm.options import described_machine, host_identity, host_machine
     from mirlo.targets.llvm.processor import host_processor
@@ -73,7 +73,7 @@ def _measure() -> None:
 
 
 def requirements() -> list[Requirement]:
-    """Return what the package's metadata names."""
+    """Return the requirements that the package's metadata list."""
     result = []
     for text in importlib.metadata.requires(PACKAGE) or ():
         match = _REQUIREMENT.match(text)
@@ -136,7 +136,7 @@ def _machine(problems: list[str]) -> Iterator[str]:
 
 
 def _rates() -> Iterator[str]:
-    """Yield the rates with which models are planned, beside what is assumed of such a processor."""
+    """Yield the rates with which models are planned, beside those assumed for such a processor."""
     from mirlo.targets.llvm.options import described_machine, host_identity
     from mirlo.targets.llvm.rates import rates_file, stored_rates
 

@@ -22,7 +22,7 @@ class NotAFile(CommandError):
 
 
 class CompiledAlready(CommandError):
-    """A compiled model, where the model that it was made from is needed."""
+    """A compiled model, where the model before compilation is needed."""
 
     error_code = "MIR0716"
     remedy = "Name the model that it was compiled from."
@@ -36,7 +36,7 @@ class NodesRefused(CommandError):
 
 
 class PlacedOtherwise(CommandError):
-    """A model whose parts are not placed as the file of `--expect` has them."""
+    """A model whose parts are placed otherwise than in the file of `--expect`."""
 
     error_code = "MIR0718"
     remedy = "Correct what changed, or write the report again with `--report`."

@@ -1,4 +1,4 @@
-"""Files that commands are given: which kind of model, arrays."""
+"""Files on the command line: kinds of models, arrays."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write_arrays(folder: str, arrays: dict[str, np.ndarray]) -> list[Path]:
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """Return a name that any file system takes: those of tensors may hold slashes, colons and worse."""
+    """Return a name that any file system accepts: names of tensors may contain slashes, colons and worse."""
     base = file_name(name) or "output"
     unique, count = base, 0
     while unique in taken:

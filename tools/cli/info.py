@@ -1,4 +1,4 @@
-"""`mirlo info`: what is in a model, compiled or not."""
+"""`mirlo info`: the content of a model, compiled or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def execute(arguments: Arguments) -> None:
-    """Print what is in a file."""
+    """Print the content of a file."""
     require_file(arguments.model)
     if is_compiled(arguments.model):
         if arguments.shape or arguments.dim:
@@ -33,7 +33,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def compiled_json(path: str) -> dict[str, object]:
-    """Return what is in a compiled model for programs."""
+    """Return the content of a compiled model for programs."""
     from mirlo.runtime import artifact as artifacts
 
     artifact, store = artifacts.load(path)
@@ -57,7 +57,7 @@ def compiled_json(path: str) -> dict[str, object]:
 
 
 def compiled_lines(path: str) -> Iterable[str]:
-    """Yield what is in a compiled model, without loading its code."""
+    """Yield the content of a compiled model, without loading its code."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.runtime.regions import described_regions
     from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, precision_lines, region_lines
@@ -93,7 +93,7 @@ def compiled_lines(path: str) -> Iterable[str]:
 
 
 def _memory_to_run(artifact: Artifact, store: ParameterStore) -> str:
-    """Return what a process has in memory to run a compiled model, besides Python and libraries."""
+    """Return the memory that a process needs to run a compiled model, besides Python and libraries."""
     own = len(artifact.code) + artifact.arena_bytes
     call = "" if artifact.arena_bytes or not artifact.metadata.get("sizes") else " and the memory of a call"
     return f"to run it: {bytes_text(own)}{call} of a process's own, and the parameters, pages of the file"

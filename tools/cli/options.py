@@ -48,7 +48,7 @@ class AppendNamed(argparse.Action):
 
 
 def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return the function of argparse that parses a text; its errors say what was expected."""
+    """Return the function of argparse that parses a text; its errors state the expected value."""
 
     def parse_argument(text: str) -> T:
         try:
@@ -88,7 +88,7 @@ def add_options(
     purpose: str = "",
     shows_defaults: bool = True,
 ) -> None:
-    """Add the flags of these options, or of all; an option that is not given is None.
+    """Add the flags of these options, or of all; an option that is not set is None.
 
     `purpose` replaces the help text where the option has another meaning for a command.
     """
@@ -118,7 +118,7 @@ def add_package_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _help_text(declared: OptionDeclaration, default: object) -> str:
-    """Return the first sentence about an option, as `--help` says it, with the default."""
+    """Return the help text of an option: its first sentence, with the default."""
     sentence = declared.help.partition(". ")[0].rstrip(".")
     is_plain = isinstance(default, (int, float, str)) and not isinstance(default, bool)
     shown = f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
@@ -145,12 +145,12 @@ def _add_flag(
 
 
 def given_options(arguments: argparse.Namespace, of: type | None = None) -> dict[str, Any]:
-    """Return the options that the command line gives by name: those of `mirlo.compile`, or of another dataclass."""
+    """Return the options that the command line sets, by name: those of `mirlo.compile`, or of another dataclass."""
     return {name: value for name, (_, value) in given_flags(arguments, of).items()}
 
 
 def given_flags(arguments: argparse.Namespace, of: type | None = None) -> dict[str, tuple[str, Any]]:
-    """Return the flag and the value of each option that the command line gives, by the name of the option."""
+    """Return the flag and the value of each option that the command line sets, by the name of the option."""
     from mirlo.runtime.options import declared_options
 
     by_name: dict[str, tuple[str, Any]] = {}

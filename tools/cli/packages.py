@@ -15,7 +15,7 @@ GROUP = "mirlo.commands"
 
 
 class PackageCommand(NamedTuple):
-    """A command of a package: its line of help, what adds its arguments, and what runs it."""
+    """A command of a package: its line of help, the function that adds its arguments, and the one that executes it."""
 
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]

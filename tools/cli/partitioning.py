@@ -1,4 +1,4 @@
-"""`mirlo partition`: which part of a model goes to which target, and why."""
+"""`mirlo partition`: the placement of a model's parts on targets, with the reasons."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def static_options() -> type:
 
 
 def image_options() -> type:
-    """Return how images become inputs."""
+    """Return the options that turn images into inputs."""
     from mirlo.tools.quantize.options import ImageScaling
 
     return ImageScaling

@@ -1,4 +1,4 @@
-"""What commands give programs with `--json`: parts of their results, as dictionaries."""
+"""Parts of the results that commands print with `--json`, as dictionaries."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def file_json(files: Iterable[Path]) -> list[dict[str, object]]:
 
 
 def linked_result(arguments: Arguments, files: Iterable[Path]) -> dict[str, object]:
-    """Return what `mirlo link` wrote."""
+    """Return the result of `mirlo link`."""
     return {"model": arguments.model, "files": file_json(files)}
 
 
 def compiled_result(arguments: Arguments, progress: Progress | None, files: Iterable[Path]) -> dict[str, object]:
-    """Return what a compilation wrote and how long it took, for programs."""
+    """Return the files that a compilation wrote and its time, for programs."""
     return {
         "model": arguments.model,
         "target": arguments.target or "llvm",
@@ -46,7 +46,7 @@ def tensor_json(spec: TensorSpec) -> dict[str, object]:
 
 
 def array_json(name: str, array: np.ndarray) -> dict[str, object]:
-    """Return what an array is, with its finite values in short, for programs."""
+    """Return the description of an array, with a summary of its finite values, for programs."""
     import numpy as np
 
     from mirlo.runtime.dtypes import element_type_of
@@ -65,7 +65,7 @@ def array_json(name: str, array: np.ndarray) -> dict[str, object]:
 
 
 def latency_json(seconds: Sequence[float]) -> dict[str, object]:
-    """Return how long calls took, for programs."""
+    """Return the times of calls, for programs."""
     return {"median": statistics.median(seconds), "min": min(seconds), "max": max(seconds), "runs": len(seconds)}
 
 

@@ -1,4 +1,4 @@
-"""`mirlo run`: runs a model, prints its outputs, its latency, and where the time goes."""
+"""`mirlo run`: runs a model, prints its outputs, its latency, and the time of its kernels."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _first_values(array: np.ndarray) -> str:
 
 
 def _seconds(executable: SingleModel, inputs: Mapping[str, np.ndarray], repeat: int) -> tuple[list[float], str]:
-    """Time runs after the one that gave the outputs; return them, and by whose clock."""
+    """Time runs after the one that computed the outputs; return the times, and the clock that measured them."""
     from mirlo.runtime.executable import Executable
 
     if not isinstance(executable, Executable):

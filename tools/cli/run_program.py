@@ -68,7 +68,7 @@ def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Ar
 
 
 def _value_json(name: str, value: Any) -> dict[str, object]:
-    """Return what a value is: an array, or another one as text."""
+    """Return the description of a value: an array, or another one as text."""
     return array_json(name, value) if hasattr(value, "dtype") else {"name": name, "text": str(value)}
 
 

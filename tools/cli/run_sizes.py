@@ -38,7 +38,7 @@ def sizes_of_shapes(specs: Sequence[TensorSpec], shapes: Shapes, model: str) -> 
 def with_small_sizes(
     specs: Sequence[TensorSpec], known: Mapping[str, int]
 ) -> Iterator[tuple[dict[str, int], list[str]]]:
-    """Yield sizes for all dynamic dims, small ones first, and which symbols they are made up for.
+    """Yield sizes for all dynamic dims, small ones first, and the symbols whose sizes are invented.
 
     A dim that is computed from others, such as `past + 1`, gets the size that follows from theirs.
     """

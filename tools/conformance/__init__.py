@@ -1,1 +1,1 @@
-"""The conformance kit: what every operator and intrinsic means in numpy, and whether a target computes it."""
+"""The conformance kit: the meaning of every operator and intrinsic in numpy, and whether a target computes it."""

@@ -1,4 +1,4 @@
-"""Cases of operators: random operands, attributes, and what numpy makes of them."""
+"""Cases of operators: random operands, attributes, and numpy's results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Reference = np.ndarray | tuple[np.ndarray, ...] | None
 
 
 class UndefinedResult(ValueError):
-    """An operator says nothing about these elements, which no target must be given."""
+    """Raised for elements on which an operator is not defined, and which no target must be given."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class Draw:
         return self.random.integers(least, max(int(high), least) + 1, shape).astype(numpy_type)
 
     def nonzero(self, *shape: int, low: float = 0.5, high: float = 3) -> np.ndarray:
-        """Positive numbers."""
+        """Draw positive numbers."""
         return self.array(*shape, low=low if self.is_float else 1, high=high)
 
     def ints(self, low: int, high: int, *shape: int) -> np.ndarray:
-        """i64 from low to high - 1, for indices."""
+        """Draw i64 from low to high - 1, for indices."""
         return self.random.integers(low, high, shape)
 
     def permuted(self, *shape: int) -> np.ndarray:
@@ -191,7 +191,7 @@ def varied(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], Ma
 
 
 def reference(*names: str) -> Callable[[Callable[..., Reference]], Callable[..., Reference]]:
-    """Register the decorated function as what these operators mean."""
+    """Register the decorated function as the meaning of these operators."""
 
     def register(function: Callable[..., Reference]) -> Callable[..., Reference]:
         TABLE.references.update(dict.fromkeys(names, function))

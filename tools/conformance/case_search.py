@@ -74,7 +74,7 @@ LAST_ROUNDS = 6
 
 @dataclass(frozen=True)
 class CaseCheck:
-    """What became of the cases of a pattern or a rule."""
+    """The outcome of the cases of a pattern or a rule."""
 
     name: str
     """`target.pattern`, or what the matrix calls the rule."""
@@ -178,26 +178,26 @@ class CaseSearch(ABC):
 
     @abstractmethod
     def graphs(self) -> tuple[list[PatternGraph], str]:
-        """Return graphs to try, and why there are none."""
+        """Return graphs to try, or the reason why there are none."""
 
     @abstractmethod
     def passes(self) -> str:
-        """Return the passes after which it is known what takes each operation."""
+        """Return the passes after which it is known which rule or pattern takes each operation."""
 
     @abstractmethod
     def taken_names(self, notes: Sequence[object]) -> frozenset[str]:
-        """Return the names of programs of which something is taken."""
+        """Return the names of programs of which a part is taken."""
 
     @abstractmethod
     def declined(self, notes: Sequence[object]) -> Iterator[str]:
-        """Yield why programs, or parts of them, are not taken."""
+        """Yield the reasons why programs, or parts of them, are not taken."""
 
     def trusted(self) -> AbstractContextManager[None]:
         """Return a block in which the host compiles for comparison."""
         return contextlib.nullcontext()
 
     def check(self) -> CaseCheck:
-        """Return what became of the cases."""
+        """Return the outcome of the cases."""
         graphs, why = self.graphs()
         taken = self._taken(graphs)
         self._prepare_references([(typed, drawn(typed, self.random, 0)) for typed in taken])
@@ -221,11 +221,11 @@ class CaseSearch(ABC):
         return {}
 
     def inexact(self) -> Sequence[str]:
-        """Return what differs exactly, on residues, in the graphs that were matched."""
+        """Return the exact differences, on residues, in the graphs that were matched."""
         return ()
 
     def _note_returned(self, notes: Sequence[object]) -> None:
-        """Record why a code generator gave regions back: placed is not computed."""
+        """Record why a code generator returned regions, as a placed region is not yet a computed one."""
         regions = [region for note in notes if isinstance(note, Placement) for region in note.regions]
         self.returned |= dict.fromkeys(region.reason for region in regions if region.reason)
 
@@ -250,11 +250,11 @@ class CaseSearch(ABC):
         return [*_most_different(matched, ENOUGH), *_most_different(beside, MAX_BESIDE)]
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        """Return graphs in which others compute operands, for what is not taken alone, and regions of several."""
+        """Return graphs in which others compute operands, for patterns not taken alone, and regions of several."""
         return []
 
     def _found(self, graphs: Sequence[PatternGraph], most: int, enough: int) -> dict[TypedGraph, set[object]]:
-        """Return graphs that are taken, with their features; so many are tried at most, until enough are found."""
+        """Return graphs that are taken, with their features; try up to a limit, until enough are found."""
         matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
         seen: set[str] = set()
@@ -272,9 +272,9 @@ class CaseSearch(ABC):
         return matched | self._match(pending)
 
     def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:
-        """Yield what to draw: the usual sizes of all types first, then multiples of what declines name.
+        """Yield the sizes to draw: the usual sizes of all types first, then multiples that declines name.
 
-        What nothing is found for gets more draws of the latter.
+        If no graph is found, more of the latter are drawn.
         """
         for part in range(4):
             lattices: tuple[Lattice, ...] = LATTICES[:2] if part == 0 else LATTICES[2:]
@@ -291,7 +291,7 @@ class CaseSearch(ABC):
                             yield kind, lattice, graph
 
     def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
-        """Match the graphs that wait, and return those that are taken."""
+        """Match the waiting graphs, and return those that are taken."""
         taken = self._matched(list(pending))
         matched = {typed: own for (typed, own), is_taken in zip(pending.items(), taken, strict=True) if is_taken}
         self.kinds.update(dict.fromkeys(kind for own in matched.values() for kind in KINDS if kind in own))
@@ -329,7 +329,7 @@ class CaseSearch(ABC):
             self.reasons[f"no reference: {str(error).splitlines()[0]}"] += 1
 
     def _varied(self, cases: Sequence[GraphCase]) -> list[GraphCase]:
-        """Return the cases under names of their own, each with constants once more with others."""
+        """Return the cases under new names, each with constants once more with other constants."""
         both = [
             replace(case, arrays=arrays)
             for case in cases
@@ -342,7 +342,7 @@ class CaseSearch(ABC):
     def _by_host(
         self, operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
     ) -> tuple[np.ndarray, ...]:
-        """Compute an operation that has no reference in numpy where nothing is given to the code generator."""
+        """Compute an operation without a reference in numpy on the host alone."""
         program = _reference_program(operation, operands, attributes)
         if program.name not in self.references:
             self.references |= self._compile_references({program.name: program})
@@ -437,7 +437,7 @@ class CaseSearch(ABC):
         return True
 
     def _host_differs(self, case: GraphCase) -> bool:
-        """Return whether the host alone is not as the reference says either."""
+        """Return whether the host's result alone differs from the reference, too."""
         return _wrong(case, self._computed_by_host(case), self._by_host) is not None
 
     def _computed_by_host(self, case: GraphCase) -> tuple[np.ndarray, ...]:

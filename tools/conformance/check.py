@@ -52,7 +52,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SupportVerdict:
-    """What a target makes of an operator or intrinsic on an element type."""
+    """The verdict on a target for an operator or intrinsic on an element type."""
 
     status: str
     detail: str = ""
@@ -71,7 +71,7 @@ class MatrixEntry:
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a target supports."""
+    """The operators and intrinsics that a target supports."""
 
     target: str
     entries: tuple[MatrixEntry, ...]
@@ -92,7 +92,7 @@ class Matrix:
 
 
 def names() -> list[str]:
-    """Everything that can be checked."""
+    """Return the names of everything that can be checked."""
     for module in ("elementwise", "arrays", "networks", "vision", "dynamic", "references"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
     derive_cases()
@@ -150,7 +150,7 @@ def check_target(
 def _loop_cases(
     target: str, outcomes: Sequence[ProgramOutcome], report: Report
 ) -> Iterator[tuple[str, list[tuple[FoundCase, ProgramOutcome]]]]:
-    """Yield the patterns of prim functions that no case took, with cases that are found for them."""
+    """Yield the patterns of prim functions that no case took, with cases found for them."""
     taken = {pattern for outcome in outcomes for pattern in outcome.patterns}
     for pattern in loop_patterns(target):
         if pattern not in taken:
@@ -160,7 +160,7 @@ def _loop_cases(
 
 @dataclass
 class RuleResults:
-    """What became of the rules of a target."""
+    """The outcomes of the rules of a target."""
 
     target: str
     own: Sequence[Rule]
@@ -244,7 +244,7 @@ class RuleResults:
 
 
 def _operators_of(rule: Rule, programs: Sequence[TestProgram], outcomes: Sequence[ProgramOutcome]) -> list[str]:
-    """Return the operators of which graphs for a rule are drawn: those of which it took something."""
+    """Return the operators of which graphs for a rule are drawn: those of which it took a case."""
     taken = {
         program.name if "." in program.name else f"relax.{program.name}": None
         for program, outcome in zip(programs, outcomes, strict=True)
@@ -303,7 +303,7 @@ def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
     """Return the rules of a target for these operators and intrinsics, and `schedule.NAME`.
 
     Those of targets that it derives from are its own. Of several targets these are the rules of the code generators:
-    not all is left to the last one.
+    the last one does not compute everything.
     """
     listed, wanted = rule_targets(target), set(names)
     rules = [rule for rule in LEGALIZE if rule.subject in wanted]

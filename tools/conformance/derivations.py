@@ -1,4 +1,4 @@
-"""Graphs that follow from a pattern's own structure: one for each way in which its alternatives can be chosen."""
+"""Graphs derived from a pattern's own structure: one for each choice of its alternatives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_DERIVATIONS = 12
 
 
 class NoGraph(Exception):
-    """A pattern of which no graph follows, and why."""
+    """A pattern from which no graph follows, and the reason."""
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ def read_by(operation: GraphOperation) -> Iterator[GraphValue]:
 
 
 def graphs_of(patterns: Iterable[Pattern]) -> tuple[list[PatternGraph], str]:
-    """Return graphs that patterns should match, and why one of them has none."""
+    """Return graphs that patterns should match, and the reason why one of them has none."""
     graphs: list[PatternGraph] = []
     why = ""
     for pattern in patterns:

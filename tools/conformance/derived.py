@@ -1,4 +1,4 @@
-"""Cases of operators that follow from what their classes declare: shapes that `infer` accepts, and `meaning`."""
+"""Cases of operators derived from the declarations of their classes: shapes that `infer` accepts, and `meaning`."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ BROADCAST = {1: ((3, 37),), 2: ((3, 1, 37), (5, 37)), 3: ((3, 1), (3, 37), (37,)
 def expected(
     cls: type[DialectOp], operands: Sequence[Operand], attributes: dict[str, object]
 ) -> tuple[np.ndarray, ...]:
-    """Return what an operator's `meaning` makes of operands, in the widest types."""
+    """Return the result of an operator's `meaning` on operands, in the widest types."""
     return _results(cls, _meaning_of(cls), [_widened(o) for o in operands], attributes)
 
 
 def _meaning_of(cls: type[DialectOp]) -> Callable[..., object]:
-    """Return the function of arrays that an operator's `meaning` is."""
+    """Return an operator's `meaning` as a function of arrays."""
     return lambda *operands, **attributes: apply_meaning(cls, operands, attributes)
 
 
 def evaluate(operator: str, operands: Sequence[Operand], attributes: dict[str, object]) -> tuple[np.ndarray, ...]:
-    """Return what an operator means, as its class or `references.py` says; raise ValueError where neither does."""
+    """Evaluate an operator by the meaning in its class or in `references.py`; raise ValueError where there is none."""
     cls = operator_class(operator)
     function = TABLE.references.get(operator)
     if function is None and cls.meaning is None:
@@ -113,7 +113,7 @@ def _choices(cls: type[DialectOp]) -> Iterator[dict[str, object]]:
 
 
 def _fields(cls: type[DialectOp]) -> list[ValueDeclaration]:
-    """Return the operands that a case gives: all but optional ones."""
+    """Return the operands of a case: all but optional ones."""
     return [field for field in cls._operand_layout.fields if field.kind != "optional"]
 
 

@@ -69,7 +69,7 @@ def _spread_axes(draw: Draw) -> OperatorCase:
 
 @operator("resize_at", kinds=("f32", "f64"))
 def _resize_at(draw: Draw) -> OperatorCase:
-    """Twice as many columns, between the others."""
+    """Return a case of twice as many columns, between the others."""
     x = draw.array(2, 3)
     w = wide(x)
     near, far = np.concatenate([w[:, :1], w[:, :-1]], 1), np.concatenate([w[:, 1:], w[:, -1:]], 1)

@@ -1,4 +1,7 @@
-"""How far results are from what they should be. Models are judged where the compiler is not: it is not imported."""
+"""Errors of results relative to their references.
+
+Models are judged on machines without the compiler: it is not imported.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LANES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)
 
 
 def kernel_case(steps: Sequence[str], random: np.random.Generator) -> OperatorCase:
-    """Return operands of a kernel of these steps, and what numpy makes of them."""
+    """Return operands of a kernel of these steps, and numpy's results."""
     rows, *columns = SIZES
     x = random.uniform(-1, 1, (rows, columns[0])).astype(np.float32)
     weights = []

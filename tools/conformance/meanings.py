@@ -1,4 +1,4 @@
-"""What each intrinsic means: a numpy function, evaluated in the widest float there is, and the error a target may make.
+"""The meaning of each intrinsic: a numpy function, evaluated in the widest float, and the error a target may make.
 
 Floating-point operands arrive as `longdouble` (exact for every format); integers as they are.
 """
@@ -33,7 +33,7 @@ class Meaning:
 
 
 def _each(function: Callable[..., float]) -> Callable[..., Array]:
-    """Element by element in f64, for functions whose result is exact."""
+    """Apply a function element by element in f64, for functions whose result is exact."""
 
     def apply(*arrays: Array) -> Array:
         return np.array([function(*map(float, row)) for row in zip(*arrays, strict=True)], WIDE)

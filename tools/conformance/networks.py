@@ -1,4 +1,4 @@
-"""Cases of what networks are made of: products, convolutions, pools, normalizations, attention, images."""
+"""Cases of the operators of networks: products, convolutions, pools, normalizations, attention, images."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def _rotary_embedding(draw: Draw) -> OperatorCase:
 
 
 def sampled(row: np.ndarray, size: int) -> np.ndarray:
-    """Linear interpolation of the last dim, at the centres of pixels."""
+    """Return a linear interpolation of the last dim, at the centres of pixels."""
     at = np.clip((np.arange(size) + 0.5) * row.shape[-1] / size - 0.5, 0, row.shape[-1] - 1)
     low = np.floor(at).astype(int)
     high = np.minimum(low + 1, row.shape[-1] - 1)
@@ -331,7 +331,7 @@ def sampled(row: np.ndarray, size: int) -> np.ndarray:
 def halved(rows: np.ndarray) -> np.ndarray:
     """Return half as many columns, without aliasing.
 
-    Each is a triangle of four columns around the middle of a pair; the edges count for what is beyond them.
+    Each is a triangle of four columns around the middle of a pair; the edges are repeated beyond them.
     """
     beyond = [*[(0, 0)] * (rows.ndim - 1), (1, 1)]
     around = sliding_window_view(np.pad(rows, beyond, "edge"), 4, -1)[..., ::2, :]

@@ -1,4 +1,4 @@
-"""Cases of the intrinsics of plug-ins that declare what they mean."""
+"""Cases of the intrinsics of plug-ins that declare a meaning."""
 
 from __future__ import annotations
 

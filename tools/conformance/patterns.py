@@ -1,4 +1,4 @@
-"""Whether code generators compute what their patterns take: cases drawn from each pattern, taken, and compared."""
+"""Comparison of code generators with their patterns: cases drawn from each pattern, taken, and compared."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ Emit = Callable[[list[ir.Value]], list[ir.Value]]
 
 @dataclass(frozen=True)
 class TestProgram:
-    """Something to compute: what it is called, its arrays, and how it is made from their values."""
+    """A program to compute: its name, its arrays, and the function that makes it from their values."""
 
     name: str
     arrays: Sequence[np.ndarray]
@@ -202,12 +202,12 @@ class CompiledPrograms:
         return [tuple(np.copy(next(outputs)) for _ in range(count)) for count in self.counts]
 
     def patterns_of(self, program: TestProgram) -> frozenset[str]:
-        """Return the patterns that took something of a program, by its name."""
+        """Return the patterns that took a part of a program, by its name."""
         return taken_patterns(self.notes).get(program.name, frozenset())
 
 
 def taken_patterns(notes: Sequence[object]) -> dict[str, frozenset[str]]:
-    """Return the patterns that took something, by the name of the program."""
+    """Return the patterns that took a part, by the name of the program."""
     taken: dict[str, set[str]] = {}
     for placement in notes:
         if isinstance(placement, Placement):

@@ -1,4 +1,4 @@
-"""What operators mean whose classes do not say it, in numpy, and more cases of them than the support matrix shows."""
+"""The meanings in numpy of operators whose classes have none, and more cases of them than the support matrix shows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def quantize(
 def dequantize(
     x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, *, axis: int, block: int, dtype: DType
 ) -> np.ndarray | None:
-    """Return (x - zero point) * scale; of floats of 8 bits, what the operator's own meaning says."""
+    """Return (x - zero point) * scale; of floats of 8 bits, the operator's own meaning."""
     if x.dtype.kind not in "iu":
         return None
     return np.asarray((x - _along(x, zero_point, axis, block)) * _along(x, scale, axis, block).astype(np.float64))
@@ -102,7 +102,7 @@ def _along(x: np.ndarray, parameter: np.ndarray | None, axis: int, block: int) -
 
 @reference("einsum")
 def einsum(xs: list[np.ndarray], *, equation: str, out_dtype: DType | None = None) -> np.ndarray:
-    """Return numpy's."""
+    """Return the result of numpy's `einsum`."""
     return np.asarray(np.einsum(equation, *xs))
 
 

@@ -1,4 +1,4 @@
-"""Whether the rules of a target compute what operators mean: cases that each rule takes, in all sizes, and compared."""
+"""Comparison of the rules of a target with the meanings of operators: cases that each rule takes, in all sizes."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ class RuleSearch(CaseSearch):
         return graphs_of(map(_with_epilogue, self.operators))
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        """Return graphs with many operands, of which two may be too few, and those of patterns with an operator."""
+        """Return graphs with many operands, as two may be too few, and graphs of patterns with an operator."""
         more = [more for count in COUNTS for graph in graphs if (more := with_more_operands(graph, count)) is not None]
         return [*more, *self._in_patterns()]
 
     def _in_patterns(self) -> list[PatternGraph]:
-        """Return the graphs of patterns with one of the operators: a code generator may take it in no other way."""
+        """Return the graphs of patterns with one of the operators, as a code generator may take only those."""
         entries = [entry for chosen in Targets.parse(self.target).generators for entry in chosen.entries]
         wanted = [e.pattern for e in entries if not e.is_of_loops and e.operators & set(self.operators)]
         return graphs_of(wanted)[0] if wanted else []
@@ -149,7 +149,7 @@ def attempts_in(notes: Sequence[object]) -> Iterator[Attempt]:
 
 
 def _with_epilogue(name: str) -> Pattern:
-    """Return the pattern of an operator, alone and with what kernels fuse behind it."""
+    """Return the pattern of an operator, alone and with epilogues that kernels fuse."""
     cls = graph_operations()[name]
     optional = {f.name: maybe(wildcard()) for f in cls._operand_layout.fields if f.kind == "optional"}
     alone = is_op(name)(**optional) if optional else is_op(name)

@@ -43,7 +43,7 @@ class FoundCase:
 
 
 def search(rule: Rule, declines: Sequence[Attempt], target: str) -> Iterator[tuple[FoundCase, ProgramOutcome]]:
-    """Yield the first cases that a rule takes, with what became of them."""
+    """Yield the first cases that a rule takes, with their outcomes."""
     for batch in _candidates(rule, declines):
         is_found = False
         for case in batch:
@@ -56,7 +56,7 @@ def search(rule: Rule, declines: Sequence[Attempt], target: str) -> Iterator[tup
 
 
 def search_loops(pattern: str, target: str) -> Iterator[tuple[FoundCase, ProgramOutcome]]:
-    """Yield the first cases of which a pattern of prim functions takes something, `target.pattern`."""
+    """Yield the first cases of which a pattern of prim functions takes a part, `target.pattern`."""
     for batch in (*_kernels(), *(_contractions(tile) for tile in (1, *TILES))):
         cases = list(batch)
         outcomes = run([case.program for case in cases], target, lambda done: None)

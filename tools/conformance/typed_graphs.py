@@ -1,4 +1,4 @@
-"""Types, attributes and elements for the graph of a pattern: what shape inference accepts, drawn from operators' cases.
+"""Types, attributes and elements for the graph of a pattern that shape inference accepts, drawn from operators' cases.
 
 The operands and attributes of an operation come from the cases of its operator. Where an operand is computed by
 another operation, the sizes of the case are replaced by its sizes, and inference says which replacements fit.
@@ -57,7 +57,7 @@ def may_be_positions(kind: np.dtype) -> bool:
 
 
 def finite_range(array: np.ndarray) -> tuple[float, float]:
-    """Return the least and the largest finite element; 1 for both of none."""
+    """Return the least and the largest finite element; 1 if there is none."""
     numbers = array.astype(np.float64)
     numbers = numbers[np.isfinite(numbers)]
     return (float(numbers.min()), float(numbers.max())) if numbers.size else (1.0, 1.0)
@@ -65,7 +65,7 @@ def finite_range(array: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ElementRange:
-    """The element type of a leaf, and between what its elements lie."""
+    """The element type of a leaf, and the range of its elements."""
 
     dtype: DType
     low: float
@@ -147,7 +147,7 @@ class TypedGraph:
 
     @property
     def text(self) -> str:
-        """Return what was drawn, in one line."""
+        """Return the drawn types and attributes in one line."""
         listed = ", ".join(
             f"{'' if leaf in self.arguments else 'constant '}{kind}" for leaf, kind in self.types.items()
         )
@@ -155,7 +155,7 @@ class TypedGraph:
 
     @property
     def changes(self) -> list[str]:
-        """Return the attributes that are not what their classes say, as text."""
+        """Return the attributes that differ from their defaults, as text."""
         return [
             f"{name}={value}"
             for operation, attributes in self.attributes.items()
@@ -324,7 +324,7 @@ def _fitting(
 
 
 def _renamed_sizes(typed: TypedGraph, operation: GraphOperation, case: OperatorCase) -> dict[int, set[int]]:
-    """Return what the sizes of a case become where computed operands have others."""
+    """Return the new sizes of a case where computed operands have other sizes."""
     renamed: dict[int, set[int]] = {}
     for operand, array in zip(operation.operands.values(), case.operands, strict=False):
         if not isinstance(array, np.ndarray) or operand is None or isinstance(operand, list):

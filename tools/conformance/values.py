@@ -1,4 +1,4 @@
-"""Elements for the graphs of patterns, and what numpy makes of them: exactly, and as far as rounding may differ."""
+"""Elements for the graphs of patterns, and numpy's results: exactly, and within rounding."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Fallback = Callable[[GraphOperation, Sequence[Operand], dict[str, object]], tupl
 
 @dataclass(frozen=True)
 class ExpectedResult:
-    """A result in numpy, and between what rounding may put it.
+    """A result in numpy, and its range under rounding.
 
-    Where that is NaN nothing is compared: what a library computes from NaN is not specified.
+    Where that is NaN nothing is compared, as libraries need not agree on NaN.
     """
 
     exact: np.ndarray
@@ -44,7 +44,7 @@ class ExpectedResult:
     """Whether it is computed from floats."""
 
     def error_in(self, got: np.ndarray, tolerance: float = 0.0) -> str | None:
-        """Return what is wrong with a result, or None; `tolerance` is the error that its target declares."""
+        """Return the error of a result, or None; `tolerance` is the error that its target declares."""
         if got.shape != self.exact.shape:
             return f"shape {got.shape} instead of {self.exact.shape}"
         values = wide(got).astype(np.float64)
@@ -147,7 +147,7 @@ def _stored(array: np.ndarray, kind: str, noise: float) -> np.ndarray:
 
 
 def expectations(typed: TypedGraph, arrays: Arrays, fallback: Fallback) -> list[ExpectedResult]:
-    """Return what the outputs must be."""
+    """Return the expected results of the outputs."""
     exact, above, below = (compute(typed, arrays, fallback, noise) for noise in (0.0, 1.0, -1.0))
     rounds = any(kind.dtype.is_float for results in typed.results.values() for kind in results)
     kinds = [typed.type_of(value).dtype.name for value in typed.graph.outputs]
@@ -158,7 +158,7 @@ def expectations(typed: TypedGraph, arrays: Arrays, fallback: Fallback) -> list[
 
 
 def draws(typed: TypedGraph, random: np.random.Generator, fallback: Fallback) -> Iterator[Arrays]:
-    """Yield elements of the leaves whose results say much, then ones with which results of few bits saturate."""
+    """Yield elements of the leaves with informative results, then elements with which results of few bits saturate."""
     best: tuple[float, Arrays | None] = (-1.0, None)
     saturated: tuple[float, Arrays | None] = (0.2, None)
     for trial in range(TRIALS):
@@ -189,7 +189,7 @@ def draws(typed: TypedGraph, random: np.random.Generator, fallback: Fallback) ->
 
 
 def constant_of(value: float, like: np.ndarray) -> np.ndarray:
-    """Return an array of one number; what a type of integers does not hold wraps: a pattern may name another type."""
+    """Return an array of one number; a number that a type of integers cannot represent wraps."""
     numbers = np.full(like.shape, value)
     return numbers.astype(np.int64).astype(like.dtype) if like.dtype.kind in "iu" else numbers.astype(like.dtype)
 
@@ -206,9 +206,9 @@ def drawn(typed: TypedGraph, random: np.random.Generator, trial: int) -> Arrays:
 
 
 def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, constants: bool = False) -> Arrays:
-    """Return other elements of the arguments, or of the constants, between the same limits.
+    """Return other elements of the arguments, or of the constants, within the same limits.
 
-    Positions stay where others are none, such as the nodes of a tree in an order in which they form a cycle.
+    Positions do not change if other positions would be invalid, such as nodes of a tree in an order with a cycle.
     """
     changed = dict(arrays)
     for leaf, array in arrays.items():
@@ -221,7 +221,7 @@ def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, consta
 
 
 def _has_results(typed: TypedGraph, arrays: Arrays) -> bool:
-    """Return whether operators say what they compute of these elements; those without a reference compute zeros."""
+    """Return whether operators are defined on these elements; those without a reference compute zeros."""
 
     def zeros(
         operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]

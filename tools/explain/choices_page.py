@@ -1,4 +1,4 @@
-"""The page of what schedule rules choose, generated from their declarations.
+"""The page of the choices of schedule rules, generated from their declarations.
 
 python -m mirlo.tools.explain.choices_page > docs/choices.md
 """

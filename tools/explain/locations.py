@@ -1,4 +1,4 @@
-"""Locations in printed IR: which nodes a line of it is about, and the line without them."""
+"""Locations in printed IR: the nodes of a line, and the line without its locations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def locations_in(line: str) -> Iterator[tuple[int, int]]:
 
 
 def _closed(line: str, at: int) -> int | None:
-    """Return the end of what a parenthesis before `at` opened."""
+    """Return the end of the text that a parenthesis before `at` opened."""
     depth = 1
     for match in _STRING_OR_PARENTHESIS.finditer(line, at):
         depth += {"(": 1, ")": -1}.get(match.group(), 0)

@@ -35,7 +35,7 @@ class ScheduledFunction(Instrument):
     def loops_after(self, name: str, records: Mapping[str, ScheduleRecord | None]) -> str:
         """Return the loops of the function as text after a pass over them.
 
-        `records` say how each kernel of the model was scheduled; raise `ScheduleError` if primitives did not.
+        `records` have the schedule of each kernel of the model; raise `ScheduleError` if primitives did not.
         """
         record = records.get(self.name)
         if record is None or record.is_applied or self.module is None:
@@ -47,7 +47,7 @@ class ScheduledFunction(Instrument):
         return Schedule(view).replay(record.trace).after(name)
 
     def _without_loops(self, record: ScheduleRecord | None, records: Mapping[str, ScheduleRecord | None]) -> str:
-        """Return why there are no loops to print, with the kernels that have some and what else prints this one."""
+        """Return why there are no loops to print, kernels that have some, and the command that prints this one."""
         if record is None:
             reason = "no schedule rule made it: an earlier pass or a code generator did"
         else:

@@ -162,7 +162,7 @@ def explain_model(
     precision: str | None = None,
     **package_options: object,
 ) -> Explanation:
-    """Compile a model up to its kernels and collect why each step came out as it did.
+    """Compile a model up to its kernels and collect the reasons of each step.
 
     Rules, strategies, schedules, `precision`, `tune`, the database of measured choices, and options of packages are
     given as to `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage, with `follow`
@@ -248,7 +248,7 @@ def _loops_after(name: str, scheduled: ScheduledFunction, explanation: Explanati
 
 
 def _verify_all(pipeline: Pipeline, host: str) -> None:
-    """Have the bounds of all accesses recorded: a compilation proves only those that data decide about."""
+    """Request a record of the bounds of all accesses; a compilation proves only those that depend on data."""
     if thread_limits(host) is not None:
         return  # of kernels of GPUs, only accesses by data are proven
     if "verify-bounds" in pipeline:

@@ -1,4 +1,4 @@
-"""What a page, or a viewer of graphs, shows of a compilation: nodes, kernels, calls, stages, times and memory."""
+"""The data that a page, or a viewer of graphs, shows of a compilation: nodes, kernels, calls, stages, times, memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MeasuredModel:
 
 @dataclass
 class Exploration:
-    """All that is shown."""
+    """All data of a page."""
 
     title: str
     explanation: Explanation
@@ -66,7 +66,7 @@ class Exploration:
 def explore(model: str, title: str, measured: MeasuredModel | str | None, target: str, **options: Any) -> Exploration:
     """Compile a model to be read; `options` are those of `explain_model`.
 
-    `measured` is the same compilation timed, why it could not be, or None for no times.
+    `measured` is the same compilation with times, the reason why there are none, or None.
     """
     explanation = explain_model(model, target, follow=True, **options)
     if explanation.failure is not None:

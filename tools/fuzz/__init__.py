@@ -1,1 +1,1 @@
-"""Random models and broken files, to find what is wrong before users do: `mirlo fuzz`."""
+"""Random models and broken files, which find bugs before users do: `mirlo fuzz`."""

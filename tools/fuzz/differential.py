@@ -38,7 +38,7 @@ LEVELS = (0, 1, 2, 3)
 
 
 def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int | None = None) -> SeedVerdict:
-    """Compile the graph of a seed at a level of optimization, or at all, run it, compare; kernels also exactly."""
+    """Compile the graph of a seed at one or all levels of optimization, run it, compare; kernels also exactly."""
     graph = random_graph(seed)
     levels = LEVELS if opt_level is None else (opt_level,)
     return replace(judge_graph(graph, target, threads, levels, can_verify(target)), used=tuple(graph.operators))
@@ -75,7 +75,7 @@ def judge_graph(
 
 
 class _Oracles:
-    """What the outputs of a graph should be, computed once."""
+    """The expected outputs of a graph, computed once."""
 
     def __init__(self, graph: RandomGraph, names: list[str]):
         self.graph, self.names = graph, names
@@ -133,7 +133,7 @@ def _is_rounding(graph: RandomGraph, target: str, threads: int, names: list[str]
 
 
 def write(seed: int, folder: Path, graph: RandomGraph | None = None) -> None:
-    """Write the model of a seed, its inputs, and the command that looks for the node that departs."""
+    """Write the model of a seed, its inputs, and the command that searches for the departing node."""
     import numpy as np
 
     graph = graph or random_graph(seed)

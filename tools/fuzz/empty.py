@@ -47,7 +47,7 @@ Shape = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class EmptyCase:
-    """An operator, the shapes that it reads and the constants that follow them."""
+    """An operator, the shapes that it reads and the constants after them."""
 
     shapes: tuple[Shape, ...]
     """Of tensors; a letter is a dim that may be 0."""
@@ -245,7 +245,7 @@ def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2)
 
 
 def judge_nodes(nodes: list[SizedCase], target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
-    """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
+    """Compile nodes to one function, run it, and compare the results of each with those of the oracles."""
     from mirlo.driver.compile import compile as compile_model
 
     model, feeds = model_of(nodes)
@@ -288,7 +288,7 @@ def _unwritten(function: Executable, feeds: Mapping[str, np.ndarray], computed: 
 def _run_onnxruntime_in_child(
     model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]
 ) -> dict[str, ModelValue]:
-    """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
+    """Run ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
     context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, model, feeds, names))

@@ -1,4 +1,4 @@
-"""Memory for outputs between bytes that tell whether a kernel wrote outside of it."""
+"""Memory for outputs between guard bytes, which show whether a kernel wrote outside of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES = 64
 
 
 class FencedOutputs:
-    """Arrays for the outputs of static shape, to be given to a call."""
+    """Arrays for the outputs of static shape, to be passed to a call."""
 
     def __init__(self, outputs: Sequence[TensorSpec]) -> None:
         self._fences: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -31,7 +31,7 @@ class FencedOutputs:
             self.arrays[spec.name] = memory[BYTES:stop].view(dtype).reshape(spec.static_shape)
 
     def overwritten(self) -> str | None:
-        """Return what was written outside of an array; None if nothing was."""
+        """Return the bytes that were written outside of an array; None if there are none."""
         for name, fences in self._fences.items():
             for fence, place in zip(fences, ("before", "behind"), strict=True):
                 count = np.count_nonzero(fence != FENCE)

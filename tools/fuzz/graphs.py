@@ -144,7 +144,7 @@ def _node(plan: NodeDraft, results: list[GraphValue], index: int) -> onnx.NodePr
 
 
 def _single(node: onnx.NodeProto, plan: NodeDraft, outputs: list[str]) -> onnx.NodeProto:
-    """Return the node as a model, which tells the evaluator the operator set."""
+    """Return the node as a model, which declares the operator set for the evaluator."""
     from onnx import helper
 
     inputs = {value.name: _info(value) for value in plan.inputs if value is not None}
@@ -166,7 +166,7 @@ def _model(nodes: list[onnx.NodeProto], pool: ValuePool, outputs: list[GraphValu
 
 
 def _info(value: GraphValue, is_dynamic: bool = False) -> onnx.ValueInfoProto:
-    """Type of a value. An open dim has the name of its size: those of one size are one dim."""
+    """Return the type of a value. An open dim has the name of its size: those of one size are one dim."""
     from onnx import helper
 
     shape = [f"n{dim}" if is_dynamic and dim > 1 and value.is_float else dim for dim in value.shape]

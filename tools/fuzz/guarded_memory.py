@@ -58,7 +58,7 @@ class GuardedMemory:
         return Executable(compiled.artifact, store, arenas=_GuardedArenas(compiled.artifact.arena_bytes, self))
 
     def overwritten(self) -> str | None:
-        """Return what was written outside of a piece, between it and its page; None if nothing was."""
+        """Return the bytes that were written outside of a piece, between it and its page, or None."""
         for what, whole, start, stop in self._pieces:
             count = int(np.count_nonzero(whole[:start] != self._fill) + np.count_nonzero(whole[stop:] != self._fill))
             if count:

@@ -1,7 +1,7 @@
 """Random graphs in memory between pages that cannot be read or written, with sizes and values that do not fit.
 
 Each input, output and weight, the arena and each tensor of a data-dependent size has pages of its own, and ends at an
-inaccessible one, or begins behind one; what is read only cannot be written. A call is computed in memory of two
+inaccessible one, or begins behind one; read-only memory cannot be written. A call is computed in memory of two
 contents, which its results must not depend on. A seed is a graph, most with a symbol of its own for each dim of each
 input, and calls of it: one that fits, others whose sizes disagree or whose integers are no indices.
 
@@ -116,7 +116,7 @@ def guarded_places(compiled: Executable) -> list[tuple[GuardedMemory, Executable
 
 
 def judge_call(places: Sequence[tuple[GuardedMemory, Executable]], feeds: Feeds) -> str | None:
-    """Run a call in memory of each kind; return what is wrong, None if nothing is."""
+    """Run a call in memory of each kind; return the problem, or None."""
     first: list[bytes] | str | None = None
     for memory, guarded in places:
         for fill in FILLS:

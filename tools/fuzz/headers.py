@@ -35,7 +35,7 @@ _ODD: tuple[Json, ...] = (
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Compiled models of each kind, as bytes: of fixed and dynamic dims, a program, one with parts of others."""
+    """Return compiled models of each kind, as bytes: of fixed and dynamic dims, a program, one with parts of others."""
     from onnx import TensorProto, helper, numpy_helper
 
     from mirlo.driver.compile import compile as compile_model
@@ -148,7 +148,7 @@ def judge(seed: int) -> SeedVerdict:
 
 
 def write(seed: int, folder: Path) -> None:
-    """Write the file of a seed, and what was changed in it."""
+    """Write the file of a seed, and a description of the change."""
     content, what, _ = hostile_file(seed)
     write_regular(folder / "model.mirlo", content)
     write_regular(folder / "change.txt", what + "\n")

@@ -1,7 +1,6 @@
 """Interrupts: Ctrl-C at a random time while a random graph is compiled.
 
-What reaches the caller is KeyboardInterrupt and nothing else, and the next compilation gives the results of one that
-nothing interrupted.
+Only KeyboardInterrupt reaches the caller, and the next compilation gives the results of one that nothing interrupted.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ INTERRUPTS = 10
 
 
 def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 0) -> SeedVerdict:
-    """Interrupt compilations of the graph of a seed; compare what the last one computes with the first."""
+    """Interrupt compilations of the graph of a seed; compare the results of the last one with those of the first."""
     rng = np.random.default_rng([seed, 9])
     graph = random_graph(seed, MOST_NODES, rng)
     used = tuple(graph.operators)

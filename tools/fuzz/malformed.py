@@ -1,4 +1,4 @@
-"""Mutations to graphs that are malformed in how their parts refer to each other."""
+"""Mutations to graphs whose parts refer to each other in malformed ways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def dangling_value(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Read what nothing computes."""
+    """Read a value that nothing computes."""
     node = pick_node(model, rng)
     if node.input:
         node.input[int(rng.integers(len(node.input)))] = pick(("nowhere", "", "then_branch_y", "b", "q", "next"), rng)
@@ -67,7 +67,7 @@ def shadowed(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def outputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Give out inputs, initializers, what does not exist, the same twice, or nothing."""
+    """Return inputs, initializers, missing values, one value twice, or nothing as outputs."""
     graph = pick(graphs_of(model), rng)
     kind = int(rng.integers(4))
     if kind == 0:
@@ -142,7 +142,7 @@ def attributes(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def subgraph(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Take away, empty or exchange the subgraphs of a node."""
+    """Remove, empty or exchange the subgraphs of a node."""
     owners = [node for body in bodies_of(model) for node in body.node if any(a.HasField("g") for a in node.attribute)]
     if not owners:
         return

@@ -19,12 +19,11 @@ MEMORY = 8 << 30
 
 
 class Mode(NamedTuple):
-    """A kind of random input and what becomes of it.
+    """A kind of random input and its test.
 
     The module has `judge(seed)`, which returns a `SeedVerdict`, and `STATES`, the meaning of each state. With
-    `write(seed, folder)`, it writes the input of a seed.
-    `require_host()`, where there is one, raises an error if this machine cannot run seeds.
-    A named tuple, since `mirlo --help` reads the table: a dataclass would import `inspect`.
+    `write(seed, folder)`, it writes the input of a seed. `require_host()`, where there is one, raises an error if this
+    machine cannot run seeds. A named tuple, since `mirlo --help` reads the table: a dataclass would import `inspect`.
     """
 
     module: str

@@ -1,4 +1,4 @@
-"""Broken model files: a valid one, with bytes or fields of it changed; all that it may do is raise an error."""
+"""Broken model files: a valid one, with bytes or fields of it changed; it may only raise an error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ ODD_TEXT = ("", "x", "SAME_UPPER", "\x00", "a" * 10000, "é", "../../etc/passwd"
 
 
 def _attribute(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
-    """Another value for an attribute."""
+    """Return another value for an attribute."""
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     if not attributes:
         return _operator(model, rng)
@@ -110,7 +110,7 @@ def _attribute(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
 
 
 def _operator(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
-    """Another operator for a node."""
+    """Set another operator for a node."""
     node = _pick(model.graph.node, rng) if model.graph.node else model.graph.node.add()
     node.op_type = _pick(
         ("Conv", "MatMul", "Reshape", "If", "Loop", "Scan", "Relu", "Gather", "Zzz", "", "Attention"), rng
@@ -158,7 +158,7 @@ def _shape(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
 
 
 def _constant(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
-    """Another shape, type or content of an initializer."""
+    """Set another shape, type or content of an initializer."""
     if not model.graph.initializer:
         return _shape(model, rng)
     tensor = _pick(model.graph.initializer, rng)

@@ -1,6 +1,6 @@
 """Hostile names: valid models whose texts hold what ends comments, quotes, tags and lines.
 
-Each seed puts a payload into some of the places where a model holds text, and gives the file to one command.
+Each seed puts a payload into some of the places where a model holds text, and passes the file to one command.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _branch(text: Callable[[str, str], str] = lambda field, plain: plain) -> onn
 
 
 def judge(seed: int) -> SeedVerdict:
-    """Give the model of a seed to a command, and look at all that comes out."""
+    """Pass the model of a seed to a command, and check all of its output."""
     model, chosen = hostile_model(seed)
     commands = list(COMMANDS)
     name = commands[seed % len(commands)]
@@ -188,7 +188,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
-    """Run a command on a model in a folder that is removed; what became of it, and why."""
+    """Run a command on a model in a temporary folder; return the state, and the reason."""
     from mirlo.tools.cli import main
 
     here = os.getcwd()
@@ -214,7 +214,7 @@ def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
 
 
 def unsafe_text(text: str) -> Iterator[str]:
-    """Yield what a terminal would not show as it is, or take for another line."""
+    """Yield characters that a terminal would not show unchanged, or that end a line."""
     odd = {char for char in text if not char.isprintable() and char not in "\n\t"}
     if odd:
         yield f"it prints {sorted(odd)!a}"
@@ -223,7 +223,7 @@ def unsafe_text(text: str) -> Iterator[str]:
 
 
 def unsafe_c(source: str) -> Iterator[str]:
-    """Yield what of a C source is outside of comments and comes from a name, as a compiler reads it."""
+    """Yield the parts of a C source, outside of comments, that come from a name, as a compiler reads it."""
     for trigraph, char in {"??/": "\\", "??'": "^", "??(": "[", "??)": "]", "??<": "{", "??>": "}"}.items():
         source = source.replace(trigraph, char)
     code = re.sub(r"/\*.*?\*/", " ", source.replace("\\\n", ""), flags=re.DOTALL)
@@ -234,7 +234,7 @@ def unsafe_c(source: str) -> Iterator[str]:
 
 
 def unsafe_html(text: str) -> Iterator[str]:
-    """Yield what of a page a name made of it."""
+    """Yield the parts of a page that a name made."""
     if "<x-pwned" in text or "<!--" in text:
         yield "a name is a tag of the page"
     if len(re.findall("<script", text)) != len(re.findall("</script", text)) or text.count("<script") != 2:
@@ -254,6 +254,6 @@ def _unsafe_files(folder: Path) -> Iterator[str]:
 
 
 def write(seed: int, folder: Path) -> None:
-    """Write the model of a seed, and the command that it is given to."""
+    """Write the model of a seed, and the command that it is passed to."""
     write_regular(folder / "model.onnx", hostile_model(seed)[0].SerializeToString())
     write_regular(folder / "command.txt", " ".join(list(COMMANDS.values())[seed % len(COMMANDS)]) + "\n")

@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 class ValuePool:
-    """Values to choose from; those that are missing are made, as inputs or constants of the graph."""
+    """Values to choose from; missing ones are added as inputs or constants of the graph."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng

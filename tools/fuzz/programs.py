@@ -52,7 +52,7 @@ SECONDS = 60
 
 
 class ProgramFault(Exception):
-    """What a program found wrong with its model, or how it ended."""
+    """The problem that a program found with its model, or how it ended."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def judge(seed: int) -> SeedVerdict:
 
 
 def judge_calls(artifact: Artifact, store: ParameterStore, calls: Sequence[Feeds], exact: set[str]) -> str | None:
-    """Run calls of a model on both machines; return what is wrong, None if nothing is.
+    """Run calls of a model on both machines; return the problem, or None.
 
     `exact` are the outputs that every machine computes alike.
     """
@@ -159,7 +159,7 @@ def _content(artifact: Artifact, calls: Sequence[Feeds]) -> bytes:
 
 
 def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallResult]:
-    """Yield what each call gave, from the file that a program wrote."""
+    """Yield the result of each call, from the file that a program wrote."""
     at = 0
     for _ in range(calls):
         status = int(np.frombuffer(content, np.int32, 1, at)[0])
@@ -169,7 +169,7 @@ def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallRes
 
 
 def _difference(wide: CallResult, narrow: CallResult, exact: set[str]) -> str | None:
-    """Return how the machines differ; None if they agree, or the narrow one has no room where the wide one may have."""
+    """Return the difference of the machines; None if they agree, or the narrow one lacks room for the results."""
     if narrow.status in (SIZES, NO_MEMORY) and wide.status in (OK, NO_MEMORY):
         return None
     if narrow.status != wide.status:

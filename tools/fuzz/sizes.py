@@ -1,7 +1,7 @@
-"""Hostile sizes: operators whose results are as large as data or shapes of a call say, and sizes that no memory holds.
+"""Hostile sizes: operators whose result sizes data or shapes of a call decide, and sizes that no memory holds.
 
-A call is refused with an error, or gives what the reference evaluator gives. The seeds of a block have one operator,
-so that a process compiles few models.
+A call is refused with an error, or returns the reference evaluator's result. The seeds of a block have one operator, so
+that a process compiles few models.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ IMAGE = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class SizeCase:
-    """An operator, what it reads, and which of its inputs the seeds change."""
+    """An operator, its operands, and the inputs that the seeds change."""
 
     feeds: Mapping[str, np.ndarray]
     hostile: tuple[str, ...] = ("s",)
@@ -153,7 +153,7 @@ ALL = (*CASES, *(f"{name} of empty arrays" for name in DIMS))
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A model and what it is called with."""
+    """A model and the arguments of a call."""
 
     name: str
     model: onnx.ModelProto
@@ -301,7 +301,7 @@ def _departs(call: ModelCall, computed: Mapping[str, np.ndarray], oracle: Oracle
 
 
 def write(seed: int, folder: Path) -> None:
-    """Write the model of a seed and what it is called with."""
+    """Write the model of a seed and the arguments of its call."""
     call = hostile_call(seed)
     write_regular(folder / "model.onnx", call.model.SerializeToString())
     for name, array in call.feeds.items():

@@ -65,7 +65,7 @@ def graphs_of(model: onnx.ModelProto) -> list[onnx.GraphProto]:
 
 
 def bodies_of(model: onnx.ModelProto) -> list[onnx.GraphProto | onnx.FunctionProto]:
-    """Return whatever has nodes: graphs and functions that are not empty."""
+    """Return all parts with nodes: graphs and functions that are not empty."""
     return [body for body in (*graphs_of(model), *model.functions) if body.node]
 
 

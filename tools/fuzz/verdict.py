@@ -1,4 +1,4 @@
-"""What became of the input of a seed."""
+"""Verdicts on the inputs of seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES_OF_READERS = {
 
 @dataclass(frozen=True)
 class SeedVerdict:
-    """What became of the input of a seed."""
+    """The verdict on the input of a seed."""
 
     state: str
     text: str = ""

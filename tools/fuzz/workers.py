@@ -1,4 +1,4 @@
-"""Many small jobs in processes that may crash: each job is told from the one that brought its process down."""
+"""Many small jobs in processes that may crash: a crash is attributed to the job that caused it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What a job gave."""
+    """The outcome of a job."""
 
     seed: int
     result: SeedVerdict | None

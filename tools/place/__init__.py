@@ -1,1 +1,1 @@
-"""Reports of where the parts of a model go: as text, as JSON, as a page, compared with what is expected."""
+"""Reports of the placement of a model's parts: as text, as JSON, as a page, compared with an expected one."""

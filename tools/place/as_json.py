@@ -25,7 +25,7 @@ AttemptReport = TypedDict(
 
 
 class NodeReport(TypedDict, total=False):
-    """A node, and who took it; `function` is there if the model has several."""
+    """A node, and the target that took it; `function` is present if the model has several."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ class TotalsReport(TypedDict):
 
 
 class PlacementReport(TypedDict):
-    """What `mirlo partition --report` writes."""
+    """The content of a file that `mirlo partition --report` writes."""
 
     version: int
     targets: list[str]

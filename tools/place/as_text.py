@@ -1,4 +1,4 @@
-"""A placement as text: totals by target, regions, each node with who took it and why others did not."""
+"""A placement as text: totals by target, regions, each node with its target and the reasons of the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cells(share: Share, whole: Share) -> tuple[str, ...]:
 
 
 def regions(survey: Survey) -> Iterator[str]:
-    """Yield the regions, those that were given back, and neighbours that did not become one."""
+    """Yield the regions, those that were returned, and neighbours that did not become one."""
     rows = []
     for region in survey.placement.regions:
         moved = f"{size(region.bytes_in)} in", f"{size(region.bytes_out)} out"
@@ -59,7 +59,7 @@ def regions(survey: Survey) -> Iterator[str]:
 
 
 def nodes(survey: Survey, attempts: bool = False, name: str | None = None) -> Iterator[str]:
-    """Yield each node with its target; below it why others did not take it, or all patterns that were tried."""
+    """Yield each node with its target; below it the reasons of other targets, or all patterns that were tried."""
     for node in as_json(survey)["nodes"]:
         if name is not None and not _is_called(node, name):
             continue

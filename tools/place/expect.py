@@ -1,4 +1,4 @@
-"""Whether a model is placed as it was before: what CI pins, and what became different, in words."""
+"""Comparison of a placement with an earlier one, which CI pins, and the differences as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 
 def read_expected(path: str | Path) -> PlacementReport:
-    """Read what an earlier `--report FILE.json` wrote."""
+    """Read a file that `--report FILE.json` wrote earlier."""
     try:
         expected: PlacementReport = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -35,7 +35,7 @@ def read_expected(path: str | Path) -> PlacementReport:
 
 
 def _wrong_parts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is not as `--report` writes it, of the parts that comparing reads."""
+    """Yield the parts that are not as `--report` writes them, among those that the comparison reads."""
     if not _are(report["targets"], str):
         yield "'targets' is no list of texts"
     if not isinstance(report["totals"], dict):

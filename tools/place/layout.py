@@ -1,8 +1,8 @@
-"""A drawing of a graph in layers: where its boxes and edges go.
+"""A drawing of a graph in layers: the positions of its boxes and edges.
 
 Boxes stand in the layer after the last box that they read. An edge that skips layers gets a point in each of them;
-edges of one box share these points while they go the same way. Boxes of a layer are ordered by where their neighbours
-are; then each goes as close to them as the boxes beside it let it.
+edges of one box share these points while they are parallel. Boxes of a layer are ordered by the positions of their
+neighbours; then each moves as close to them as the boxes beside it permit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Box:
 
 @dataclass
 class Drawing:
-    """Where everything is."""
+    """The positions of all boxes and edges."""
 
     boxes: list[Box]
     edges: list[tuple[int, int, list[tuple[float, float]]]]
@@ -56,7 +56,7 @@ def draw(boxes: list[Box], reads: Sequence[Sequence[int]]) -> Drawing:
 
 @dataclass
 class _Plan:
-    """Boxes and points are numbered together: boxes first."""
+    """The layers of a drawing. Boxes and points are numbered together: boxes first."""
 
     boxes: list[Box]
     reads: list[list[int]]
@@ -164,7 +164,7 @@ class _Plan:
             self.x[i] = x + offset
 
     def _straighten(self) -> None:
-        """Take out the slow drift that layers add up to: each moves by the mean place of those around."""
+        """Remove the slow drift that accumulates over layers: each moves by the mean place of those around."""
         centres = [_mean([self.x[i] for i in layer if i < len(self.boxes)], 0.0) for layer in self.layers]
         for number, layer in enumerate(self.layers):
             near = centres[max(0, number - WINDOW) : number + WINDOW + 1]

@@ -58,7 +58,7 @@ def page(survey: Survey, title: str) -> str:
 
 
 def _described_regions(survey: Survey) -> dict[str, object]:
-    """Return the table that other commands print of a compiled model: who computes what, on which loader."""
+    """Return the table of regions that other commands print of a compiled model: targets and loaders."""
     described = describe_regions(survey.targets, [survey.placement], len(survey.placement.nodes))
     # Without a host, nothing compiles what no code generator took.
     regions = [region for region in described if region.name != MAIN or survey.rest]
@@ -79,7 +79,7 @@ def _first(levels: Mapping[str, LevelDrawing]) -> str:
 
 
 def _displayed_node(node: NodeReport) -> dict[str, object]:
-    """Return what the page shows of a node, numbers formatted."""
+    """Return the data of a node that the page shows, numbers formatted."""
     return {**node, "flops": amount(node["flops"])}
 
 

@@ -1,4 +1,4 @@
-"""Data that calibrate a model: arrays, files of arrays, images, or what a function yields."""
+"""Data that calibrate a model: arrays, files of arrays, images, or the results of a generator."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _function(path: Path, name: str) -> Callable[[], object]:
 
 
 def _read_npz(path: Path, shown: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the arrays of the inputs; a file of one array for a model of one input may call it anything."""
+    """Return the arrays of the inputs; in a file for a model of one input, the array may have any name."""
     try:
         with np.load(path, allow_pickle=False) as content:
             listed = list(content.files)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def with_integer_io(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model without the nodes that quantize its inputs and dequantize its outputs.
 
-    The metadata have the scale and the zero point of each, `x.scale` and `x.zero_point`. What is not quantized stays.
+    The metadata have the scale and the zero point of each, `x.scale` and `x.zero_point`. Others are unchanged.
     """
     import onnx
 

@@ -1,4 +1,4 @@
-"""How operators of ONNX are quantized."""
+"""The quantization of ONNX's operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo.runtime.records import dataclass
 
 
 class Role(Enum):
-    """How an operator takes part in an int8 model."""
+    """The role of an operator in an int8 model."""
 
     PRODUCT = "product"
     """Multiplies int8 data by int8 weights, or two int8 tensors, and sums up in i32."""
@@ -20,7 +20,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class OperatorRole:
-    """What is known of an operator."""
+    """The role and other properties of an operator."""
 
     role: Role
     always: bool = True
@@ -59,5 +59,5 @@ ROLES: dict[str, OperatorRole] = {
 
 
 def role_of(operator: str, domain: str) -> OperatorRole | None:
-    """Return how an operator is quantized; None if it is not."""
+    """Return the role of an operator; None if it is not quantized."""
     return ROLES.get(operator) if not domain else None

@@ -60,7 +60,7 @@ CHANNELS = values_that(
 
 @dataclass(frozen=True)
 class Quantization:
-    """How weights of a few bits are quantized."""
+    """Options of the quantization of weights to a few bits."""
 
     bits: int = option(
         4,
@@ -100,7 +100,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class ImageScaling:
-    """How the bytes of an image become the values of an input: `(byte / 255 - mean) / std`."""
+    """The scaling from bytes of an image to values of an input: `(byte / 255 - mean) / std`."""
 
     mean: tuple[float, ...] = option(
         (0.0,), "The mean of images: (byte / 255 - mean) / std.", OptionFlag("--mean", "M[,M,M]"), kind=CHANNELS
@@ -117,7 +117,7 @@ class ImageScaling:
 
 @dataclass(frozen=True)
 class StaticQuantization:
-    """How a model is quantized with calibration data."""
+    """Options of the quantization of a model with calibration data."""
 
     ranges: str = option(
         "mse",

@@ -1,4 +1,4 @@
-"""Which nodes of a network are quantized, with what they read and return; why others are not."""
+"""The quantized nodes of a network, with their operands and results, and the reasons why others are not quantized."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which nodes a caller wants in f32, and whether all others that can be are int8."""
+    """The nodes that a caller wants in f32, and whether all other possible nodes are int8."""
 
     keep: Collection[str] = ()
     """Names of nodes, or operators."""
@@ -68,7 +68,7 @@ class Selection:
 
 
 def make_plan(network: Network, floats: Collection[str], selection: Selection) -> Plan:
-    """Return what is int8; `floats` are the f32 values that nodes compute or inputs are."""
+    """Return the parts that are int8; `floats` are the f32 values that nodes compute or inputs are."""
     plan = Plan()
     readers = network.readers()
     users: dict[str, list[NodeDef]] = {}

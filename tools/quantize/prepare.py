@@ -17,7 +17,7 @@ MAX_FACTOR = 64.0
 
 
 def fold(network: Network) -> None:
-    """Remove nodes that compute nothing, and those that weights and biases can take over."""
+    """Remove nodes that compute nothing, and those that can be merged into weights and biases."""
     _remove_identities(network)
     _unscale_products(network)
     _fold_normalizations(network)
@@ -39,7 +39,7 @@ def _remove_identities(network: Network) -> None:
 
 
 def _unscale_products(network: Network) -> None:
-    """Multiply the weights of Gemm by its alpha, and the bias by its beta; let the bias have one element a column."""
+    """Multiply the weights of Gemm by its alpha, and the bias by its beta; expand the bias to one element a column."""
     for at, node in enumerate(network.nodes):
         if (node.domain, node.operator) != ("", "Gemm"):
             continue
@@ -126,7 +126,7 @@ def along(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:
 
 
 def equalize(network: Network, largest: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Make the channels between two products equally large; return what the values of tensors are divided by.
+    """Make the channels between two products equally large; return the divisors of the values of tensors.
 
     The channels of a product's weights and data meet halfway: with the largest magnitude `a` of the data and `w` of
     the weights that read them, both are `sqrt(a * w)` afterwards. Activations that keep positive factors stand between.

@@ -1,4 +1,4 @@
-"""Ranges of values: by the least and the largest, or by a histogram of all that data bring forth."""
+"""Ranges of values: by the least and the largest, or by a histogram of all values that occur."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quantizer_of(low: float, high: float, unsigned: bool = False) -> Quantizer:
 
 @dataclass
 class RangeObserver:
-    """What is known of a tensor's values: first their limits, then how often which occur."""
+    """The observed values of a tensor: first their limits, then their counts."""
 
     low: float = np.inf
     high: float = -np.inf
@@ -126,7 +126,7 @@ def _squared_error(counts: np.ndarray, centres: np.ndarray, low: float, high: fl
 
 
 def _entropy(counts: np.ndarray, centres: np.ndarray, low: float, high: float) -> float:
-    """Return the divergence of the values, clipped, from what 256 levels make of them."""
+    """Return the divergence between the clipped values and their quantization to 256 levels."""
     inside = (centres >= low) & (centres <= high)
     if inside.sum() < LEVELS:
         return np.inf

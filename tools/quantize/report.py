@@ -1,4 +1,4 @@
-"""What static quantization did: the error of the whole and of each node, as text, JSON and a page of HTML."""
+"""The report of a static quantization: the error of the whole and of each node, as text, JSON and a page of HTML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL_BAR = 240
 
 @dataclass(frozen=True)
 class QuantizedNode:
-    """What became of a node."""
+    """The result of quantizing a node."""
 
     node: str
     operator: str

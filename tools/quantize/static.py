@@ -49,7 +49,7 @@ ReportProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """A quantized model, and what it was measured to be worth."""
+    """A quantized model, with its measured errors."""
 
     model: onnx.ModelProto
     report: StaticReport
@@ -70,8 +70,8 @@ def quantize(
     """Quantize an f32 model of ONNX to int8, with QuantizeLinear and DequantizeLinear (QDQ).
 
     `calibrate` is typical input data: an .npz file, a folder of images or of .npy files, `FILE.py:function`, an array
-    or a dict of arrays with the samples along the first axis, or what yields the inputs of calls. `options` are the
-    fields of `StaticQuantization`.
+    or a dict of arrays with the samples along the first axis, or a function that yields the inputs of calls. `options`
+    are the fields of `StaticQuantization`.
     """
     if how is None:
         refuse_unknown("quantization", options, declared_options(StaticQuantization), QuantizationError)
@@ -274,7 +274,7 @@ class _Quantizing:
     def _search(
         self, probe: Executable, units: Sequence[Unit], effects: Sequence[float], few: Sequence[Feeds]
     ) -> list[int]:
-        """Return the units that stay in f32: the most sensitive ones, without those that need not."""
+        """Return the units that stay in f32: the most sensitive ones, without unnecessary ones."""
         budget = self.how.max_error
         if budget is None:
             return []
@@ -386,7 +386,7 @@ def _result_axis(unit: Unit, result: np.ndarray) -> int | None:
 def quantize_static_file(
     source: str, target: str | Path, data: str, how: StaticQuantization, progress: ReportProgress
 ) -> StaticReport:
-    """Quantize an ONNX file and write another; return what was measured."""
+    """Quantize an ONNX file and write another; return the measured errors."""
     if Path(source).resolve() == Path(target).resolve():
         raise QuantizationError(f"'{target}' is the model itself: name another file")
     quantized = quantize(source, data, progress=progress, how=how)

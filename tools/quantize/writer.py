@@ -97,7 +97,7 @@ class Writer:
         return self.emit("DequantizeLinear", inputs, result, axis)
 
     def unit(self, unit: Unit, names: Mapping[str, str] | None = None) -> None:
-        """Write a unit in int8; `names` rename what it computes."""
+        """Write a unit in int8; `names` rename its results."""
         renamed = names or self.renamed
         inputs, tail = list(unit.node.inputs), list(unit.tail)
         for place in unit.data:
@@ -151,7 +151,7 @@ class Writer:
 
 
 def write_model(writer: Writer, whole: bool) -> list[NodeDef]:
-    """Return the nodes of the int8 model; `whole` rounds what other nodes and the model's outputs read, too."""
+    """Return the nodes of the int8 model; `whole` rounds values that other nodes and the model's outputs read, too."""
     network, plan = writer.network, writer.plan
     first = {id(unit.node): unit for unit in plan.units}
     joined = {id(node) for unit in plan.units for node in unit.tail}

@@ -62,7 +62,7 @@ def path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def file_in(folder: str | os.PathLike[str] | None, name: str, source: bytes) -> Path:
-    """Return where a model lies that is made from a source: another source is another file."""
+    """Return the path of a model that is made from a source; another source has another path."""
     chosen = Path(folder) if folder is not None else default_folder().parent / "models"
     return chosen / f"{name}-{hashlib.sha256(source).hexdigest()[:12]}.onnx"
 

@@ -1,4 +1,4 @@
-"""A model compared pass by pass, and rule by rule: what `mirlo verify --graph` shows."""
+"""Comparison of a model pass by pass, and rule by rule, for `mirlo verify --graph`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def verify_graph(
     sizes: str = "",
     params: ParameterStore | None = None,
 ) -> GraphVerification:
-    """Compare a model after each pass with the model before, and what each rule replaces, up to the schedules.
+    """Compare a model after each pass with the model before, and each rule's operators with their replacements.
 
     `sizes` are those of symbols, of which the first combination is taken. Other options are those of `mirlo.compile`.
     """
@@ -70,7 +70,7 @@ def verify_graph(
 
 
 def graph_lines(verification: GraphVerification) -> Iterator[str]:
-    """Yield a table of passes and one of rules, and what is known of those that differ."""
+    """Yield a table of passes and one of rules, and details of those that differ."""
     verdicts = verification.verdicts
     yield from columns([("pass", "", "found"), *((each.step, each.status, each.why) for each in verdicts.passes)])
     rows = [

@@ -1,4 +1,4 @@
-"""The kernels of a model, compared with their definitions: what `mirlo verify` shows."""
+"""Comparison of a model's kernels with their definitions, for `mirlo verify`."""
 
 from __future__ import annotations
 

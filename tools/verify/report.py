@@ -14,7 +14,7 @@ COMPLETE = 0.99
 
 
 def text_lines(verification: Verification) -> Iterator[str]:
-    """Yield a table of kernels, and what is known of those that differ."""
+    """Yield a table of kernels, and details of those that differ."""
     rows = [(v.function, v.status, v.rule, _found(v), _nodes(v)) for v in verification.verdicts]
     yield from columns([("kernel", "", "schedule", "found", "nodes"), *rows])
     for verdict in verification.verdicts:

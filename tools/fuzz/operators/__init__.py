@@ -1,4 +1,4 @@
-"""Which nodes a random graph may have: one file per family, each a table of functions that plan a node."""
+"""The nodes of random graphs: one file per family, each a table of functions that plan a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLANNERS: list[tuple[float, Planner]] = []
 
 
 def plans(weight: float = 1.0) -> Callable[[Planner], Planner]:
-    """Register a planner; those of more weight are asked more often."""
+    """Register a planner; those of more weight are called more often."""
 
     def register(planner: Planner) -> Planner:
         PLANNERS.append((weight, planner))

@@ -1,4 +1,4 @@
-"""Nodes of operators of plug-ins, which say on their classes what ONNX calls them and what they mean."""
+"""Nodes of operators of plug-ins, whose classes declare their names in ONNX and their meanings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan(cls: type[DialectOp], pool: ValuePool) -> NodeDraft | None:
 
 
 def _attribute(declared: Attribute, pool: ValuePool) -> object:
-    """Return the default, or now and then another value of the same kind."""
+    """Return the default, or sometimes another value of the same kind."""
     if declared.choices:
         return pool.choice(tuple(declared.choices))
     if isinstance(declared, Float) and declared.default is not None and pool.chance(0.5):

@@ -1,4 +1,4 @@
-"""Layers that go step by step, and other nodes with weights of their own."""
+"""Layers with steps, and other nodes with weights of their own."""
 
 from __future__ import annotations
 
