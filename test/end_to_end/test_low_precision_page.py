@@ -16,7 +16,7 @@ def test_example(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "page.py").write_text(block, encoding="utf-8")
     memory, error = output_of(run_script(tmp_path / "page.py", cwd=tmp_path)).splitlines()
-    assert memory.startswith("weights 0.2 MiB") and "| weights 0.1 MiB" in memory
+    assert memory.startswith("weights 4.0 MiB") and "| weights 2.0 MiB" in memory
     assert 0 < float(error) < 0.02
 
 

@@ -71,8 +71,8 @@ def test_memory_is_bounded(models: dict[str, tuple[LanguageModel, LanguageModel]
     sizes = []
     for _ in range(600):
         generator.next()
-        caches = generator._sequences._state._caches
-        sizes.append(sum(caches.arrays[name].nbytes for name in caches.windows(model.executable)))
+        arrays = generator._sequences._state._caches.arrays
+        sizes.append(sum(arrays[name].nbytes for name in caches.windows(model.executable)))
     assert len(set(sizes)) == 1
 
 
