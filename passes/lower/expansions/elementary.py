@@ -57,6 +57,7 @@ def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
     """Return tanh(2u) for tanh(u) = numerator / denominator.
 
     Near 1 the errors of numerator and denominator cancel, so that short polynomials are accurate enough for both.
+    Near 0 the square of the numerator is small, and so is the error of its rounding.
     """
-    below = b.multiply_add(numerator, numerator, denominator * denominator)
+    below = b.multiply_add(denominator, denominator, numerator * numerator)
     return b.quotient((numerator + numerator) * denominator, below)

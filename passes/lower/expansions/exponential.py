@@ -97,20 +97,14 @@ def scale(b: ValueBuilder, x: Num, n: Num) -> Num:
     return x * b.power_of_two(half, x.kind) * b.power_of_two(n - half, x.kind)
 
 
-def _exp_up_to(b: ValueBuilder, x: Num, overflows: bool = True) -> Num:
-    """Return e^x; with `overflows` false, for x that does not overflow by much."""
+@elementary("exp")
+def exp(b: ValueBuilder, x: Num) -> Num:
     constants = EXP[x.kind]
-    if overflows:
-        x = b.clamp_above(x, constants.overflow)
+    x = b.clamp_above(x, constants.overflow)
     # Products that underflow are slow on many machines, and masks of attention cause many.
     vanishes = x < constants.vanish
     r, n = reduce_exp(b, b.select(vanishes, 0.0, x))
     return b.select(vanishes, 0.0, scale(b, exp_reduced(b, r), n))
-
-
-@elementary("exp")
-def exp(b: ValueBuilder, x: Num) -> Num:
-    return _exp_up_to(b, x)
 
 
 @elementary("exp2")
@@ -136,5 +130,10 @@ def expm1(b: ValueBuilder, x: Num) -> Num:
 @elementary("sigmoid")
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
     # From this bound on, e^x + 1 is e^x; before it nothing overflows.
-    power = _exp_up_to(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2), overflows=False)
-    return b.quotient(power, power + 1.0)
+    x = b.clamp_above(x, (x.format.fraction + 3) * LN_2)
+    vanishes = x < EXP[x.kind].vanish
+    r, n = reduce_exp(b, b.select(vanishes, 0.0, x))
+    # e^x / (e^x + 1) with both multiplied by a power of two, so that one that has no normal value needs no second step.
+    lift = (x.format.bias + 1) // 2
+    power = b.select(vanishes, 0.0, exp_reduced(b, r, precise=True) * b.power_of_two(n + lift, x.kind))
+    return power / (power + 2.0**lift)

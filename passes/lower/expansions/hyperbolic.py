@@ -7,10 +7,10 @@ from mirlo.passes.lower.expansions.exponential import EXP, LN_2, exp_reduced, ex
 from mirlo.passes.lower.expansions.logarithm import log1p_above
 from mirlo.passes.lower.values import Num, ValueBuilder
 
-# tanh(x/2) = x · P(x²) / Q(x²) for |x| ≤ 9.02; beyond, tanh(x) is 1
+# tanh(x/2) = (x + x · P(x²)) / Q(x²) for |x| ≤ 9.02; beyond, tanh(x) is 1. P is positive, which keeps the sign of zero
 _TANH_LIMIT = 9.02
-_TANH_P = (0.000103559949, 0.0269832443, 0.90625)
-_TANH_Q = (2.22837571e-06, 0.00218702829, 0.20500809, 1.8125)
+_TANH_P = (0.000207119898, 0.053966485, 0.8125)
+_TANH_Q = (4.45675141e-06, 0.00437405659, 0.410016179, 3.625)
 
 # (sinh x - x) / x³ in x² for |x| ≤ 1
 _SINH = {
@@ -31,7 +31,7 @@ _SINH = {
 def tanh(b: ValueBuilder, x: Num) -> Num:
     x = b.clamp_below(b.clamp_above(x, _TANH_LIMIT), -_TANH_LIMIT)
     square = x * x
-    return doubled(b, x * b.polynomial(square, _TANH_P), b.polynomial(square, _TANH_Q))
+    return doubled(b, b.multiply_add(x, b.polynomial(square, _TANH_P), x), b.polynomial(square, _TANH_Q))
 
 
 @elementary("tanh", "f64")

@@ -36,10 +36,10 @@ def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Calla
     return rule_of
 
 
-def _exp(b: ValueBuilder, x: Num) -> Num:
+def _exp(b: ValueBuilder, x: Num, precise: bool = False) -> Num:
     # Scaling handles overflow, underflow and NaN by n; the polynomial only needs an r for which it is positive.
     r, whole, _ = reduce_exp_with_exponent(b, x)
-    return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
+    return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5), precise), whole)
 
 
 @_scaled("f32", "f64")
@@ -59,5 +59,5 @@ def exp2(b: ValueBuilder, x: Num) -> Num:
 def sigmoid(b: ValueBuilder, x: Num) -> Num:
     """Lower to a polynomial and one scaling instruction."""
     # From this bound on e^x + 1 rounds to e^x; below it nothing overflows.
-    power = _exp(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2))
+    power = _exp(b, b.clamp_above(x, (x.format.fraction + 3) * LN_2), precise=True)
     return power / (power + 1.0)
