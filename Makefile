@@ -149,7 +149,7 @@ guards: $(VENV)/ready
 		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \
 	done
 	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
-	$(BIN)/mirlo fuzz interrupts --count 1000 --processes $(JOBS) -o found
+	$(BIN)/mirlo fuzz interrupts --count 500 --processes $(JOBS) -o found
 
 # 20,000 random graphs for a target at all levels of optimization, compared with oracles, and as many operators over empty
 # axes as take a tenth of that: three and a half hours of one core for `llvm`, four for `c`, two for `spirv`, which has no

@@ -183,6 +183,11 @@ def recycle_context(context: ir.Context) -> None:
             _free[:] = [context]
 
 
+def live_contexts() -> int:
+    """Return how many contexts of MLIR this process has: each keeps all IR of one compilation."""
+    return ir.Context._get_live_count()
+
+
 def _take_free() -> ir.Context | None:
     """Return the context that was recycled last, unless it is in use or dialects were added since."""
     if not _free:

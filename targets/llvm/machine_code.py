@@ -7,7 +7,8 @@ libraries of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -56,9 +57,21 @@ def generate(module: ir.Module, settings: CodeSettings) -> bytes:
     if settings.form == DIALECT:
         return f"{module}\n".encode()
     try:
-        return emit(optimized(to_llvm_ir(module), settings), settings)
+        with freed(optimized(to_llvm_ir(module), settings)) as optimized_module:
+            return emit(optimized_module, settings)
     except RuntimeError as error:
         raise PassError(f"LLVM made no code: {error}") from error
+
+
+@contextmanager
+def freed(module: ModuleRef) -> Iterator[ModuleRef]:
+    """Free a module and its context after the block: Python drops an interrupt that comes while a finalizer does it."""
+    try:
+        yield module
+    finally:
+        context = module._context
+        module.close()
+        context.close()
 
 
 def optimized(text: str, settings: CodeSettings) -> ModuleRef:
@@ -104,8 +117,10 @@ def _scheduled_code_passes() -> FunctionPassManager:
 def _rewritten(module: ModuleRef, rewrite: Callable[[str], str | None], settings: CodeSettings) -> ModuleRef:
     """Return the module that a rewrite makes of the text of this one; the rewrite returns None if nothing changes."""
     text = rewrite(str(module))
-    machine = target_machine(settings.processor, settings.opt_level)
-    return module if text is None else _parsed(text, settings.processor, machine)
+    if text is None:
+        return module
+    with freed(module):
+        return _parsed(text, settings.processor, target_machine(settings.processor, settings.opt_level))
 
 
 def _parsed(text: str, processor: Processor, machine: TargetMachine) -> ModuleRef:

@@ -22,11 +22,12 @@ from onnx_models import F32, make_model, node
 from onnx_suite import listed_version
 from snapshots import assert_snapshot
 
+from mirlo.dialects.context import make_context
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.rules import RuleWarning
 from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
-from mirlo.tools.fuzz import differential, sizes, structure, verdict
+from mirlo.tools.fuzz import differential, interrupted, sizes, structure, verdict
 from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.modes import MODES
@@ -151,6 +152,34 @@ def test_rules_that_raise_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupts_are_interrupts() -> None:
     report = json.loads(mirlo("fuzz", "interrupts", "--count", 5, "--json").stdout)
     assert report["found"] == [] and report["states"] == {"interrupted": 5}
+
+
+def test_what_interrupted_compilations_leave_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, compile_graph = [], interrupted._compiled
+
+    def leaking(graph: RandomGraph, target: str, threads: int, opt_level: int) -> Executable:
+        left.append(make_context())
+        return compile_graph(graph, target, threads, opt_level)
+
+    monkeypatch.setattr(interrupted, "_compiled", leaking)
+    found = interrupted.judge(7)
+    assert found.state == verdict.FAILED and "more contexts" in found.text
+
+
+def test_interrupts_that_finalizers_drop_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def __del__(self) -> None:
+            sleep(0.2)
+
+    compile_graph = interrupted._compiled
+
+    def finalizing(graph: RandomGraph, target: str, threads: int, opt_level: int) -> Executable:
+        Slow()
+        return compile_graph(graph, target, threads, opt_level)
+
+    monkeypatch.setattr(interrupted, "_compiled", finalizing)
+    found = interrupted.judge(7)
+    assert found.state == verdict.FAILED and "an interrupt was lost in" in found.text
 
 
 @pytest.mark.sample(0)
