@@ -7,8 +7,8 @@ from mirlo.passes.lower.expansions.exponential import expm1_reduced, reduce_exp,
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.runtime.records import dataclass
 
-# P and Q of x², with n = x + x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93; beyond, it is 1. Of the fractions
-# that are as near, this one has a small P(0), whose rounding counts little; P is positive, which keeps the sign of zero
+# P and Q of x², with n = x + x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93; beyond, it is 1. Of the near
+# fractions, this one has a small P(0), whose rounding counts little; P is positive, which keeps the sign of zero
 _ERF_LIMIT = 3.93
 _ERF_P = (-5.29603085e-06, 0.00106128841, 0.0212926082, 0.182501361, 0.0278412085)
 _ERF_Q = (4.48344545e-05, 0.00608471222, 0.0715478361, 0.350845963, 1.82180107)
