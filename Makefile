@@ -13,7 +13,7 @@ CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime ranks stablehlo tflite torch
 
-.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -64,6 +64,11 @@ test-serve: $(VENV)/ready
 test-transformers: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch' --editable 'plugins/llm[test,transformers]'
 	$(BIN)/pytest -q -rs --whole plugins/llm/tests/generate/test_traced.py plugins/llm/tests/generate/test_keys.py
+
+# The tests of the Tensix core that simulate many cycles, too: models, large products, several cores.
+nightly-tensix: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable 'plugins/tensix[test]'
+	cd plugins/tensix && $(CURDIR)/$(BIN)/pytest -q --nightly
 
 # All tests of a package of `plugins`, with what it needs: make test-sklearn.
 test-%: plugins/%/pyproject.toml $(VENV)/ready

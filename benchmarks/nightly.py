@@ -39,7 +39,7 @@ BEGIN, END = "<!-- begin shards -->", "<!-- end shards -->"
 PARTS = {
     "combinations": 700.0, "stages": 400.0, "test-times": 750.0, "test-avx512": 750.0, "test-avx2": 750.0,
     "test-sse42": 850.0, "test-qemu": 500.0, "test-cross": 300.0, "test-arm": 500.0, "test-ethos-u": 300.0,
-    "test-transformers": 1200.0,
+    "test-transformers": 1200.0, "nightly-tensix": 1500.0,
 }  # fmt: skip
 """Targets of the Makefile beside the tests, with seconds of processor time."""
 SHARDS, MINUTES = 8, 90

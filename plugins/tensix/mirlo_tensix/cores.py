@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mirlo_tensix import riscv
-from mirlo_tensix.instructions import Format
-from mirlo_tensix.products import BUFFERS, FREE, PANELS, ROWS, Product, Threads
+from mirlo_tensix.products import BUFFERS, FREE, PANELS, ROWS, Product
 from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, Requests, store, wait_for
 
 MOST = 8
@@ -37,46 +36,26 @@ class SharedProduct:
     cores: int
 
     @property
-    def kind(self) -> Format:
-        return self.part.kind
-
-    @property
-    def m(self) -> int:
-        return self.part.m * self.cores
-
-    @property
     def places(self) -> list[tuple[int, int]]:
         return [(18 + i, 18) for i in range(self.cores)]
 
     @property
-    def result_shape(self) -> tuple[int, int]:
-        return self.m, self.part.n
-
-    @property
-    def mvmuls(self) -> int:
-        """Return the cycles that each matrix unit needs."""
-        return self.part.mvmuls
-
-    @property
     def limit(self) -> int:
-        return self.part.limit + sum(self.part.operand_bytes) // 4
+        return self.part.limit + sum(self.part.tensor_bytes[:2]) * (1 + self.panels // BUFFERS) // 4
 
     def __str__(self) -> str:
         return f"{self.part} on each of {self.cores} cores"
 
     @property
     def panels(self) -> int:
-        return self.part.n // (self.part.block or self.part.blocks()[0])[1]
-
-    def threads(self, places: Sequence[int]) -> Threads:
-        return self.part.threads(places)
+        return self.part.n // self.part.best[1]
 
     def movers(self, places: Sequence[int]) -> list[list[int]]:
         """Return the programs of the cores that move data."""
         return [self._mover(core, places) for core in range(self.cores)]
 
     def _mover(self, core: int, places: Sequence[int]) -> list[int]:
-        rows, _ = self.part.block or self.part.blocks()[0]
+        rows, _ = self.part.best
         mover = _Mover(self, core, places[0], places[1])
         if core == 0:
             mover.read_panel(0)
@@ -96,19 +75,19 @@ class SharedProduct:
 
     def dram_offset(self, core: int) -> int:
         """Return where the left operand of a core is behind the beginning of DRAM."""
-        return core // 4 * self.part.operand_bytes[0]
+        return core // 4 * self.part.tensor_bytes[0]
 
     def panels_of(self, right: bytes) -> bytes:
         """Return the right operand, whose tiles are row-major, as panels."""
-        tile, (_, columns) = self.kind.tile_bytes, self.part.block or self.part.blocks()[0]
+        tile, (_, columns) = self.part.kind.tile_bytes, self.part.best
         tiles = [right[at : at + tile] for at in range(0, len(right), tile)]
         n = self.part.n
-        order = (z * n + j + i for j in range(0, n, columns) for z in range(self.part.k) for i in range(columns))
+        order = (z * n + j + i for j in range(0, n, columns) for z in range(self.part.depth) for i in range(columns))
         return b"".join(tiles[i] for i in order)
 
     def content(self, left: bytes, right: bytes) -> list[tuple[tuple[int, int], int, bytes]]:
         """Return what DRAM has: the rows of each core, and the panels, whose pieces alternate between two tiles."""
-        size = self.part.operand_bytes[0]
+        size = self.part.tensor_bytes[0]
         rows = [
             (DRAM[2 + i % 4], DRAM_BASE + self.dram_offset(i), left[i * size : (i + 1) * size])
             for i in range(self.cores)
@@ -148,7 +127,7 @@ class _Mover:
     def read_rows(self, block: int) -> None:
         """Read the rows of the left operand that a block of the result needs."""
         part = self.product.part
-        size = (part.block or part.blocks()[0])[0] * part.k * part.kind.tile_bytes
+        size = (part.best)[0] * part.k * part.kind.tile_bytes
         for at, piece in _pieces(size):
             where = block * size + at
             source = self.product.dram_offset(self.core) + where
@@ -197,8 +176,8 @@ def _tag(panel: int, number: int) -> int:
     return 1 + panel % 2 * half + number % half
 
 
-def shared(product: Product, cores: int) -> SharedProduct | Product:
-    """Return a product on several cores, if its rows are enough for them."""
-    if cores == 1 or product.windows is not None or product.m < cores:
-        return product
+def shared(product: Product, cores: int) -> SharedProduct | None:
+    """Return a product on several cores, None if its rows are too few for them."""
+    if cores == 1 or product.windows or product.m < cores:
+        return None
     return SharedProduct(replace(product, m=-(-product.m // cores), has_panels=True), cores)

@@ -1,9 +1,8 @@
-"""The code generator: which products a Tensix core computes, and what regions become."""
+"""The code generator: which operators a Tensix core computes, and the artifact of a region."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,8 +12,6 @@ from mirlo.extend.codegen import (
     CodeGenerator,
     DeclinedRegions,
     ExternalModule,
-    ExternalNode,
-    ExternalValue,
     Figures,
     Tunable,
     is_const,
@@ -24,42 +21,23 @@ from mirlo.extend.codegen import (
 )
 from mirlo.extend.rules import decline
 from mirlo.extend.target import option
-from mirlo_tensix.cores import MOST, SharedProduct
-from mirlo_tensix.instructions import FORMATS, TILE
-from mirlo_tensix.kernels import REDUCTIONS, ROWWISE
+from mirlo_tensix.cores import MOST
+from mirlo_tensix.instructions import FORMATS
+from mirlo_tensix.kernels import ROWWISE
+from mirlo_tensix.layouts import Run, RunShared, decode, encode
 from mirlo_tensix.products import BLOCKS, Product
-from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
-from mirlo_tensix.steps import (
-    AttentionStep,
-    ConvStep,
-    Numbers,
-    ProductStep,
-    Step,
-    Tensor,
-    VectorStep,
-    estimated_cycles,
-    steps_of,
-    to_json,
-    why_not,
-)
+from mirlo_tensix.region import KERNELS, Misfit, Options, moved_tiles, plan
+from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, places_of, version
 from mirlo_tensix.vector import BINARY
 
 PHASES = (1, 2, 3, 4)
 DECLINED = {
-    "fp16": "wolfpine 2.2 computes it in real numbers, not as the matrix unit does",
+    "fp16": "wolfpine 2.2 multiplies it in real numbers, and does not pack it from sums of fp32 (NotImplementedError)",
     "int8": "wolfpine 2.2 does not execute its products (MVMUL raises AttributeError)",
     "bfp8": "wolfpine 2.2 does not unpack block floating point (AssertionError)",
 }
 """Types of numbers that the core has and the simulator has not, and why."""
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh", "exp")
-KERNELS = {
-    "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
-    "relax.minimum": "min", "relax.relu": "relu", "relax.gelu": "gelu", "relax.exp": "exp", "relax.tanh": "tanh",
-    "relax.sigmoid": "sigmoid", "relax.reciprocal": "reciprocal", "relax.softmax": "softmax",
-    "relax.layer_norm": "layer_norm", "relax.reduce_sum": "reduce_sum", "relax.reduce_mean": "reduce_mean",
-    "relax.reduce_max": "reduce_max", "relax.reduce_min": "reduce_min",
-}  # fmt: skip
-"""The kernels of operators."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +51,7 @@ class Tensix(CodeGenerator):
     compiled_to_place = True
     phases: int = option(2, "fidelity phases of a product: 1 to 4 (exact products of bf16)")
     dtype: str = option("bf16", "how numbers are stored: bf16, or tf32 (19 bits, in 4 bytes)")
-
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
-
     cores: int = option(1, "cores that share the rows of a product: 1 to 8")
     trace: bool = option(False, "whether profiles have when each unit worked, which takes time")
 
@@ -88,10 +64,6 @@ class Tensix(CodeGenerator):
             raise ValueError(f"dtype is {self.dtype}: {DECLINED[self.dtype]}")
         if self.dtype not in FORMATS:
             raise ValueError(f"dtype is {self.dtype}: expected {' or '.join(FORMATS)}")
-
-    @property
-    def numbers(self) -> Numbers:
-        return Numbers(self.dtype, self.phases)
 
     def patterns(self) -> Sequence[object]:
         weighted = is_op("relax.matmul")(wildcard(), is_const()).named("matmul")
@@ -108,60 +80,53 @@ class Tensix(CodeGenerator):
             ("matmul", matmul, _fits),
             ("conv", conv, _fits_conv),
             *kernels,
+            ("move", _moves(), _fits_move),
             ("attention", is_op("relax.attention").named("attention"), _fits_attention),
         ]
 
     def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
         regions, declined = {}, {}
         for function in module.functions:
-            steps = [self._step(step, module) for step in function.steps]
-            too_large = next(filter(None, map(why_not, steps)), None)
-            if too_large is not None:
-                declined[function.name] = decline(too_large)
-            ends = [[value.name for value in values] for values in (function.inputs, function.outputs)]
-            regions[function.name] = {"steps": [to_json(step) for step in steps], "ends": ends}
+            inputs, outputs = ([value.name for value in values] for values in (function.inputs, function.outputs))
+            try:
+                items = plan([step.nodes for step in function.steps], outputs, self._options(module))
+            except Misfit as misfit:
+                declined[function.name] = decline(str(misfit))
+                continue
+            regions[function.name] = {"inputs": inputs, "outputs": outputs, "items": encode(items)}
         if declined:
             return DeclinedRegions(declined)
-        content = json.dumps({"seconds": self.seconds, "trace": self.trace, "regions": regions}).encode()
+        options = {"seconds": self.seconds, "trace": self.trace, "cores": self.cores, "format": self.dtype}
+        content = json.dumps({**options, "regions": regions}).encode()
         return Artifact(self.format, module.names, content, tuple(module.constants))
 
-    def _step(self, step: Any, module: ExternalModule) -> Step:
-        if step.nodes[0].op == "relax.attention":
-            return attention_step(step.nodes[0], self.numbers)
-        if step.nodes[0].op == "relax.conv":
-            return conv_step(step.nodes, self.numbers)
-        if step.nodes[0].op != "relax.matmul":
-            return vector_step(step.nodes, self.numbers)
-        matmul, last = step.nodes[0], step.nodes[-1]
-        x, weight = matmul["lhs"], matmul["rhs"]
-        added = [value for node in step.nodes if node.op == "relax.add" for value in node.inputs if value.constant]
-        batch, rows = _batch_and_rows(x.shape, weight.shape)
-        result = ProductStep(
-            last.name, _tensor(x), _tensor(weight), _tensor(added[0]) if added else None, last.output.name, batch,
-            rows, weight.shape[-1], x.shape[-1], self.numbers, None if last.op in _LINEAR else function_of(last),
-            cores=self.cores,
-        )  # fmt: skip
-        values = module.tuned_values(product_key(_part(result.product())))
-        return replace(result, block=BLOCKS[values["block"]]) if values and "block" in values else result
+    def _options(self, module: ExternalModule) -> Options:
+        def block(product: Product) -> tuple[int, int] | None:
+            values = module.tuned_values(product_key(product))
+            return BLOCKS[values["block"]] if values and "block" in values else None
+
+        return Options(self.dtype, self.phases, self.cores, block)
 
     def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
         return [] if missing() else list(self._tunables(module))
 
     def _tunables(self, module: ExternalModule) -> Iterator[Tunable]:
+        options = Options(self.dtype, self.phases)
         for function in module.functions:
-            for step in function.steps:
-                one = self._step(step, module)
-                if isinstance(one, ProductStep) and why_not(one) is None:
-                    product = _part(one.product())
-                    choices = [{"block": BLOCKS.index(block)} for block in product.blocks()]
-                    yield Tunable(product_key(product), one.name, choices, _Measure(product))
+            try:
+                items = plan([step.nodes for step in function.steps], [v.name for v in function.outputs], options)
+            except Misfit:
+                continue
+            for item in items:
+                if isinstance(item, Run) and isinstance(item.work, Product) and not item.work.windows:
+                    choices = [{"block": BLOCKS.index(block)} for block in item.work.blocks()]
+                    yield Tunable(product_key(item.work), item.step, choices, _Measure(item.work))
 
     def times(self, artifact: Artifact) -> dict[str, float]:
-        """Return the time of regions by what the units need: the matrix unit, or the loads of both unpackers."""
-        regions: dict[str, Any] = json.loads(artifact.data)["regions"]
+        """Return the time of regions by the words of the threads, and by the bytes that units and DRAM move."""
         return {
-            name: sum(estimated_cycles(work) for step in steps_of(region) for work in step.works()) / MEGAHERTZ
-            for name, region in regions.items()
+            name: sum(map(estimated, decode(region["items"]))) / MEGAHERTZ
+            for name, region in json.loads(artifact.data)["regions"].items()
         }
 
     @property
@@ -199,79 +164,39 @@ def _with_function(pattern: Any, kernel: str = "") -> Any:
     return pattern.optional(lambda x: is_op(*(f"relax.{name}" for name in ACTIVATIONS))(x))
 
 
-def _part(product: Product | SharedProduct) -> Product:
-    """Return what one core computes of a product."""
-    return product.part if isinstance(product, SharedProduct) else product
-
-
 def product_key(product: Product) -> str:
     """Return text of all that the cycles of a product depend on."""
     return f"{product.m} x {product.n} x {product.k} phases={product.phases} {product.format} {product.activation}"
 
 
-_LINEAR = ("relax.matmul", "relax.add")
+def estimated(item: Any) -> int:
+    """Return about how many cycles an item of a region takes."""
+    if isinstance(item, Run):
+        return item.work.threads(item.places).estimated
+    if isinstance(item, RunShared):
+        part = item.work.part
+        return part.threads(places_of(part)).estimated + sum(part.tensor_bytes[:2]) // 24
+    return 0
 
 
-def _tensor(value: ExternalValue) -> Tensor:
-    return Tensor(value.constant or value.name, bool(value.constant), tuple(value.shape))
+def _moves() -> Any:
+    """Return a pattern of reshapes and permutations that follow one another."""
+    names = ("relax.permute", "relax.reshape")
+    pattern = is_op(*names)(wildcard(), ...).named("first")
+    for _ in range(2):
+        pattern = pattern.optional(lambda x: is_op(*names)(x, ...))
+    return pattern
 
 
-def function_of(node: ExternalNode) -> str:
-    """Return the kernel of an operator."""
-    is_tanh = node.op == "relax.gelu" and node["approximate"] == "tanh"
-    return "gelu_tanh" if is_tanh else KERNELS[node.op]
-
-
-def vector_step(nodes: Sequence[ExternalNode], numbers: Numbers) -> VectorStep:
-    """Return the step of an operator for the vector unit, and of a function that follows it.
-
-    Operands of one shape are one matrix of 32 columns, so that tiles are full; else columns are those of the last dim.
-    """
-    node, last = nodes[0], nodes[-1]
-    kernel, operands = function_of(node), [value for value in node.inputs if value is not None]
-    shape = tuple(operands[0].shape if kernel in ROWWISE else node.output.shape)
-    if kernel in REDUCTIONS:  # the last dims are one
-        axes = list(node["axes"] or range(len(shape)))
-        shape = (*shape[: len(shape) - len(axes)], math.prod(shape[len(shape) - len(axes) :]))
-    is_flat = kernel not in ROWWISE and all(tuple(each.shape) == shape for each in operands)
-    columns = TILE if is_flat else shape[-1]
-    are_rows = tuple(
-        not is_flat and tuple(each.shape)[-1:] == (columns,) == (math.prod(each.shape),) for each in operands
-    )
-    has_norm = kernel == "layer_norm"
-    has_scale, has_bias = (has_norm and node[each] is not None for each in ("scale", "bias"))
-    return VectorStep(
-        last.name, kernel, tuple(map(_tensor, operands)), (False, *are_rows[1:]) if kernel in ROWWISE else are_rows,
-        last.output.name, shape, -(-math.prod(shape) // columns), columns,
-        numbers, node["epsilon"] if has_norm else 0.0, has_scale, has_bias,
-        None if last is node else function_of(last),
-    )  # fmt: skip
-
-
-def conv_step(nodes: Sequence[ExternalNode], numbers: Numbers) -> ConvStep:
-    """Return the step of a convolution and what follows it."""
-    conv, last = nodes[0], nodes[-1]
-    bias = None if conv["bias"] is None else _tensor(conv["bias"])
-    return ConvStep(
-        last.name, _tensor(conv["x"]), _tensor(conv["weight"]), bias, last.output.name,
-        tuple(conv["strides"] or (1, 1)), tuple(conv["padding"] or (0,) * 4), tuple(conv["dilations"] or (1, 1)),
-        numbers, function_of(last) if last is not conv else None,
-    )  # fmt: skip
-
-
-def attention_step(node: ExternalNode, numbers: Numbers) -> AttentionStep:
-    """Return the step of an attention."""
-    query, key, value = (_tensor(node[name]) for name in ("query", "key", "value"))
-    mask = None if node["mask"] is None else _tensor(node["mask"])
-    scale = query.shape[-1] ** -0.5 if node["scale"] is None else node["scale"]
-    return AttentionStep(node.name, query, key, value, mask, node.output.name, scale, numbers)
-
-
-def _batch_and_rows(x: Sequence[int], weight: Sequence[int]) -> tuple[int, int]:
-    """Return how many products there are, and the rows of each: one matrix of weights multiplies all rows."""
-    if len(weight) == 2:
-        return 1, math.prod(x[:-1])
-    return math.prod(x[:-2]), x[-2]
+def _fits_move(match: Any) -> Any:
+    """Return True, or why a transposition is not one of whole tiles."""
+    nodes = match.nodes
+    axes = [node.attribute("axes") if node.name == "relax.permute" else None for node in nodes]
+    steps = [(node.operands[0].shape, each, node.results[0].shape) for node, each in zip(nodes, axes, strict=True)]
+    types = {"x": str(nodes[0].operands[0].type), "result": str(nodes[-1].type)}
+    if match.inputs()[0].dtype.name != "f32":
+        return decline("operands must be f32, which is rounded to bf16 or tf32", **types)
+    return moved_tiles(steps) is not None or decline("only whole tiles of 32 x 32 are moved and transposed", **types)
 
 
 def _fits(match: Any) -> Any:

@@ -11,15 +11,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from mirlo.extend.codegen import MemorySpan, QueuedCommand, Semaphore, check_signals, synchronize
+from mirlo.extend.codegen import MemorySpan, QueuedCommand
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import FORMATS, TILE, Format, Instructions, Loop, Mark
-from mirlo_tensix.products import HALF, MATH, MODEL, PACK, UNPACK, Threads
-from mirlo_tensix.unit import Bits, packed, widened
-from mirlo_tensix.vector import BINARY, UNARY, Body, Lanes
+from mirlo_tensix.instructions import TILE, Instructions, Loop
+from mirlo_tensix.vector import BINARY, UNARY, Body
+from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack
 
 ROW = HALF - 1
 """The tile of Dst for what rows have in common: part 0 and part 1 are a number for each row."""
@@ -51,17 +48,13 @@ class Kernel:
     """What is around a matrix that ends within a tile."""
 
     @property
-    def is_rowwise(self) -> bool:
-        return self.start is not None
-
-    @property
     def bodies(self) -> list[Body]:
         every = [self.start, *(body for each in self.passes for body in (each.body, each.end))]
         return [body for body in every if body is not None]
 
 
 @dataclass(frozen=True)
-class VectorWork:
+class VectorWork(Work):
     """A kernel on matrices of m x n tiles."""
 
     name: str
@@ -77,62 +70,116 @@ class VectorWork:
     """Whether there is a bias, or the mask of a softmax."""
     scale: float = 1.0
     """What the numbers of a softmax are multiplied with."""
-    format: str = "bf16"
     activation: str | None = None
     """A function of the results of a function of two numbers."""
-
-    @property
-    def kind(self) -> Format:
-        return FORMATS[self.format]
 
     @property
     def kernel(self) -> Kernel:
         if self.name in BINARY:
             return binary(self.name, self.activation)
-        return kernel_of(self.name, self.columns, self.n, self.epsilon, self.has_scale, self.has_bias, self.scale)
+        norm = self.epsilon, self.has_scale, self.has_bias
+        return kernel_of(self.name, self.columns, self.n, *norm, self.scale)
 
     @property
-    def is_reduction(self) -> bool:
-        return self.name in REDUCTIONS
+    def result_columns(self) -> int:
+        return 1 if self.name in REDUCTIONS else self.n
 
     @property
     def tensor_bytes(self) -> tuple[int, ...]:
-        """Return the bytes of the operands and of the result."""
         sizes = [(1 if is_row else self.m) * self.n for is_row in self.operands]
-        return tuple(size * self.kind.tile_bytes for size in (*sizes, self.m * (1 if self.is_reduction else self.n)))
-
-    @property
-    def result_shape(self) -> tuple[int, int]:
-        return self.m, 1 if self.is_reduction else self.n
-
-    @property
-    def mvmuls(self) -> int:
-        return 0
+        return tuple(size * self.kind.tile_bytes for size in (*sizes, self.m * self.result_columns))
 
     @property
     def limit(self) -> int:
-        """Return how many cycles it may take."""
         return 20_000 + 12_000 * self.m * self.n
-
-    @property
-    def estimated_cycles(self) -> int:
-        """Return about how many cycles its instructions take, without what they wait for."""
-        kernel = self.kernel
-        registers, rows = vector.configured(kernel.bodies), 8 if kernel.is_rowwise else 16
-        cycles = 100
-        for each in kernel.passes:
-            once = len(vector.instructions(each.body, registers).repeated)
-            cycles += self.m * self.n * (rows * (once + 4) + 10 * len(each.operands))
-            if each.end is not None:
-                cycles += self.m * 8 * (len(vector.instructions(each.end, registers).repeated) + 4)
-        return cycles
 
     def __str__(self) -> str:
         name = f"{self.activation} of {self.name}" if self.activation else self.name
         return f"{name} of {self.m} x {self.n} tiles"
 
-    def threads(self, places: Sequence[int]) -> Threads:
-        return threads(self, places)
+    def setups(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        constants = vector.set_constants(vector.configured(self.kernel.bodies))
+        math = [*tensix.setup_vector(), *constants]
+        return tensix.setup_unpackers(self.kind), math, tensix.setup_packers(self.kind)
+
+    def commands(self) -> Iterator[Command]:
+        kernel, loads, packs, number = self.kernel, 0, 0, 0
+        for row in range(self.m):
+            number = 0
+            if kernel.start is not None:
+                yield _compute(packs, number)
+            for each in kernel.passes:
+                number += kernel.start is not None or each is not kernel.passes[0]
+                for column in range(self.n):
+                    for slot, operand in enumerate(each.operands):
+                        yield load(operand, column if self.operands[operand] else row * self.n + column, "a", loads)
+                        yield move(loads, packs, slot, operand)
+                        loads += 1
+                    yield _compute(packs, number)
+                    if each.packs and each.end is None:
+                        yield pack(row * self.n + column, HALF * (packs % 2))
+                        packs += 1
+                if each.end is not None:
+                    number += 1
+                    yield _compute(packs, number)
+                    if each.packs:
+                        yield pack(row, HALF * (packs % 2))
+                        packs += 1
+
+    def words(self, command: Command, places: Sequence[int], waits: set[str], gives: set[str]) -> Instructions:
+        size, tile = self.kind.tile_bytes, command.tile
+        match command.kind:
+            case "load":
+                return list(tensix.unpack(0, places[command.operand] + command.place * size))
+            case "move":
+                return list(tensix.move_tile(tile))
+            case "pack":
+                return list(tensix.pack_tile(self.kind, tile, places[-1] + command.place * size))
+        return list(_body_words(self, command.body, tile // HALF))
+
+
+@dataclass(frozen=True)
+class Move(Work):
+    """Tiles in another order, which are transposed on their way through SrcA or not."""
+
+    sources: tuple[int, ...]
+    """The tile of the operand that each tile of the result is."""
+    transposes: bool = False
+
+    @property
+    def tensor_bytes(self) -> tuple[int, ...]:
+        return (len(self.sources) * self.kind.tile_bytes,) * 2
+
+    @property
+    def limit(self) -> int:
+        return 20_000 + 500 * len(self.sources)
+
+    def __str__(self) -> str:
+        return f"{'transposes' if self.transposes else 'copies'} of {len(self.sources)} tiles"
+
+    def setups(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        unpackers = tensix.setup_unpackers(self.kind, transposes=self.transposes)
+        return unpackers, tensix.setup_vector(), tensix.setup_packers(self.kind, transposes=self.transposes)
+
+    def commands(self) -> Iterator[Command]:
+        for number, source in enumerate(self.sources):
+            yield load(0, source, "a", number)
+            yield move(number, number, 0, 0)
+            yield pack(number, HALF * (number % 2))
+
+    words = VectorWork.words  # type: ignore[assignment]
+
+
+def move(loads: int, packs: int, slot: int, operand: int) -> Command:
+    """Return the command that moves an operand from SrcA to a tile of a half of Dst."""
+    bank, half = MemorySpan("a", loads % 2, 1), MemorySpan("sums", packs % 2, 1)
+    queued = QueuedCommand(MATH, (bank,), (half,), f"move operand {operand} to Dst")
+    return Command(queued, "move", tile=HALF * (packs % 2) + slot)
+
+
+def _compute(packs: int, number: int) -> Command:
+    queued = QueuedCommand(MATH, (), (MemorySpan("sums", packs % 2, 1),), "vector unit")
+    return Command(queued, "body", tile=HALF * (packs % 2), body=number)
 
 
 def elementwise(function: Callable[..., int], operands: int) -> Kernel:
@@ -148,7 +195,7 @@ def across(v: Body, function: Callable[[Body, int, int], int], x: int) -> int:
     for distance in (1, 2, 4):
         other = x
         for _ in range(distance):
-            other = v.rotate(other)
+            other = v.apply("rotate", other)
         x = function(v, x, other)
     return x
 
@@ -249,155 +296,24 @@ def kernel_of(
             return softmax(scale, has_bias)
         case "layer_norm":
             return layer_norm(columns, tiles * TILE - columns, epsilon, has_scale, has_bias)
-        case "reduce_sum":
-            return reduction(Body.add, 0.0)
-        case "reduce_mean":
-            return reduction(Body.add, 0.0, 1 / columns)
-        case "reduce_max":
-            return reduction(Body.largest, LEAST)
-        case "reduce_min":
-            return reduction(Body.smallest, -LEAST)
-    raise ValueError(f"there is no kernel '{name}'")
-
-
-def body_words(body: Body, registers: dict[int, int], half: int, is_rowwise: bool) -> Instructions:
-    """Return the words that compute a body on all rows of a half of Dst, once the matrix unit is idle."""
-    words = vector.instructions(body, registers, lambda tile: tile if tile == ROW else HALF * half + tile)
-    once = [*words.repeated, *tensix.advance_rows(4)]
-    # A function of rows computes both faces of four rows at once.
-    loop = Loop(2, [Loop(4, once), *tensix.advance_rows(16)]) if is_rowwise else Loop(16, once)
-    before = tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY)
-    after = tensix.stall(tensix.BLOCK_MATH, tensix.VECTOR_BUSY)
-    return [before, tensix.set_counters(), *words.before, loop, after, tensix.set_counters()]
-
-
-@dataclass(frozen=True)
-class _Command:
-    """A command with what its words need."""
-
-    queued: QueuedCommand
-    kind: str
-    """"load", "move", "body" or "pack"."""
-    half: int = 0
-    tile: int = 0
-    operand: int = 0
-    body: Body | None = None
-
-
-def _commands(work: VectorWork) -> Iterator[_Command]:
-    """Yield the commands of a kernel in program order."""
-    kernel, loads, packs = work.kernel, 0, 0
-
-    def compute(body: Body) -> _Command:
-        span = MemorySpan("sums", packs % 2, 1)
-        return _Command(QueuedCommand(MATH, (), (span,), "vector unit"), "body", packs % 2, body=body)
-
-    def write(tile: int) -> _Command:
-        span = MemorySpan("sums", packs % 2, 1)
-        return _Command(QueuedCommand(PACK, (span,), (), f"pack tile {tile}"), "pack", packs % 2, tile)
-
-    for row in range(work.m):
-        if kernel.start is not None:
-            yield compute(kernel.start)
-        for each in kernel.passes:
-            for column in range(work.n):
-                for slot, operand in enumerate(each.operands):
-                    tile = column if work.operands[operand] else row * work.n + column
-                    bank, span = MemorySpan("a", loads % 2, 1), MemorySpan("sums", packs % 2, 1)
-                    loads += 1
-                    load = QueuedCommand(UNPACK, (), (bank,), f"unpack tile {tile} of operand {operand}")
-                    yield _Command(load, "load", tile=tile, operand=operand)
-                    move = QueuedCommand(MATH, (bank,), (span,), f"move operand {operand} to Dst")
-                    yield _Command(move, "move", packs % 2, slot)
-                yield compute(each.body)
-                if each.packs and each.end is None:
-                    yield write(row * work.n + column)
-                    packs += 1
-            if each.end is not None:
-                yield compute(each.end)
-                if each.packs:
-                    yield write(row)
-                    packs += 1
+    reductions = {
+        "reduce_sum": (Body.add, 0.0), "reduce_mean": (Body.add, 0.0, 1 / columns),
+        "reduce_max": (Body.largest, LEAST), "reduce_min": (Body.smallest, -LEAST),
+    }  # fmt: skip
+    return reduction(*reductions[name])
 
 
 @functools.lru_cache(maxsize=64)
-def _synchronized(work: VectorWork) -> list[tuple[_Command, set[str], set[str]]]:
-    """Return commands with what they wait for and what they say: memories that semaphores hand over."""
-    commands = list(_commands(work))
-    steps = synchronize([each.queued for each in commands], MODEL)
-    if hazards := check_signals(steps, MODEL):
-        raise ValueError(f"commands of {work}: {hazards[0]}")
-    ends = [
-        [{s.hand_over.memory for s in signals if isinstance(s.hand_over, Semaphore)} for signals in (s.before, s.after)]
-        for s in steps
-    ]
-    return [(each, before, after) for each, (before, after) in zip(commands, ends, strict=True)]
-
-
-def threads(work: VectorWork, places: Sequence[int]) -> Threads:
-    """Return the words of a kernel whose operands and result are at places in L1."""
-    registers = vector.configured(work.kernel.bodies)
-    kind, size = work.kind, work.kind.tile_bytes
-    loading: Instructions = [*tensix.setup_unpackers(kind)]
-    computing: Instructions = [*tensix.setup_vector(), *vector.set_constants(registers)]
-    packing: Instructions = [*tensix.setup_packers(kind)]
-    words_of = functools.cache(
-        lambda number, half: body_words(work.kernel.bodies[number], registers, half, work.kernel.is_rowwise)
+def _body_words(work: VectorWork, number: int, half: int) -> Instructions:
+    """Return the words that compute a body on all rows of a half of Dst, once the matrix unit is idle."""
+    kernel = work.kernel
+    registers = vector.configured(kernel.bodies)
+    words = vector.instructions(
+        kernel.bodies[number], registers, lambda tile: tile if tile == ROW else HALF * half + tile
     )
-    for each, before, after in _synchronized(work):
-        mark = Mark(each.queued.name)
-        if each.kind == "load":
-            at = places[each.operand] + each.tile * size
-            loading += [mark, *tensix.unpack_from(0, at), tensix.unpack(0)]
-            continue
-        if each.kind == "pack":
-            at = places[-1] + each.tile * size
-            packing += [mark, *tensix.pack_when_ready(kind, HALF * each.half, at, "sums" in before, "sums" in after)]
-            continue
-        computing.append(mark)
-        if "sums" in before:
-            computing += [tensix.wait_for_half()]
-        if each.kind == "move":
-            computing += tensix.move_tile(HALF * each.half + each.tile)
-        elif each.body is not None:
-            computing += words_of(_index(work.kernel.bodies, each.body), each.half)
-        if "sums" in after:
-            computing += tensix.post_half()
-    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), kind)
-
-
-def _index(bodies: Sequence[Body], body: Body) -> int:
-    return next(i for i, each in enumerate(bodies) if each is body)
-
-
-def kernel_bits(work: VectorWork, *operands: Bits) -> Bits:
-    """Return what the unit computes of matrices of whole tiles, bit by bit."""
-    kernel, rows, narrowed = work.kernel, work.m * TILE, functools.partial(packed, kind=work.kind)
-    parts = [_lanes(np.tile(each, (rows // len(each), 1)), work.n) for each in operands]
-    result = np.zeros((rows, work.n, 2, 8, 2), np.uint32)
-    if not kernel.is_rowwise:
-        tiles = {(slot, part): each[..., part] for slot, each in enumerate(parts) for part in (0, 1)}
-        vector.evaluate(kernel.passes[0].body, tiles)
-        for part in (0, 1):
-            result[..., part] = tiles[0, part]
-        return narrowed(result.reshape(rows, work.n, 2, 8, 2)).reshape(rows, work.n * TILE)
-    tiles = {}
-    vector.evaluate(kernel.start or Body(), tiles)
-    for each in kernel.passes:
-        for column in range(work.n):
-            for slot, operand in enumerate(each.operands):
-                for part in PARTS:
-                    tiles[slot, part] = parts[operand][:, column, part // 2, :, part % 2]
-            vector.evaluate(each.body, tiles)
-            for part in PARTS:
-                result[:, column, part // 2, :, part % 2] = tiles[0, part]
-        if each.end is not None:
-            vector.evaluate(each.end, tiles)
-    if work.is_reduction:
-        return narrowed(tiles[0, 0])[:, :1]
-    return narrowed(result).reshape(rows, work.n * TILE)
-
-
-def _lanes(matrix: Bits, tiles: int) -> Lanes:
-    """Return a matrix as numbers of fp32 by rows, tiles, faces, lanes, and parts of even and odd columns."""
-    return widened(matrix).reshape(len(matrix), tiles, 2, 8, 2)
+    once = [*words.repeated, *tensix.advance_rows(4)]
+    # A function of rows computes both faces of four rows at once.
+    loop = Loop(2, [Loop(4, once), *tensix.advance_rows(16)]) if kernel.start is not None else Loop(16, once)
+    before = tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY)
+    after = tensix.stall(tensix.BLOCK_MATH, tensix.VECTOR_BUSY)
+    return [before, tensix.SET_ROWS, *words.before, loop, after, tensix.SET_ROWS]

@@ -1,78 +1,126 @@
-"""Regions at run time: their steps on the simulated core, one after the other."""
+"""Regions at run time: their items on a simulated device, and the numbers of tensors in DRAM."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import math
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext
-from mirlo_tensix.simulator import Cycles, SimulatorError, Trace, Work, execute
-from mirlo_tensix.steps import Array, Run, Step, steps_of
+from mirlo_tensix.instructions import FORMATS, TILE
+from mirlo_tensix.layouts import Array, Item, Load, Ones, Run, RunShared, Store, Tensor, decode
+from mirlo_tensix.simulator import Cycles, Machine, SimulatorError
 from mirlo_tensix.unit import Bits
+
+DRAM_RATE = 24
+"""Bytes a cycle of a channel of DRAM."""
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Return functions that run the regions of an artifact; weights are tiled once."""
     content = json.loads(artifact.data)
-    regions: dict[str, Any] = content["regions"]
-    steps = {
-        name: [(step, step.constants(context.params)) for step in steps_of(region)] for name, region in regions.items()
-    }
-    last: dict[str, list[DeviceStep]] = {}
-
-    def function(name: str) -> Callable[..., None]:
-        inputs, outputs = regions[name]["ends"]
-
-        def call(*tensors: Array) -> None:
-            values = dict(zip(inputs, tensors, strict=False))
-            last[name] = []
-            for step, tiles in steps[name]:
-                cycles = list[Cycles]()
-                values[step.y] = step.run(
-                    values, context.params, tiles, _runner(step, cycles, content["seconds"], content["trace"])
-                )
-                last[name].append(_record(step, cycles))
-            for output, tensor in zip(outputs, tensors[len(inputs) :], strict=True):
-                tensor[...] = values[output].reshape(tensor.shape)
-
-        return call
-
-    return ExternalFunctions(
-        {name: function(name) for name in artifact.functions}, keep=steps, steps=lambda name: last.get(name, ())
-    )
+    regions = {name: Region(content, region, context.params) for name, region in content["regions"].items()}
+    functions = {name: regions[name].call for name in artifact.functions}
+    return ExternalFunctions(functions, keep=regions, steps=lambda name: regions[name].last)
 
 
-def _runner(step: Step, cycles: list[Cycles], seconds: float, spans: bool) -> Run:
-    """Return a function that runs work of a step, and adds its cycles to a list."""
+class Region:
+    """A region: its items, weights as tiles, and what became of its operators in the last call."""
 
-    def run(work: Work, *operands: Bits) -> Bits:
-        trace = Trace(partial(_show, f"'{step.name}', {work}") if sys.stderr.isatty() else None, spans)
+    def __init__(self, options: Mapping[str, Any], content: Mapping[str, Any], params: Mapping[str, Array]) -> None:
+        self.options, self.content, self.params = options, content, params
+        self.kind = FORMATS[options["format"]]
+        self.items: tuple[Item, ...] = decode(content["items"])
+        self.weights: dict[Load, Bits] = {}
+        self.last: list[DeviceStep] = []
+
+    def call(self, *tensors: Array) -> None:
+        names, options = self.content["inputs"], self.options
+        progress = _show if sys.stderr.isatty() else None
+        with Machine(options["cores"], options["seconds"], progress, options["trace"]) as machine:
+            values = Call(self, machine, dict(zip(names, tensors, strict=False))).run()
+        for output, target in zip(self.content["outputs"], tensors[len(names) :], strict=True):
+            target[...] = values[output].reshape(-1)[: target.size].reshape(target.shape)
+
+
+@dataclass
+class Call:
+    """A call of a region: its device, and the tensors that DRAM has."""
+
+    region: Region
+    machine: Machine
+    values: dict[str, Array]
+
+    def run(self) -> dict[str, Array]:
+        kind, pending = self.region.kind, 0
+        cycles, moved = dict[tuple[int, str], list[Cycles]](), Counter[tuple[int, str]]()
+        for item in self.region.items:
+            match item:
+                case Load():
+                    bits = self._bits(item)
+                    self.machine.write(item.at, bits)
+                    pending += bits.nbytes
+                case Store():
+                    size = item.layout.size(kind)
+                    self._store(item, self.machine.read(item.at, size))
+                    pending += size
+                case Run() | RunShared():
+                    step = item.number, item.step
+                    cycles.setdefault(step, []).append(self._run(item))
+                    moved[step] += pending
+                    pending = 0
+        self.region.last = [_record(step[1], every, moved[step]) for step, every in cycles.items()]
+        return self.values
+
+    def _bits(self, item: Load) -> Bits:
+        weights = self.region.weights
+        if item in weights:
+            return weights[item]
+        bits = item.layout.bits(self.region.kind, *map(self._array, item.sources))
+        if all(each.is_constant for each in item.sources):
+            weights[item] = bits
+        return bits
+
+    def _array(self, tensor: Tensor) -> Array:
+        found = (self.region.params if tensor.is_constant else self.values)[tensor.name]
+        return np.asarray(found, np.float32).reshape(-1)[: math.prod(tensor.shape)].reshape(tensor.shape)
+
+    def _store(self, item: Store, content: bytes) -> None:
+        if (found := self.values.get(item.name)) is None:
+            found = self.values[item.name] = np.zeros(item.layout.elements, np.float32)
+        item.layout.store(np.frombuffer(content, np.uint16 if self.region.kind.bytes == 2 else np.uint32), found)
+
+    def _run(self, item: Run | RunShared) -> Cycles:
         try:
-            result, each = execute(work, *operands, seconds=seconds, trace=trace)
+            if isinstance(item, Run):
+                return self.machine.run(item.work, item.places)
+            part, kind = item.work.part, self.region.kind
+            left, right = self._bits(item.left).reshape(-1), self._bits(item.right)
+            beyond = np.zeros(item.work.cores * part.m * part.k * TILE**2 - left.size, left.dtype)
+            ones = Ones(False).bits(kind) if part.has_bias else None
+            content, cycles = self.machine.run_shared(item.work, np.concatenate([left, beyond]), right, ones)
+            self._store(item.result, content[: item.result.layout.size(kind)])
+            return cycles
         except SimulatorError as error:
-            raise RuntimeError(f"'{step.name}' on the Tensix core: {error}") from error
-        cycles.append(each)
-        return result
-
-    return run
+            raise RuntimeError(f"'{item.step}' on the Tensix core: {error}") from error
 
 
-def _show(what: str, cycles: int) -> None:
+def _show(what: str) -> None:
     """Write how far a piece of work is on the terminal's last line."""
-    print(f"\r\033[K{what}: {cycles} cycles", end="\r", file=sys.stderr, flush=True)
+    print(f"\r\033[K{what}", end="\r", file=sys.stderr, flush=True)
 
 
-def _record(step: Step, cycles: list[Cycles]) -> DeviceStep:
-    simulated, bound, floor = (sum(getattr(each, name) for each in cycles) for name in ("simulated", "bound", "floor"))
-    busy = {unit: sum(each.busy[unit] for each in cycles) for unit in cycles[0].busy}
-    begins = itertools.accumulate((each.bound for each in cycles), initial=0)
-    spans = [
-        (unit, begin + first, begin + last)
-        for begin, each in zip(begins, cycles, strict=False)
-        for unit, first, last in each.spans
-    ]
-    return DeviceStep(step.name, bound, "cycles", {"simulated": simulated, "bytes take": floor, **busy}, spans)
+def _record(name: str, every: list[Cycles], moved: int) -> DeviceStep:
+    spans, begin = list[tuple[str, float, float]](), 0
+    for cycles in every:
+        spans += [(unit, begin + first, begin + last) for unit, first, last in cycles.spans]
+        begin += cycles.bound
+    details = {"simulated": sum(each.simulated for each in every), "bytes take": sum(each.floor for each in every)}
+    busy = {unit: sum(each.busy[unit] for each in every) for unit in every[0].busy}
+    return DeviceStep(name, begin, "cycles", {**details, **busy, "DRAM": -(-moved // DRAM_RATE)}, spans)

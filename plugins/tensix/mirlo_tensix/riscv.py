@@ -1,9 +1,13 @@
-"""Instructions of the RISC-V cores: stores, waits, and requests to the network."""
+"""Programs of the RISC-V cores: words that they push, loops, stores, waits, and requests to the network."""
 
 from __future__ import annotations
 
+import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from mirlo_tensix.instructions import DONE, Instructions, Loop, Mark, Riscv
 
 NETWORK = 0xFFB20000
 """Registers of a request: target, return address, control, size, and go; counters of what was received."""
@@ -12,30 +16,46 @@ TAGS = 16
 SEMAPHORES = 0xFFE80020
 READ, WRITE, BROADCAST = 0, 2 | 1 << 4, 2 | 1 << 4 | 1 << 5 | 1 << 8
 """Kinds of requests; writes are acknowledged, a broadcast's by each core."""
-ADDRESS, OPERAND, BOUND = 5, 6, 7
-"""Registers that these instructions use."""
+ADDRESS, OPERAND, BOUND, COUNTERS = 5, 6, 7, 8
+"""Registers that these instructions use; loops count in the last one and those behind it."""
+FLAG = 0x40
+"""Where in L1 the last thread's core says that it is done."""
 STAY = 0x6F
 """A jump to itself."""
 
 
-def _upper(address: int) -> tuple[int, int]:
+def _upper(address: int, register: int = ADDRESS) -> tuple[int, int]:
     """Return LUI of an address and the offset that remains."""
     upper = (address + 0x800) >> 12 & 0xFFFFF
-    return upper << 12 | ADDRESS << 7 | 0x37, address & 0xFFF
+    return upper << 12 | register << 7 | 0x37, address & 0xFFF
+
+
+def _add(to: int, register: int, value: int) -> int:
+    return (value & 0xFFF) << 20 | register << 15 | to << 7 | 0x13
+
+
+def _set(register: int, value: int) -> list[int]:
+    lui, offset = _upper(value, register)
+    return [lui, _add(register, register, offset)]
+
+
+def _store(register: int, base: int, offset: int) -> int:
+    return offset >> 5 << 25 | register << 20 | base << 15 | 2 << 12 | (offset & 31) << 7 | 0x23
 
 
 def store(address: int, value: int) -> list[int]:
     """Return the instructions that store a word."""
     lui, offset = _upper(address)
-    high = (value + 0x800) >> 12 & 0xFFFFF
-    load = [high << 12 | OPERAND << 7 | 0x37] if high else []
-    load.append((value & 0xFFF) << 20 | (OPERAND if high else 0) << 15 | OPERAND << 7 | 0x13)
-    return [*load, lui, offset >> 5 << 25 | OPERAND << 20 | ADDRESS << 15 | 2 << 12 | (offset & 31) << 7 | 0x23]
+    return [
+        *(_set(OPERAND, value) if value >> 11 else [_add(OPERAND, 0, value)]),
+        lui,
+        _store(OPERAND, ADDRESS, offset),
+    ]
 
 
 def wait_for(address: int, least: int) -> list[int]:
     """Return the instructions that wait until a word is at least a number below 2,048."""
-    return [*_load(address), least << 20 | BOUND << 7 | 0x13, _load(address)[1], _back(OPERAND, BOUND, 6)]
+    return [*_load(address), _add(BOUND, 0, least), _load(address)[1], _back(OPERAND, BOUND, 6)]
 
 
 def wait_for_reads(tag: int) -> list[int]:
@@ -53,15 +73,29 @@ def _back(left: int, right: int, condition: int) -> int:
     return 0x7F << 25 | right << 20 | left << 15 | condition << 12 | 0x1D << 7 | 0x63
 
 
-def jump(distance: int) -> int:
-    bits = distance >> 20 & 1, distance >> 1 & 0x3FF, distance >> 11 & 1, distance >> 12 & 0xFF
-    return bits[0] << 31 | bits[1] << 21 | bits[2] << 20 | bits[3] << 12 | STAY
-
-
 def jump_to(address: int) -> list[int]:
     """Return the instructions that continue at an address."""
     lui, offset = _upper(address)
     return [lui, offset << 20 | ADDRESS << 15 | 0x67]
+
+
+def repeat(count: int, body: Sequence[int], depth: int = 0) -> list[int]:
+    """Return a loop, which counts down."""
+    register, back = COUNTERS + depth, -4 * (len(body) + 2)
+    bits = back >> 20 & 1, back >> 1 & 0x3FF, back >> 11 & 1, back >> 12 & 0xFF
+    jump = bits[0] << 31 | bits[1] << 21 | bits[2] << 20 | bits[3] << 12 | STAY
+    return [_add(register, 0, count), *body, _add(register, register, -1), 0x0463 | register << 15, jump]
+
+
+def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the instructions that set blocks of 32 bytes to zero, repeated at steps so many times."""
+    code = [*repeat(size // 32, [*(_store(0, ADDRESS, 4 * i) for i in range(8)), _add(ADDRESS, ADDRESS, 32)])]
+    done = size
+    for depth, (step, times) in enumerate(steps, 1):
+        add = OPERAND << 20 | ADDRESS << 15 | ADDRESS << 7 | 0x33
+        code = repeat(times, [*code, *_set(OPERAND, step - done), add], depth)
+        done = step * times
+    return [*_set(ADDRESS, address), *code]
 
 
 @dataclass
@@ -83,3 +117,43 @@ class Requests:
 def place(core: Sequence[int], first: Sequence[int] = (0, 0)) -> int:
     """Return a place in the network, or the rectangle from the first place to it."""
     return core[0] << 4 | core[1] << 10 | first[0] << 16 | first[1] << 22
+
+
+@dataclass
+class Program:
+    """The program of a thread's core, and where its commands begin."""
+
+    code: bytes = b""
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    words: int = 0
+    """How many of its instructions are words or loops of words, which come first."""
+
+    def command_at(self, word: int) -> str:
+        """Return the command that a word belongs to."""
+        found = bisect_right(self.marks, word, key=lambda mark: mark[0])
+        return self.marks[found - 1][1] if found else "configuration"
+
+
+def _assembled(words: Instructions, marks: list[tuple[int, str]], first: int = 0, depth: int = 0) -> list[int]:
+    """Return the instructions of a thread's core: a word is an instruction if it is rotated by two bits."""
+    code = list[int]()
+    for word in words:
+        if isinstance(word, Mark):
+            marks.append((first + len(code), word.command))
+        elif isinstance(word, Riscv):
+            code += word.code
+        elif isinstance(word, Loop):
+            body = _assembled([*word.body], marks, first + len(code) + 1, depth + 1)
+            code += repeat(word.count, body, depth)
+        else:
+            code.append((word << 2 | word >> 30) & 0xFFFFFFFF)
+    return code
+
+
+def program_of(words: Instructions, last: Sequence[int] | None = None) -> Program:
+    """Return the program of a thread's core; the last one waits for the end, does what is left, and stores a flag."""
+    marks = list[tuple[int, str]]()
+    pushed = _assembled(words, marks)
+    end = [] if last is None else [*wait_for(SEMAPHORES + 4 * DONE, 1), *last, *store(FLAG, 1)]
+    every = [*pushed, *end, STAY]
+    return Program(struct.pack(f"<{len(every)}I", *every), marks, len(pushed))

@@ -1,111 +1,104 @@
-"""The process that simulates: it answers jobs from standard input, one after the other, on a device of wolfpine."""
+"""The process that simulates: a device of wolfpine, whose memories are written and read, and on which programs run."""
 
 from __future__ import annotations
 
 import io
 import os
-import pickle
 import struct
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.extend.process import Function, Result
 
 CONFIGURATION = 0xFFEF0000
 RESET_PC, RESET_PC_ENABLE = 158, 161
 """Words of configuration that say where the cores of the threads begin."""
 STALL = 4000
 """Cycles without progress that are a deadlock."""
-PROGRESS_SECONDS = 1.0
-Place = tuple[int, int]
-Span = tuple[str, int, int]
-"""A unit, the first cycle and the one after the last in which it worked."""
 UNITS = {"UNPACKER": "unpackers", "MATRIX": "matrix", "SFPU": "vector", "PACKER": "packers"}
 """Units by their names in the simulator."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to write, which RISC-V cores to start, what to wait for and what to read."""
-
-    cores: tuple[Place, ...]
-    content: tuple[tuple[Place, int, bytes], ...]
-    entries: tuple[tuple[Place, str, int], ...]
-    """Where each RISC-V core begins: the core's place, its name, and the address of its program."""
-    flag: int
-    """Where in L1 a core stores that it is done."""
-    results: tuple[tuple[Place, int, int], ...]
-    """The places, addresses and bytes of results."""
-    limit: int
-    """The most cycles."""
-    durations: tuple[tuple[str, int], ...] = ()
-    """If it is traced: instructions whose cycles the simulator does not charge, and how many they take."""
-
-
-@dataclass(frozen=True)
-class Stuck:
-    """A thread that waits: its core, its number, the counter of its program, and its instructions that wait."""
-
-    place: Place
-    thread: int
-    counter: int
-    waiting: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What became of a job."""
-
-    cycles: int = 0
-    results: tuple[bytes, ...] = ()
-    spans: tuple[Span, ...] = ()
-    failure: str = ""
-    stuck: tuple[Stuck, ...] = ()
-    units: tuple[str, ...] = ()
-    """What the units that wait need."""
+Place = Sequence[int]
 
 
 class Device:
-    """A device with the cores of a job, and what its units do."""
+    """A device with some cores, and what its units do."""
 
-    def __init__(self, job: Job) -> None:
+    def start(self, content: bytes, *, cores: Sequence[Place]) -> Result:
+        """Begin with a new device."""
         from framework.device.tt_device import Wormhole
-        from framework.pe.rv.babyriscv import BabyRISCVCoreType
+        from framework.trace.bus import get_bus
 
-        self.job, self.spans, self.durations = job, dict[str, list[tuple[int, int]]](), dict(job.durations)
-        self.device = Wormhole(tensix_coords=list(job.cores))
+        self.report = sys.stderr = io.StringIO()
+        self.cores, self.bus = [tuple(place) for place in cores], get_bus()
+        self.device = Wormhole(tensix_coords=self.cores)
         self.device.reset()  # the RISC-V cores are off until then
-        for place in job.cores:
-            self.device.write(place, job.flag, bytes(4))
-        for place, at, content in job.content:
-            self.device.write(place, at, content)
-        for place, name, entry in job.entries:
-            if name == "BRISC":  # which begins at 0
-                continue
-            self.device.write(place, CONFIGURATION + 4 * (RESET_PC + int(name[-1])), struct.pack("<I", entry))
-            self.device.write(place, CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
-        for place, name, _ in job.entries:
-            self.device.deassert_soft_reset(place, BabyRISCVCoreType[name])
+        return Result()
+
+    def write(self, content: bytes, *, place: Place, at: int) -> Result:
+        self.device.write(tuple(place), at, content)
+        return Result()
+
+    def read(self, content: bytes, *, place: Place, at: int, size: int) -> Result:
+        return Result({}, bytes(self.device.read(tuple(place), at, size)))
+
+    def launch(
+        self, content: bytes, *, entries: Sequence[tuple[Place, str, int]], flag: int, durations: Mapping[str, int]
+    ) -> Result:
+        """Start RISC-V cores at addresses; with `durations`, which the simulator does not report, record the units."""
+        from framework.pe.rv.babyriscv import BabyRISCVCoreType
+        from framework.trace.events import EventCategory
+
+        self.flag, self.durations, self.spans = flag, durations, dict[str, list[tuple[int, int]]]()
+        self.bus.reset()
+        if durations:
+            self.bus.subscribe(EventCategory.COMPUTE, self._record)
+            for category in EventCategory:
+                self.bus.set_category_enabled(category, category is EventCategory.COMPUTE)
+            self.bus.enabled = True
+        self.open = list(dict.fromkeys(tuple(place) for place, _, _ in entries))
+        for place in self.open:
+            self.device.write(place, flag, bytes(4))
+        for place, name, _ in entries:
+            self.device.assert_soft_reset(tuple(place), BabyRISCVCoreType[name])
+        self.device.run(8)  # a core takes its reset when it is clocked
+        for place, name, entry in entries:
+            if name != "BRISC":  # which begins at 0
+                at = CONFIGURATION + 4 * (RESET_PC + int(name[-1]))
+                self.device.write(tuple(place), at, struct.pack("<I", entry))
+                self.device.write(tuple(place), CONFIGURATION + 4 * RESET_PC_ENABLE, struct.pack("<I", 7))
+            self.device.deassert_soft_reset(tuple(place), BabyRISCVCoreType[name])
         self.first = self.device.clocks[0].clock_tick_num
+        return Result()
 
-    def run(self) -> Iterator[int]:
-        """Run until all cores are done; yield the cycles so far."""
-        clock, job = self.device.clocks[0], self.job
-        open_cores = list(job.cores)
+    def advance(self, content: bytes, *, limit: int, lasting: float) -> Result:
+        """Run for some time, or until all cores are done; return the cycles since the launch, and what fails."""
+        clock, until = self.device.clocks[0], time.monotonic() + lasting
         while True:
-            open_cores = [each for each in open_cores if bytes(self.device.read(each, job.flag, 4)) == bytes(4)]
-            yield clock.clock_tick_num - self.first
-            if not open_cores:
-                return
-            self.device.run(8)
+            cycles = clock.clock_tick_num - self.first
+            self.open = [place for place in self.open if not any(self.device.read(place, self.flag, 4))]
+            if not self.open or time.monotonic() > until:
+                spans = [(unit, *span) for unit in sorted(self.spans, key=_row) for span in self.spans[unit]]
+                return Result({"cycles": cycles, "done": not self.open, "spans": [] if self.open else spans})
+            failure = f"did not end within {limit} cycles" if cycles > limit else ""
+            if self.report.tell():
+                self.report.seek(0), self.report.truncate()
+                failure = f"deadlock in cycle {cycles}"
+            if failure and (self._stuck() or cycles > limit):
+                return Result({"cycles": cycles, "failure": failure, "stuck": self._stuck(), "units": self._units()})
+            try:
+                self.device.run(8)
+            except Exception as error:
+                failure = f"{type(error).__name__} in cycle {cycles}: {error}"
+                return Result({"cycles": cycles, "failure": failure, "stuck": [], "units": []})
 
-    def record(self, event: Any) -> None:
+    def _record(self, event: Any) -> None:
         """Add what a unit did to its spans; instructions that follow one another are one span."""
         _, _, column, name = event.unit_id
         if name not in UNITS:
             return
-        unit = UNITS[name] if len(self.job.cores) == 1 else f"{UNITS[name]} {column}"
+        unit = UNITS[name] if len(self.cores) == 1 else f"{UNITS[name]} {column}"
         first = event.cycle - self.first
         last = first + max(self.durations.get(event.op, event.duration), 1)
         if (former := self.spans.get(unit)) and first <= former[-1][1] + 1:
@@ -113,53 +106,22 @@ class Device:
         else:
             self.spans.setdefault(unit, []).append((first, last))
 
-    def stuck(self) -> tuple[tuple[Stuck, ...], tuple[str, ...]]:
-        """Return the threads with instructions that wait, and what unpackers wait for."""
-        threads, units = list[Stuck](), list[str]()
-        for place in self.job.cores:
-            tile = self.device.tile_directory[place]
+    def _stuck(self) -> list[tuple[int, int, int]]:
+        """Return the threads with instructions that wait: number, the program's counter, how many instructions."""
+        found = list[tuple[int, int, int]]()
+        for tile in map(self.device.tile_directory.get, self.cores):
             for number, thread in enumerate(tile.tensix_coprocessor.threads):
                 if waiting := thread.inflight_count():
                     core = (tile.trisc0, tile.trisc1, tile.trisc2)[number]
-                    counter = int.from_bytes(core.register_file["pc"].read(), "little")
-                    threads.append(Stuck(place, number, counter, waiting))
-            for unpacker in tile.tensix_coprocessor.getBackend().unpacker_units:
-                if (blocked := unpacker.blocked_on()) is not None:
-                    units.append(f"unpacker {unpacker.unpacker_id} waits for bank {blocked[3]} of {blocked[2]}")
-        return tuple(threads), tuple(units)
+                    found.append((number, int.from_bytes(core.register_file["pc"].read(), "little"), waiting))
+        return found
 
-
-def simulate(job: Job, progress: Any = None) -> Answer:
-    """Run a job on a new device."""
-    from framework.trace.bus import get_bus
-    from framework.trace.events import EventCategory
-
-    sys.stderr = report = io.StringIO()
-    device, bus = Device(job), get_bus()
-    bus.reset()
-    if job.durations:
-        bus.subscribe(EventCategory.COMPUTE, device.record)
-        for category in EventCategory:
-            bus.set_category_enabled(category, category is EventCategory.COMPUTE)
-        bus.enabled = True
-    cycles, last = 0, time.monotonic()
-    try:
-        for cycles in device.run():
-            if cycles > job.limit:
-                return Answer(cycles, (), (), f"did not end within {job.limit} cycles", *device.stuck())
-            if report.tell():
-                report.seek(0), report.truncate()
-                threads, units = device.stuck()
-                if threads or units:
-                    return Answer(cycles, (), (), f"deadlock in cycle {cycles}", threads, units)
-            if progress is not None and time.monotonic() - last > PROGRESS_SECONDS:
-                last = time.monotonic()
-                progress(cycles)
-    except Exception as error:
-        return Answer(cycles, failure=f"{type(error).__name__} in cycle {cycles}: {error}")
-    results = tuple(bytes(device.device.read(place, at, size)) for place, at, size in job.results)
-    spans = tuple((unit, first, last) for unit in sorted(device.spans, key=_row) for first, last in device.spans[unit])
-    return Answer(cycles, results, spans)
+    def _units(self) -> list[str]:
+        """Return what unpackers wait for."""
+        tiles = map(self.device.tile_directory.get, self.cores)
+        units = [unit for tile in tiles for unit in tile.tensix_coprocessor.getBackend().unpacker_units]
+        blocked = ((unit.unpacker_id, unit.blocked_on()) for unit in units)
+        return [f"unpacker {number} waits for bank {each[3]} of {each[2]}" for number, each in blocked if each]
 
 
 def _row(unit: str) -> tuple[str, int]:
@@ -168,28 +130,10 @@ def _row(unit: str) -> tuple[str, int]:
     return column, [*UNITS.values()].index(name)
 
 
-def send(stream: BinaryIO, content: object) -> None:
-    data = pickle.dumps(content)
-    stream.write(struct.pack("<q", len(data)) + data)
-    stream.flush()
-
-
-def fields(record: Any) -> tuple[Any, ...]:
-    """Return the fields of a record, which both processes know by different names of its module."""
-    return tuple(getattr(record, name) for name in record.__dataclass_fields__)
-
-
-def main() -> None:
-    """Answer jobs until standard input ends; what the simulator prints is left out."""
+def open(content: bytes, **settings: object) -> dict[str, Function]:  # noqa: A001
+    """Return the functions of a device; what the simulator prints is left out."""
     os.environ["TT_SIM_COST_MODEL"] = "1"  # these are read when a device is made
     os.environ["TT_SIM_DEADLOCK_THRESHOLD"] = str(STALL)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while size := sys.stdin.buffer.read(8):
-        job = Job(*pickle.loads(sys.stdin.buffer.read(*struct.unpack("<q", size))))
-        answer = simulate(job, lambda cycles: send(answers, cycles))
-        send(answers, [*fields(answer)[:4], [fields(each) for each in answer.stuck], answer.units])
-
-
-if __name__ == "__main__":
-    main()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    device = Device()
+    return {name: getattr(device, name) for name in ("start", "write", "read", "launch", "advance")}

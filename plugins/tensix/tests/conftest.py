@@ -1,52 +1,73 @@
-"""The core in numpy, in place of the simulator: the same bits, in a moment."""
+"""The device in numpy, in place of the simulator: the same bits, in a moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from mirlo_tensix import loader
-from mirlo_tensix.kernels import VectorWork, kernel_bits
-from mirlo_tensix.simulator import Cycles, Work, place
-from mirlo_tensix.unit import Bits, from_tiles, product_bits, to_tiles
+from mirlo_tensix.cores import SharedProduct
+from mirlo_tensix.simulator import PROGRAMS, Cycles, places_of
+from mirlo_tensix.unit import Bits
+from mirlo_tensix.work import Work
+from model import bits_of
 
 
-def execute_in_numpy(work: Work, *operands: Bits, **_: object) -> tuple[Bits, Cycles]:
-    """Compute the tiles of the result of a piece of work."""
-    code = work.threads(place(work).tensors)
-    cycles = Cycles(work.limit, code.floor, code.busy)
-    if isinstance(work, VectorWork):
-        sizes = [(1 if is_row else work.m, work.n) for is_row in work.operands]
-        matrices = [from_tiles(each, 32 * m, 32 * n) for each, (m, n) in zip(operands, sizes, strict=True)]
-        found = kernel_bits(work, *matrices)
-        result = np.zeros((32 * work.m, 32 * work.result_shape[1]), found.dtype)
-        result[:, : found.shape[1]] = found
-        return to_tiles(result), cycles
-    return to_tiles(product_of(work, *operands)), cycles
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="tests that simulate many cycles, too")
 
 
-def product_of(work: Work, left: Bits, right: Bits) -> Bits:
-    """Compute a product, whose left operand may be planes of pixels."""
-    windows, rows = work.windows, 32 * work.m
-    if windows is None:
-        matrix = from_tiles(left, rows, 32 * work.k)
-    else:
-        planes = [left[plane + i, shift : shift + rows] for plane, shift in windows.tiles for i in range(2)]
-        matrix = np.concatenate(planes, 1)
-    return product_bits(matrix, from_tiles(right, 32 * work.k, 32 * work.n), work.phases, work.activation)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("nightly") and not config.getoption("--nightly"):
+            item.add_marker(pytest.mark.skip(reason="simulates many cycles: --nightly"))
+
+
+class NumpyMachine:
+    """L1 as bytes, in which work leaves what the units compute."""
+
+    def __init__(self, *options: object) -> None:
+        self.l1 = bytearray(PROGRAMS)
+
+    def __enter__(self) -> NumpyMachine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def write(self, at: int, bits: Bits) -> None:
+        content = bits.tobytes()
+        assert at + len(content) <= PROGRAMS
+        self.l1[at : at + len(content)] = content
+
+    def read(self, at: int, size: int) -> bytes:
+        return bytes(self.l1[at : at + size])
+
+    def run(self, work: Work, places: Sequence[int]) -> Cycles:
+        assert all(at + size <= PROGRAMS for at, size in zip(places, work.tensor_bytes, strict=True))
+        dtype = np.dtype(np.uint16 if work.kind.bytes == 2 else np.uint32)
+        operands = [
+            np.frombuffer(self.l1[at : at + size], dtype)
+            for at, size in zip(places[:-1], work.tensor_bytes[:-1], strict=True)
+        ]
+        self.write(places[-1], bits_of(work, *operands))
+        code = work.threads(places)
+        return Cycles(code.estimated, code.floor, code.busy)
+
+    def run_shared(self, work: SharedProduct, left: Bits, right: Bits, ones: Bits | None) -> tuple[bytes, Cycles]:
+        part = work.part
+        size = left.size // work.cores
+        results = [bits_of(part, left[i * size : (i + 1) * size], right.reshape(-1), ones) for i in range(work.cores)]
+        code = part.threads(places_of(part))
+        return b"".join(each.tobytes() for each in results), Cycles(code.estimated, code.floor, code.busy)
 
 
 @pytest.fixture
 def unit_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "execute", execute_in_numpy)
-
-
-@pytest.fixture(name="product_of")
-def _product_of() -> Callable[..., Bits]:
-    return product_of
+    monkeypatch.setattr(loader, "Machine", NumpyMachine)
 
 
 @pytest.fixture
-def in_numpy() -> Callable[..., Bits]:
-    return lambda *each: execute_in_numpy(*each)[0]
+def numpy_machine() -> type[NumpyMachine]:
+    return NumpyMachine

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from mirlo_tensix import simulator
-from mirlo_tensix.instructions import FORMATS
-from mirlo_tensix.simulator import Work, execute, place
-from mirlo_tensix.steps import ConvStep, Numbers, Run, Tensor
-from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits
+from mirlo_tensix import loader, simulator
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -25,49 +22,48 @@ CASES = [
     ((1, 40, 7, 7), (16, 40, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
     ((1, 4, 12, 9), (5, 4, 3, 2), (1, 2), (2, 0, 1, 3), (2, 1)),
 ]
+Array, Shape = np.ndarray, tuple[int, ...]
 Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
 
 
-def step_of(case: Case) -> ConvStep:
+def conv_file(path: Path, case: Case) -> Path:
+    """Write a convolution with a bias and ReLU, and another one of 1 x 1."""
     x, weight, strides, pads, dilations = case
-    tensors = Tensor("x", False, x), Tensor("w", True, weight), Tensor("b", True, weight[:1])
-    return ConvStep("conv", *tensors, "y", strides, pads, dilations, Numbers("bf16", 4), "relu")
+    attributes = {"strides": strides, "pads": [pads[0], pads[1], pads[2], pads[3]], "dilations": dilations}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["h"], name="first", **attributes),
+        helper.make_node("Relu", ["h"], ["r"], name="relu"),
+        helper.make_node("Conv", ["r", "v"], ["y"], name="second"),
+    ]
+    constants = {"w": numbers(1, weight), "b": numbers(2, weight[:1]), "v": numbers(3, (9, weight[0], 1, 1))}
+    return save(path, nodes, (x, None), constants)
 
 
-def numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    return from_bits(to_bits(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), FORMATS["bf16"]))
+def save(path: Path, nodes: list[onnx.NodeProto], shapes: Sequence[Shape | None], constants: dict[str, Array]) -> Path:
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+        for name, shape in zip("xy", shapes, strict=True)
+    ]
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "layers", *ends, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
 
 
-def expected(step: ConvStep, x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    above, left, below, right = step.pads
-    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (above, below), (left, right)))
-    height, width, _, _ = step.sizes
-    y = np.zeros((len(x), len(weight), height, width)) + bias.reshape(1, -1, 1, 1)
-    (down, across), (far, wide) = step.strides, step.dilations
-    for i, j in np.ndindex(*weight.shape[2:]):
-        rows = slice(i * far, i * far + down * (height - 1) + 1, down)
-        columns = slice(j * wide, j * wide + across * (width - 1) + 1, across)
-        y += np.einsum("nchw,oc->nohw", x[:, :, rows, columns], weight[:, :, i, j])
-    return np.maximum(y, 0)
+def numbers(seed: int, shape: Shape) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.usefixtures("unit_in_numpy")
+@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_bits_of_windows_are_a_convolution(case: Case, in_numpy: Run) -> None:
-    step = step_of(case)
-    x, weight, bias = (numbers(i, shape) for i, shape in enumerate((case[0], case[1], case[1][:1])))
-    params = {"w": weight, "b": bias}
-
-    found = step.run({"x": x}, params, step.constants(params), in_numpy)
-    want = expected(step, x, weight, bias)
-    assert found.shape == want.shape and np.abs(found - want).max() <= 5e-3 * np.abs(want).max()
-
-
-def test_commands_of_windows_read_within_their_planes() -> None:
-    for case in CASES:
-        work = step_of(case).product()
-        rows = [work.windows.row(row, depth) for row in range(work.m) for depth in range(work.k)]
-        assert min(rows) == 0 and 32 * (max(rows) + 32 + work.windows.rows) <= work.tensor_bytes[0]
-        assert work.threads(place(work).tensors).busy["matrix"] == work.mvmuls
+def test_bits_of_windows_are_a_convolution(case: Case, dtype: str, tmp_path: Path) -> None:
+    path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
+    unit = mirlo.compile(path, f"tensix{{phases=4 dtype={dtype}}},llvm", cache=False)
+    found, want = unit(x), mirlo.compile(path, cache=False)(x)
+    assert found.shape == want.shape and np.abs(found - want).max() <= 1e-2 * np.abs(want).max()
+    (steps,) = unit.profile(x, repeats=1).device.values()
+    assert [step.name for step in steps] == ["relu", "second"]
 
 
 def model_file(path: Path, channels: int, groups: int = 1) -> Path:
@@ -82,11 +78,7 @@ def model_file(path: Path, channels: int, groups: int = 1) -> Path:
         helper.make_node("Add", ["c", "x"], ["d"], name="add"),
         helper.make_node("Relu", ["d"], ["y"], name="last"),
     ]
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in "xy"]
-    constants = [numpy_helper.from_array(each, f"w{i}") for i, each in enumerate(weights)]
-    graph = helper.make_graph(nodes, "block", *ends, constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
-    return path
+    return save(path, nodes, (shape, shape), {f"w{i}": each for i, each in enumerate(weights)})
 
 
 def test_declined_convolutions_have_a_reason(tmp_path: Path) -> None:
@@ -96,26 +88,22 @@ def test_declined_convolutions_have_a_reason(tmp_path: Path) -> None:
 
 @needs_simulator
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
-def test_results_have_the_bits_of_the_products_of_windows(case: Case, product_of: Run) -> None:
-    step = step_of(case)
-    x, weight, bias = (numbers(i, shape) for i, shape in enumerate((case[0], case[1], case[1][:1])))
-    params = {"w": weight, "b": bias}
-
-    def run(work: Work, *operands: Bits) -> Bits:
-        result, cycles = execute(work, *operands)
-        wanted = product_of(work, *operands)
-        np.testing.assert_array_equal(from_tiles(result, *wanted.shape), wanted)
-        assert cycles.busy["matrix"] == work.mvmuls < cycles.bound
-        return result
-
-    step.run({"x": x}, params, step.constants(params), run)
+def test_results_of_windows_have_the_bits_of_the_unit(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_machine: type
+) -> None:
+    unit = mirlo.compile(conv_file(tmp_path / "conv.onnx", case), "tensix,llvm", cache=False)
+    found = unit(x := numbers(0, case[0]))
+    monkeypatch.setattr(loader, "Machine", numpy_machine)
+    np.testing.assert_array_equal(found, unit(x))
 
 
 @needs_simulator
-def test_a_residual_block_runs_on_the_core(tmp_path: Path) -> None:
+def test_a_residual_block_stays_in_l1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_machine: type) -> None:
     path, x = model_file(tmp_path / "block.onnx", 16), numbers(2, (1, 16, 8, 8))
     unit, cpu = mirlo.compile(path, "tensix,llvm", cache=False), mirlo.compile(path, cache=False)
     found, want = unit(x), cpu(x)
     assert np.abs(found - want).max() <= 1e-2 * np.abs(want).max()
     (steps,) = unit.profile(x, repeats=1).device.values()
     assert [step.name for step in steps] == ["relu", "second", "last"]
+    monkeypatch.setattr(loader, "Machine", numpy_machine)
+    np.testing.assert_array_equal(found, unit(x))

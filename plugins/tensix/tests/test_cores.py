@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from mirlo_tensix.cores import SharedProduct, shared
 from mirlo_tensix.generator import Tensix
 from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.products import Product
-from mirlo_tensix.simulator import execute, why_too_large
-from mirlo_tensix.steps import Numbers, ProductStep, Tensor
-from mirlo_tensix.unit import Bits, from_tiles, product_bits, to_bits, to_tiles
+from mirlo_tensix.simulator import Cycles, Machine, SimulatorError, places_of
+from mirlo_tensix.unit import Bits, from_tiles, to_bits, to_tiles
+from model import product_bits
+from test_products import model_file
+
+import mirlo
 
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 
@@ -31,53 +35,51 @@ def operands(m: int, n: int, k: int) -> tuple[Bits, Bits]:
 
 def test_commands_of_shared_products_have_rows_and_panels_of_whole_tiles() -> None:
     product = shared(Product(7, 4, 2), 4)
-    assert isinstance(product, SharedProduct) and (product.part.m, product.m) == (2, 8)
-    assert product.part.tensor_bytes == (2 * 2 * 2048, 3 * 2 * 2 * 2048, 2 * 4 * 2048)
+    assert isinstance(product, SharedProduct) and (product.part.m, product.cores) == (2, 4)
+    assert product.part.tensor_bytes == (2 * 2 * 2048, 3 * 2 * 2 * 2048, 0, 2 * 4 * 2048)
     panels = product.panels_of(b"".join(bytes([i]) * 2048 for i in range(8)))
     assert list(panels[::2048]) == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert isinstance(shared(Product(3, 4, 2), 4), Product), "fewer rows than cores"
+    assert shared(Product(3, 4, 2), 4) is None, "fewer rows than cores"
     with pytest.raises(ValueError, match="cores is 9: expected 1 to 8"):
         Tensix(cores=9)
 
 
 def test_commands_of_panels_fit_where_the_whole_operand_does_not() -> None:
     whole = Product(4, 20, 16)
-    assert "bytes of L1" in str(why_too_large(whole))
-    assert why_too_large(SharedProduct(replace(whole, has_panels=True), 1)) is None
-    step = ProductStep(
-        "up", Tensor("x", False, (1024, 1024)), Tensor("w", True, (1024, 1024)), None, "y", 1, 1024, 1024, 1024,
-        Numbers("bf16", 2), None,
-    )  # fmt: skip
-    assert why_too_large(step.product()) is not None and why_too_large(replace(step, cores=8).product()) is None
+    with pytest.raises(SimulatorError, match="bytes of L1"):
+        places_of(whole)
+    assert places_of(replace(whole, has_panels=True))
+
+
+def run(work: SharedProduct, left: Bits, right: Bits) -> tuple[Bits, Cycles]:
+    with Machine(work.cores) as machine:
+        content, cycles = machine.run_shared(work, to_tiles(left), to_tiles(right), None)
+    return from_tiles(np.frombuffer(content, np.uint16), len(left), right.shape[1]), cycles
 
 
 @needs_simulator
 @pytest.mark.parametrize("size", [(2, 10, 1, 1), (4, 4, 2, 4), (4, 10, 2, 2)], ids=str)
 def test_results_of_several_cores_have_the_bits_of_one(size: tuple[int, int, int, int]) -> None:
     left, right = operands(*size[:3])
-    tiles, cycles = execute(on_cores(*size), to_tiles(left), to_tiles(right))
-    np.testing.assert_array_equal(from_tiles(tiles, len(left), right.shape[1]), product_bits(left, right, 2))
+    found, cycles = run(on_cores(*size), left, right)
+    np.testing.assert_array_equal(found, product_bits(left, right, 2))
     assert cycles.busy["matrix"] < cycles.simulated
 
 
 @needs_simulator
-def test_a_step_runs_on_two_cores() -> None:
-    rng = np.random.default_rng(0)
-    x, *params = (rng.standard_normal(shape).astype(np.float32) for shape in ((50, 40), (40, 70), (70,)))
-    tensors = Tensor("x", False, (50, 40)), Tensor("w", True, (40, 70)), Tensor("b", True, (70,))
-    one = ProductStep("up", *tensors, "y", 1, 50, 70, 40, Numbers("bf16", 2), "relu")
-    named = dict(zip("wb", params, strict=True))
-    results = [
-        step.run({"x": x}, named, step.constants(named), lambda work, *tiles: execute(work, *tiles)[0])
-        for step in (one, replace(one, cores=2))
-    ]
-    np.testing.assert_array_equal(*results)
-    assert isinstance(replace(one, cores=2).product(), SharedProduct)
+def test_layers_on_two_cores_have_the_bits_of_one(tmp_path: Path) -> None:
+    path, x = model_file(tmp_path / "layers.onnx", (50,)), operands(2, 2, 2)[0][:50, :48].astype(np.float32) / 2**16
+    exes = [mirlo.compile(path, f"tensix{{cores={cores}}},llvm", cache=False) for cores in (1, 2)]
+    found = [exe(x) for exe in exes]
+    np.testing.assert_allclose(*found, atol=1e-2 * np.abs(found[0]).max())
+    (steps,) = exes[1].profile(x, repeats=1).device.values()
+    assert [step.name for step in steps] == ["relu", "down"]
 
 
 @needs_simulator
 def test_four_cores_take_less_than_a_quarter_and_a_seventh_of_the_time_of_one() -> None:
     """A product of 512 x 256 and 256 x 512: the panels of weights are read once for all cores."""
-    tiles = [to_tiles(each) for each in operands(16, 16, 8)]
-    one, four = (execute(on_cores(16, 16, 8, cores), *tiles)[1].bound for cores in (1, 4))
+    tiles = operands(16, 16, 8)
+    one, four = (run(on_cores(16, 16, 8, cores), *tiles)[1].bound for cores in (1, 4))
+    print(f"{one} and {four} cycles: {one / four:.2f} times as fast")
     assert one >= 3.5 * four

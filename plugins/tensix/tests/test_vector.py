@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from mirlo_tensix import simulator, vector
-from mirlo_tensix.instructions import NOP_VECTOR
-from mirlo_tensix.kernels import VectorWork, kernel_bits
+from mirlo_tensix import region, simulator, vector
+from mirlo_tensix.instructions import FORMATS, op
+from mirlo_tensix.kernels import Move, VectorWork
 from mirlo_tensix.simulator import execute
-from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits, to_tiles
-from mirlo_tensix.vector import BINARY, UNARY, Body, evaluate, fma
+from mirlo_tensix.unit import Bits, from_tiles, to_bits, to_tiles
+from mirlo_tensix.vector import BINARY, UNARY, Body
+from model import bits_of, evaluate, fma
 
 import mirlo
 from mirlo import R
@@ -77,7 +78,7 @@ def test_commands_of_bodies_wait_for_no_result(work: VectorWork) -> None:
     registers = vector.configured(work.kernel.bodies)
     for body in work.kernel.bodies:
         words = vector.instructions(body, registers).repeated
-        assert words.count(NOP_VECTOR) <= 0.5 * len(words)
+        assert words.count(op("SFPNOP")) <= 0.5 * len(words)
         for first, second in zip(words, words[1:], strict=False):
             if first >> 24 == 0x84:  # a product: the next word must not read its register
                 written = first >> 4 & 15
@@ -106,12 +107,22 @@ def test_what_is_declined_on_the_vector_unit_has_a_reason() -> None:
 @needs_simulator
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_results_have_the_bits_of_the_vector_unit(work: VectorWork) -> None:
-    operands = matrices(work)
-    tiles, cycles = execute(work, *(to_tiles(each) for each in operands))
-    expected = kernel_bits(work, *operands)
-    found = from_tiles(tiles, 32 * work.m, 32 * work.result_shape[1])
-    np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
-    assert abs(work.estimated_cycles - cycles.bound) < 0.5 * cycles.bound
+    operands = [to_tiles(each) for each in matrices(work)]
+    tiles, cycles = execute(work, *operands)
+    columns = 1 if work.result_columns < work.n else 32 * work.n
+    size = 32 * work.m, 32 * work.result_columns
+    found, expected = (from_tiles(each, *size)[:, :columns] for each in (tiles, bits_of(work, *operands)))
+    np.testing.assert_array_equal(found, expected)
+    assert abs(work.threads((0x20000,) * (len(operands) + 1)).estimated - cycles.bound) < 0.5 * cycles.bound
+
+
+@needs_simulator
+@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+@pytest.mark.parametrize("transposes", [False, True])
+def test_results_of_moves_are_the_tiles_in_another_order(dtype: str, transposes: bool) -> None:
+    x = to_tiles(to_bits(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32), FORMATS[dtype]))
+    work = Move((3, 1, 2, 0), transposes, format=dtype)
+    np.testing.assert_array_equal(execute(work, x)[0], bits_of(work, x).reshape(-1))
 
 
 @pytest.mark.parametrize(("dtype", "significand"), [("bf16", 8), ("tf32", 11)])
@@ -142,18 +153,20 @@ def test_bits_of_operators_of_a_model_are_off_by_the_rounding_of_numbers_between
     assert [step.details["vector"] > 0 for step in steps] == [True] * 5
 
 
-@needs_simulator
-def test_large_tensors_take_turns_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mirlo_tensix import steps
+@pytest.mark.usefixtures("unit_in_numpy")
+def test_bits_of_large_tensors_are_computed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(100, 40), R.f32], w: R.Tensor[(40, 200), R.f32]):
+        return R.relu(x), R.softmax(R.exp(R.matmul(x, w)))
 
-    monkeypatch.setattr(steps, "L1_TENSORS", 5 * 2048)
-    numbers = steps.Numbers("bf16", 2)
-    x = steps.Tensor("x", False, (100, 32))
-    step = steps.VectorStep("", "relu", (x,), (False,), "y", (100, 32), 100, 32, numbers)
-    values = from_bits(numbers.of(np.random.default_rng(0).standard_normal((100, 32)).astype(np.float32)))
-    assert [work.m for work in step.works()] == [2, 2]
-    found = step.run({"x": values}, {}, None, lambda work, *tiles: execute(work, *tiles)[0])
-    np.testing.assert_array_equal(found.reshape(100, 32), np.maximum(values, 0))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((100, 40), (40, 200))]
+    whole = mirlo.compile(model, "tensix,llvm", cache=False)(*inputs)
+    monkeypatch.setattr(region, "L1_TENSORS", 22 * 2048)
+    monkeypatch.setattr(region, "PROGRAMS", region.FIRST + 22 * 2048)
+    parts = mirlo.compile(model, "tensix,llvm", cache=False)
+    for found, expected in zip(parts(*inputs), whole, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @needs_simulator

@@ -1,0 +1,253 @@
+"""How tensors are in L1: matrices of tiles, planes of pixels, weights; and the items of a region in an artifact.
+
+A layout turns arrays into bits of L1 (`bits`), and bits into numbers of a tensor in DRAM (`store`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirlo_tensix.cores import SharedProduct
+from mirlo_tensix.instructions import TILE, Format
+from mirlo_tensix.kernels import Move, VectorWork
+from mirlo_tensix.products import BIAS_ROWS, Planes, Product
+from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits, to_tiles
+
+Array = NDArray[np.float32]
+Part = tuple[int, int, int, int, int, int]
+"""The first matrix, row and column of a part, each with how many there are."""
+
+
+def tiles_of(size: int) -> int:
+    """Return how many tiles a dim takes."""
+    return -(-size // TILE)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a region: a value, or a constant."""
+
+    name: str
+    shape: tuple[int, ...]
+    is_constant: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the name by which a planner knows it: constants and values may have the same names."""
+        return f"constant {self.name}" if self.is_constant else self.name
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A tensor, broadcast to a shape, as matrices of tiles, one after the other."""
+
+    shape: tuple[int, ...]
+    groups: int
+    rows: int
+    columns: int
+    kept: int = 24
+    """Bits of the significand that remain."""
+    fill: float = 0.0
+    """What is around a matrix that ends within a tile."""
+    transposed: bool = False
+    part: Part | None = None
+
+    @property
+    def window(self) -> Part:
+        return self.part or (0, self.groups, 0, self.rows, 0, self.columns)
+
+    @property
+    def tiles(self) -> int:
+        _, groups, _, rows, _, columns = self.window
+        return groups * tiles_of(rows) * tiles_of(columns)
+
+    @property
+    def elements(self) -> int:
+        return self.groups * self.rows * self.columns
+
+    def size(self, kind: Format) -> int:
+        return self.tiles * kind.tile_bytes
+
+    def bits(self, kind: Format, array: Array) -> Bits:
+        is_whole = array.size == math.prod(self.shape)
+        flat = (array if is_whole else np.broadcast_to(array, self.shape)).reshape(-1)
+        fill = int(to_bits(np.full(1, self.fill, np.float32), kind)[0])
+        whole = np.pad(flat, (0, self.elements - flat.size)).reshape(self.groups, self.rows, self.columns)
+        matrices = to_bits(self._of(whole), kind, self.kept)
+        return np.stack([to_tiles(each.T if self.transposed else each, fill) for each in matrices])
+
+    def store(self, bits: Bits, buffer: Array) -> None:
+        _, groups, _, rows, _, columns = self.window
+        target = self._of(buffer[: self.elements].reshape(self.groups, self.rows, self.columns))
+        for matrix, tiles in zip(target, bits.reshape(groups, -1), strict=True):
+            matrix[...] = from_bits(from_tiles(tiles, rows, columns))
+
+    def _of(self, whole: Array) -> Array:
+        group, groups, row, rows, column, columns = self.window
+        return whole[group : group + groups, row : row + rows, column : column + columns]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Images as planes of 16 channels of all padded pixels; with strides, one for each remainder of the positions."""
+
+    shape: tuple[int, int, int, int]
+    plane: tuple[int, int]
+    """The height and width of a plane."""
+    above: int
+    left: int
+    rows: int
+    """The pixels that a plane has room for."""
+    strides: tuple[int, int] = (1, 1)
+    kept: int = 24
+
+    @property
+    def planes(self) -> int:
+        return 2 * tiles_of(self.shape[1]) * math.prod(self.strides)
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    def size(self, kind: Format) -> int:
+        """Return the bytes of all images, each of whole tiles."""
+        return self.shape[0] * self.image_tiles * kind.tile_bytes
+
+    @property
+    def image_tiles(self) -> int:
+        return -(-16 * self.planes * self.rows // TILE**2)
+
+    def bits(self, kind: Format, array: Array) -> Bits:
+        (height, width), (down, right), (count, channels) = self.plane, self.strides, self.shape[:2]
+        used = array.reshape(self.shape)[:, :, : height * down - self.above, : width * right - self.left]
+        padded = np.zeros((count, TILE * tiles_of(channels), height * down, width * right), np.float32)
+        padded[:, :channels, self.above : self.above + used.shape[2], self.left : self.left + used.shape[3]] = used
+        split = padded.reshape(count, -1, 16, height, down, width, right).transpose(0, 4, 6, 1, 3, 5, 2)
+        pixels = split.reshape(count, self.planes, height * width, 16)[:, :, : self.rows]
+        result = np.zeros((count, self.image_tiles * TILE**2), np.float32)
+        planes = result[:, : self.planes * self.rows * 16].reshape(count, self.planes, self.rows, 16)
+        planes[:, :, : pixels.shape[2]] = pixels
+        return to_bits(result, kind, self.kept)
+
+    def store(self, bits: Bits, buffer: Array) -> None:
+        count, channels, height, width = self.shape
+        flat = bits.reshape(count, -1)[:, : self.planes * self.rows * 16].reshape(count, self.planes, self.rows, 16)
+        first = self.above * self.plane[1] + self.left
+        pixels = np.pad(flat[:, :, first:], ((0, 0), (0, 0), (0, self.plane[1]), (0, 0)))[
+            :, :, : height * self.plane[1]
+        ]
+        found = pixels.reshape(count, self.planes, height, self.plane[1], 16)[:, :, :, :width].transpose(0, 1, 4, 2, 3)
+        values = from_bits(found.reshape(count, -1, height, width)[:, :channels])
+        buffer[: self.elements] = values.reshape(-1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Constant weights as tiles of a matrix, with rows whose sum is the bias; those of a kernel are by its places."""
+
+    first: int
+    columns: int
+    kept: int
+
+    def bits(self, kind: Format, weight: Array, bias: Array | None = None) -> Bits:
+        if weight.ndim == 4:
+            outputs, channels, *window = weight.shape
+            padded = np.zeros((*window, TILE * tiles_of(channels), outputs), np.float32)
+            padded[:, :, :channels] = weight.transpose(2, 3, 1, 0)
+            weight = padded.reshape(-1, outputs)
+        chosen = slice(self.first, self.first + self.columns)
+        tiles = [to_tiles(to_bits(weight[:, chosen], kind, self.kept))]
+        if bias is not None:
+            rest, rows = bias.reshape(-1)[chosen], list[Bits]()
+            for _ in range(BIAS_ROWS):
+                rows.append(to_bits(rest, kind, self.kept))
+                rest = rest - from_bits(rows[-1])
+            tiles.append(to_tiles(np.stack(rows)))
+        return np.concatenate(tiles)
+
+
+@dataclass(frozen=True)
+class Ones:
+    """What multiplies the rows of a bias: a tile, or 32 pixels of a plane."""
+
+    is_plane: bool
+
+    def size(self, kind: Format) -> int:
+        return kind.tile_bytes
+
+    def bits(self, kind: Format) -> Bits:
+        ones = np.zeros((TILE, 16 if self.is_plane else TILE), np.float32)
+        ones[:, :BIAS_ROWS] = 1
+        bits = to_bits(ones, kind)
+        return np.concatenate([bits, bits]) if self.is_plane else to_tiles(bits)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Tensors in DRAM become bits in L1."""
+
+    sources: tuple[Tensor, ...]
+    layout: Matrix | Image | Weights | Ones
+    at: int
+
+
+@dataclass(frozen=True)
+class Store:
+    """Bits in L1 become numbers of a tensor in DRAM."""
+
+    name: str
+    layout: Matrix | Image
+    at: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Work on tensors in L1, of an operator: its name, and which of the region's it is."""
+
+    step: str
+    number: int
+    work: Product | VectorWork | Move
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RunShared:
+    """A product of tensors in DRAM on several cores."""
+
+    step: str
+    number: int
+    work: SharedProduct
+    left: Load
+    right: Load
+    result: Store
+
+
+Item = Load | Store | Run | RunShared
+CLASSES = {
+    each.__name__: each
+    for each in (
+        Tensor, Matrix, Image, Weights, Ones, Load, Store, Run, RunShared, Product, Planes, VectorWork, Move,
+        SharedProduct,
+    )
+}  # fmt: skip
+
+
+def encode(value: Any) -> Any:
+    """Return a record as JSON has it."""
+    if is_dataclass(value):
+        return {"is": type(value).__name__} | {each.name: encode(getattr(value, each.name)) for each in fields(value)}
+    return [encode(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def decode(content: Any) -> Any:
+    """Return the record of an artifact."""
+    if isinstance(content, Mapping):
+        arguments = {name: decode(value) for name, value in content.items() if name != "is"}
+        return CLASSES[content["is"]](**arguments)
+    return tuple(decode(each) for each in content) if isinstance(content, list) else content

@@ -1,0 +1,578 @@
+"""Regions: which work their operators become, and where values are in L1.
+
+A value stays in L1 from the operator that computes it to the last one that reads it there. Where there is no room, or
+an operator needs another layout, it is stored in DRAM and loaded again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mirlo.extend.codegen import ExternalNode, ExternalValue
+from mirlo_tensix.cores import shared
+from mirlo_tensix.instructions import FORMATS, TILE, Format
+from mirlo_tensix.kernels import LEAST, REDUCTIONS, ROWWISE, Move, VectorWork
+from mirlo_tensix.layouts import (
+    Image,
+    Item,
+    Load,
+    Matrix,
+    Ones,
+    Run,
+    RunShared,
+    Store,
+    Tensor,
+    Weights,
+    tiles_of,
+)
+from mirlo_tensix.products import Planes, Product
+from mirlo_tensix.simulator import FIRST, PROGRAMS
+from mirlo_tensix.unit import KEPT
+from mirlo_tensix.work import Work
+
+L1_TENSORS = PROGRAMS - FIRST
+KERNELS = {
+    "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
+    "relax.minimum": "min", "relax.relu": "relu", "relax.gelu": "gelu", "relax.exp": "exp", "relax.tanh": "tanh",
+    "relax.sigmoid": "sigmoid", "relax.reciprocal": "reciprocal", "relax.softmax": "softmax",
+    "relax.layer_norm": "layer_norm", "relax.reduce_sum": "reduce_sum", "relax.reduce_mean": "reduce_mean",
+    "relax.reduce_max": "reduce_max", "relax.reduce_min": "reduce_min",
+}  # fmt: skip
+"""The kernels of operators."""
+KEEP_ZEROS = ("add", "sub", "mul", "max", "min", "relu", "gelu", "tanh")
+"""Kernels of which zeros around pixels remain zeros."""
+
+
+class Misfit(Exception):
+    """An operator whose tensors do not fit into L1."""
+
+
+def _too_large(work: Work) -> Misfit:
+    return Misfit(f"{work} takes {sum(work.tensor_bytes)} bytes of L1, of which {L1_TENSORS} are for tensors")
+
+
+@dataclass
+class _Resident:
+    """A tensor in L1."""
+
+    layout: Any
+    at: int
+    size: int
+    is_stored: bool
+    """Whether DRAM has it too."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a target chooses: how numbers are stored, the phases of products, and the cores that share them."""
+
+    format: str
+    phases: int
+    cores: int = 1
+    blocks: Callable[[Product], tuple[int, int] | None] = lambda product: None
+    """The tuned blocks of products."""
+
+    @property
+    def kind(self) -> Format:
+        return FORMATS[self.format]
+
+
+@dataclass
+class Planner:
+    """The items of a region, and what is in L1 after them."""
+
+    options: Options
+    reads: Counter[str]
+    """How many operators are still to read a value."""
+    images: Mapping[str, Image]
+    """How convolutions want to read values."""
+    items: list[Item] = field(default_factory=list)
+    resident: dict[str, _Resident] = field(default_factory=dict)
+    pinned: set[str] = field(default_factory=set)
+    step: str = ""
+    number: int = 0
+
+    def operand(self, sources: Sequence[Tensor], layout: Any, whole: Sequence[int] = ()) -> int:
+        """Return where an operand is, after a load if it must be; sizes must be whole tiles for what work has left."""
+        name = sources[0].key if sources else f"ones {layout}"
+        found = self.resident.get(name)
+        if found is not None and _serves(found.layout, layout) and not any(size % TILE for size in whole):
+            self.pinned.add(name)
+            return found.at
+        if name in self.pinned and found is not None:  # the operator reads it in two layouts
+            self.store(name)
+            name = f"{name} as {layout}"
+        self.drop(name)
+        at = self._place(name, layout, layout.size(self.options.kind), True)
+        self.items.append(Load(tuple(sources), layout, at))
+        return at
+
+    def weights(self, sources: Sequence[Tensor], layout: Weights, size: int) -> int:
+        at = self._place(sources[0].key, layout, size, True)
+        self.items.append(Load(tuple(sources), layout, at))
+        return at
+
+    def result(self, name: str, layout: Any) -> int:
+        """Return where a result goes; a name that no operator reads is that of a temporary value."""
+        self.resident.pop(name, None)
+        return self._place(name, layout, layout.size(self.options.kind), False)
+
+    def run(self, work: Any, places: Sequence[int]) -> None:
+        self.items.append(Run(self.step, self.number, replace(work, format=self.options.format), tuple(places)))
+
+    def store(self, name: str) -> None:
+        """Store a value in DRAM, unless it is there."""
+        found = self.resident.get(name)
+        if found is not None and not found.is_stored:
+            self.items.append(Store(name, found.layout, found.at))
+            found.is_stored = True
+
+    def finish(self, name: str, operands: set[str], is_output: bool) -> None:
+        """End an operator: what no other one reads leaves L1."""
+        self.reads.subtract(operands)
+        if is_output:
+            self.store(name)
+        self.pinned.clear()
+        for each in [each for each in self.resident if self.reads[each] <= 0 and not each.startswith("ones ")]:
+            del self.resident[each]
+
+    def drop(self, *names: str) -> None:
+        """Store values in DRAM, and make their place free."""
+        for name in names:
+            self.store(name)
+            self.resident.pop(name, None)
+
+    def _place(self, name: str, layout: Any, size: int, is_stored: bool) -> int:
+        """Return room for a tensor, for which others make way that this operator does not need."""
+        while True:
+            begin = FIRST
+            for each in sorted(self.resident.values(), key=lambda each: each.at):
+                if each.at - begin >= size:
+                    break
+                begin = max(begin, each.at + each.size)
+            if begin + size <= PROGRAMS:
+                self.resident[name] = _Resident(layout, begin, size, is_stored)
+                self.pinned.add(name)
+                return begin
+            others = [each for each in self.resident if each not in self.pinned]
+            if not others:
+                total = size + sum(each.size for each in self.resident.values())
+                raise Misfit(f"its operands and result take {total} bytes of L1, of which {L1_TENSORS} are for tensors")
+            chosen = min(others, key=lambda each: (not self.resident[each].is_stored, self.resident[each].size))
+            self.drop(chosen)
+
+    def fits(self, work: Work) -> bool:
+        return sum(replace(work, format=self.options.format).tensor_bytes) <= L1_TENSORS
+
+
+def _serves(found: Any, wanted: Any) -> bool:
+    """Return whether a tensor in L1 is as an operator reads it, but for the rounding and what is around matrices."""
+    if not isinstance(found, Matrix) or not isinstance(wanted, Matrix):
+        return bool(found == wanted or (isinstance(found, Image) and found == replace(wanted, kept=found.kept)))
+    sizes = [(each.groups, each.rows, each.columns, each.transposed, each.part) for each in (found, wanted)]
+    return sizes[0] == sizes[1] and math.prod(found.shape) == math.prod(wanted.shape)
+
+
+def plan(nodes: Sequence[Sequence[ExternalNode]], outputs: Sequence[str], options: Options) -> list[Item]:
+    """Return the items of a region: of each step the operators that it was matched from."""
+    operands = [{v.name for node in step for v in node.inputs if v is not None} for step in nodes]
+    planner = Planner(options, Counter(name for names in operands for name in names), wanted_images(nodes, options))
+    for number, step in enumerate(nodes):
+        first, last = step[0], step[-1]
+        planner.step, planner.number = last.name, number
+        LOWERINGS.get(first.op, vector)(planner, step)
+        planner.finish(last.output.name, operands[number], last.output.name in outputs)
+    return planner.items
+
+
+def tensor(value: ExternalValue) -> Tensor:
+    return Tensor(value.constant or value.name, tuple(value.shape), bool(value.constant))
+
+
+def natural(shape: Sequence[int], kept: int = 24, fill: float = 0.0) -> Matrix:
+    """Return the matrices of the last two dims."""
+    rows, columns = (1, 1, *shape)[-2:]
+    return Matrix(tuple(shape), math.prod(shape[:-2]), rows, columns, kept, fill)
+
+
+def function_of(node: ExternalNode) -> str:
+    """Return the kernel of an operator."""
+    is_tanh = node.op == "relax.gelu" and node["approximate"] == "tanh"
+    return "gelu_tanh" if is_tanh else KERNELS[node.op]
+
+
+def _activation(nodes: Sequence[ExternalNode]) -> str | None:
+    return None if nodes[-1].op in ("relax.matmul", "relax.add", "relax.conv") else function_of(nodes[-1])
+
+
+def dense(nodes: Sequence[ExternalNode], options: Options) -> tuple[Product, Matrix, int]:
+    """Return the product of a step in tiles, the layout of its left operand, and how many products there are."""
+    x, weight = nodes[0]["lhs"].shape, nodes[0]["rhs"].shape
+    batch, rows = (1, math.prod(x[:-1])) if len(weight) == 2 else (math.prod(x[:-2]), x[-2])
+    left = Matrix(tuple(x), batch, rows, x[-1], KEPT[options.phases][0])
+    product = Product(
+        tiles_of(rows), tiles_of(weight[-1]), tiles_of(x[-1]), options.phases, _activation(nodes),
+        has_bias=any(node.op == "relax.add" for node in nodes), format=options.format,
+    )  # fmt: skip
+    return replace(product, block=options.blocks(product)), left, batch
+
+
+def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
+    """Plan products of matrices with a bias and a function of the sums."""
+    x, weight, y = tensor(nodes[0]["lhs"]), tensor(nodes[0]["rhs"]), nodes[-1].output
+    product, left, _ = dense(nodes, p.options)
+    if not weight.is_constant:
+        _two_tensors(p, x, weight, y, product, left)
+        return
+    bias = [tensor(v) for node in nodes if node.op == "relax.add" for v in node.inputs if v is not None and v.constant]
+    kept, columns = KEPT[p.options.phases][1], weight.shape[-1]
+    out = Matrix(tuple(y.shape), 1, left.rows, columns)
+    if (work := shared(product, p.options.cores)) is not None:
+        p.drop(*list(p.resident))
+        right = Load((weight, *bias), Weights(0, columns, kept), 0)
+        p.items.append(RunShared(p.step, p.number, work, Load((x,), left, 0), right, Store(y.name, out, 0)))
+        return
+    ones = p.operand((), Ones(False)) if bias else 0
+
+    def right_of(group: int, column: int, width: int) -> int:
+        size = product.depth * tiles_of(width) * p.options.kind.tile_bytes
+        return p.weights((weight, *bias), Weights(column, width, kept), size)
+
+    found = p.resident.get(x.key)
+    if found is not None and isinstance(found.layout, Matrix) and found.layout.columns == left.columns:
+        here = replace(found.layout, kept=left.kept)  # its rows may be those of several matrices
+        whole = replace(product, m=here.groups * tiles_of(here.rows), block=None)
+        if p.fits(whole):
+            left, product, out = here, whole, replace(out, groups=here.groups, rows=here.rows)
+    if p.fits(product):
+        places = p.operand((x,), left), right_of(0, 0, columns), ones
+        p.run(product, (*places, p.result(y.name, out)))
+    else:
+        _in_parts(p, product, (x, left), (weight.key, right_of), ones, (y.name, out))
+
+
+def _two_tensors(p: Planner, x: Tensor, weight: Tensor, y: ExternalValue, product: Product, left: Matrix) -> None:
+    """Plan products of two tensors."""
+    right = replace(natural(weight.shape, KEPT[p.options.phases][1]), groups=left.groups)
+    out = Matrix(tuple(y.shape), left.groups, left.rows, right.columns)
+
+    def right_of(group: int, column: int, width: int) -> int:
+        return p.operand((weight,), replace(right, part=(group, 1, 0, right.rows, column, width)))
+
+    if left.groups * sum(product.tensor_bytes) > L1_TENSORS:
+        _in_parts(p, product, (x, left), (weight.key, right_of), 0, (y.name, out))
+        return
+    places = [
+        p.operand((x,), left, (left.columns,)),
+        p.operand((weight,), right, (right.rows, right.columns)),
+        p.result(y.name, out),
+    ]
+    for i in range(left.groups):
+        sizes = (layout.size(p.options.kind) // left.groups for layout in (left, right, out))
+        a, b, c = (at + i * size for at, size in zip(places, sizes, strict=True))
+        p.run(product, (a, b, 0, c))
+
+
+def _in_parts(
+    p: Planner, product: Product, x: tuple[Tensor, Matrix], right: tuple[str, Callable[[int, int, int], int]],
+    ones: int, y: tuple[str, Matrix],
+) -> None:  # fmt: skip
+    """Plan products whose tensors do not fit into L1 at once, by rows and columns of the result."""
+    (value, left), (name, out) = x, y
+    down, across = product.m, product.n
+    while not p.fits(part := replace(product, m=down, n=across, block=None)):
+        if max(down, across) == 1:
+            raise _too_large(part)
+        down, across = (-(-down // 2), across) if down * product.k > across * product.depth else (down, -(-across // 2))
+    p.drop(value.key, right[0])
+    for group in range(left.groups):
+        for row in range(0, left.rows, TILE * down):
+            rows = min(TILE * down, left.rows - row)
+            at = p.operand((value,), replace(left, part=(group, 1, row, rows, 0, left.columns)))
+            for column in range(0, out.columns, TILE * across):
+                width = min(TILE * across, out.columns - column)
+                one = replace(part, m=tiles_of(rows), n=tiles_of(width))
+                target = p.result(name, replace(out, part=(group, 1, row, rows, column, width)))
+                p.run(one, (at, right[1](group, column, width), ones, target))
+                p.drop(name, right[0])
+            p.drop(value.key)
+
+
+def _turns(groups: int, is_whole: bool) -> list[tuple[int, int]]:
+    return [(0, groups)] if is_whole else [(i, 1) for i in range(groups)]
+
+
+def _groups(layout: Matrix, first: int, count: int) -> Matrix:
+    if count == layout.groups:
+        return layout
+    return replace(layout, part=(first, count, 0, layout.rows, 0, layout.columns))
+
+
+def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
+    """Plan the attention of each head: a product, a softmax of its rows, and another product."""
+    (node,) = nodes
+    y, options = node.output, p.options
+    heads, rows, depth = math.prod(node["query"].shape[:-2]), *node["query"].shape[-2:]
+    keys, width = node["value"].shape[-2:]
+    kept = KEPT[options.phases]
+    scale = depth**-0.5 if node["scale"] is None else node["scale"]
+    mask = None if node["mask"] is None else tensor(node["mask"])
+    softmax = VectorWork(
+        "softmax", tiles_of(rows), tiles_of(keys), (False,) * (1 if mask is None else 2), keys,
+        has_bias=mask is not None, scale=scale,
+    )  # fmt: skip
+    scores, sums = (
+        Product(tiles_of(rows), tiles_of(n), tiles_of(k), options.phases, format=options.format)
+        for n, k in ((keys, depth), (width, keys))
+    )
+    shape = (*node["query"].shape[:-2], rows, keys)
+    query, value = natural(node["query"].shape, kept[0]), natural(node["value"].shape, kept[1])
+    key, table = natural(node["key"].shape, kept[1]), natural(shape, fill=LEAST)
+    out, middle = natural(y.shape), natural(shape[-2:])
+    size = heads * (sum(scores.tensor_bytes) + sum(replace(softmax, format=options.format).tensor_bytes))
+    for head, count in _turns(heads, size <= L1_TENSORS):
+        q, v, o = (_groups(each, head, count) for each in (query, value, out))
+        at = [
+            p.operand((tensor(node[name]),), each, w)
+            for name, each, w in (("query", q, (depth,)), ("value", v, (keys,)))
+        ]
+        found = p.resident.get(tensor(node["key"]).key)
+        is_there = found is not None and _serves(found.layout, key) and not (keys % TILE or depth % TILE)
+        if is_there and count == heads:
+            source = p.operand((tensor(node["key"]),), key)
+            turned = p.result("transposed keys", key)
+            p.run(_transposes(heads, scores.n, scores.k), (source, turned))
+        else:
+            turned = p.operand((tensor(node["key"]),), _groups(replace(key, transposed=True), head, count))
+        masks = [] if mask is None else [p.operand((mask,), _groups(table, head, count))]
+        one, two = (p.result(name, middle) for name in ("scores", "weights"))
+        at.append(p.result(y.name, o))
+        for i in range(count):
+            a, b, c = (place + i * each.size(options.kind) // count for place, each in zip(at, (q, v, o), strict=True))
+            p.run(scores, (a, turned + i * scores.tensor_bytes[1], 0, one))
+            p.run(softmax, (one, *(each + i * middle.size(options.kind) for each in masks), two))
+            p.run(sums, (two, b, 0, c))
+        if count < heads:
+            p.drop(y.name, *(tensor(node[name]).key for name in ("query", "key", "value")))
+
+
+def _transposes(groups: int, rows: int, columns: int) -> Move:
+    """Return the work that transposes matrices of so many tiles."""
+    order = np.arange(groups * rows * columns).reshape(groups, rows, columns).transpose(0, 2, 1)
+    return Move(tuple(int(i) for i in order.reshape(-1)), True)
+
+
+def wanted_images(nodes: Sequence[Sequence[ExternalNode]], options: Options) -> dict[str, Image]:
+    """Return the planes in which values are best: convolutions read them so, or what they are combined with."""
+    images = dict[str, Image]()
+    combined = [step for step in nodes if KERNELS.get(step[0].op) in KEEP_ZEROS]
+    for step in reversed(nodes):
+        image = images.get(step[-1].output.name)
+        if step[0].op == "relax.conv":
+            images[step[0]["x"].name] = conv_image(step[0], options, image)
+        elif step in combined and image is not None and image.strides == (1, 1):
+            for value in step[0].inputs:
+                if tuple(value.shape) == image.shape:
+                    images.setdefault(value.name, image)
+    for step in combined:
+        found = [images[value.name] for value in step[0].inputs if value.name in images]
+        for value in step[0].inputs:
+            if found and tuple(value.shape) == found[0].shape and found[0].strides == (1, 1):
+                images.setdefault(value.name, found[0])
+    return images
+
+
+def conv_image(conv: ExternalNode, options: Options, result: Image | None) -> Image:
+    """Return how a convolution reads its operand, with the width of the planes that are wanted of its result.
+
+    A plane has 16 channels of all padded pixels. With strides there are planes for each remainder of the positions.
+    Where a row of the image ends, results are computed that are no pixels; they are left out, or become zero.
+    """
+    x, kernel = conv["x"].shape, conv["weight"].shape[2:]
+    strides, dilations = conv["strides"] or (1, 1), conv["dilations"] or (1, 1)
+    above, left, below, right = conv["padding"] or (0,) * 4
+    plane = -(-(x[2] + above + below) // strides[0]), -(-(x[3] + left + right) // strides[1])
+    if result is not None and result.strides == (1, 1):
+        plane = plane[0], max(plane[1], result.plane[1])
+    height, width = conv.output.shape[2:]
+    last = max(y // strides[0] * plane[1] + x // strides[1] for y, x in _window(kernel, dilations))
+    rows = TILE * tiles_of((height - 1) * plane[1] + width) + last
+    whole = (
+        above * plane[1] + left + TILE * tiles_of((x[2] - 1) * plane[1] + x[3])
+    )  # as a result of another convolution
+    kept = KEPT[options.phases][0]
+    return Image(tuple(x), plane, above, left, max(rows, whole), tuple(strides), kept)
+
+
+def _window(kernel: Sequence[int], dilations: Sequence[int]) -> list[tuple[int, int]]:
+    return [(i * dilations[0], j * dilations[1]) for i, j in np.ndindex(*kernel)]
+
+
+def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
+    """Plan a convolution: a product whose left operand is planes of pixels, shifted for each place of the window.
+
+    The result is the planes that the next convolution reads, if these have the same width.
+    """
+    node, y = nodes[0], nodes[-1].output
+    wanted, weight, bias = p.images.get(y.name), node["weight"], node["bias"]
+    image = conv_image(node, p.options, wanted)
+    (_, across), (down, right) = image.plane, image.strides
+    channels = tiles_of(image.shape[1])
+    windows = []
+    for i, j in _window(weight.shape[2:], node["dilations"] or (1, 1)):
+        first = 2 * channels * (i % down * right + j % right)
+        windows += [(first + 2 * c, i // down * across + j // right) for c in range(channels)]
+    count, outputs, height, width = y.shape
+    if wanted is None or wanted.plane[1] != across or wanted.strides != (1, 1):
+        rows = TILE * tiles_of((height - 1) * across + width)
+        wanted = Image(tuple(y.shape), (height, across), 0, 0, rows)
+    first = wanted.above * across + wanted.left
+    end = first + height * across
+    inner = (first + width, across - width, across, height - 1) if across > width else (0, 0, 0, 0)
+    last = first + (height - 1) * across + width
+    gaps = ((0, first, 0, 1), inner, (last, max(wanted.rows, end) - last, 0, 1))
+    planes = Planes(wanted.rows, first, tuple(gap for gap in gaps if gap[1] and gap[3]))
+    product = Product(
+        tiles_of((height - 1) * across + width), tiles_of(outputs), len(windows), p.options.phases, _activation(nodes),
+        has_bias=bias is not None, windows=tuple(windows), x=Planes(image.rows), y=planes, format=p.options.format,
+    )  # fmt: skip
+    if not p.fits(product):
+        raise _too_large(product)
+    kept = KEPT[p.options.phases][1]
+    sources = [tensor(weight), *([] if bias is None else [tensor(bias)])]
+    right_at = p.weights(sources, Weights(0, outputs, kept), product.tensor_bytes[1])
+    ones = p.operand((), Ones(True)) if bias is not None else 0
+    x_at, y_at = p.operand((tensor(node["x"]),), image), p.result(y.name, replace(wanted, kept=24))
+    tile = p.options.kind.tile_bytes
+    for i in range(count):
+        p.run(product, (x_at + i * tile * image.image_tiles, right_at, ones, y_at + i * tile * wanted.image_tiles))
+
+
+def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:
+    """Plan a function of elements or of rows.
+
+    Elements are computed in the layout in which an operand is in L1. Operands of one shape are else one matrix of 32
+    columns, so that tiles are full, unless the last dim is of whole tiles; others have the columns of the last dim.
+    """
+    node, y = nodes[0], nodes[-1].output
+    kernel, operands = function_of(node), [value for value in node.inputs if value is not None]
+    shape = tuple(operands[0].shape if kernel in ROWWISE else node.output.shape)
+    if kernel in REDUCTIONS:  # the last dims are one
+        axes = list(node["axes"] or range(len(shape)))
+        shape = (*shape[: len(shape) - len(axes)], math.prod(shape[len(shape) - len(axes) :]))
+    is_rowwise, is_equal = kernel in ROWWISE, all(tuple(each.shape) == shape for each in operands)
+    are_rows = [
+        (is_rowwise and i > 0) or (not is_rowwise and not is_equal and _is_row(each.shape, shape))
+        for i, each in enumerate(operands)
+    ]
+    has_norm = kernel == "layer_norm"
+    work = VectorWork(
+        kernel, 1, 1, tuple(are_rows), shape[-1] if shape else 1, node["epsilon"] if has_norm else 0.0,
+        has_norm and node["scale"] is not None, has_norm and node["bias"] is not None,
+        activation=None if nodes[-1] is node else function_of(nodes[-1]), format=p.options.format,
+    )  # fmt: skip
+    layout: Any = natural(shape, fill=work.kernel.fill)
+    if is_equal and not is_rowwise:
+        layout = replace(layout, fill=0.0)
+        if layout.columns % TILE:
+            layout = Matrix(shape, 1, -(-math.prod(shape) // TILE), TILE)
+        keeps = kernel in KEEP_ZEROS and work.activation in (None, *KEEP_ZEROS)
+        found = [p.resident[k].layout for k in (tensor(each).key for each in operands) if k in p.resident]
+        found = [each for each in found if isinstance(each, Matrix) or keeps]
+        layout = replace(found[0], shape=shape, kept=24) if found else p.images.get(y.name, layout) if keeps else layout
+    out = replace(layout, kept=24)
+    if kernel in REDUCTIONS:
+        out = replace(out, shape=tuple(y.shape), columns=1, fill=0.0)
+    elif isinstance(out, Matrix):
+        out = replace(out, shape=tuple(y.shape), fill=0.0)
+    _in_turns(p, work, operands, are_rows, layout, out, y)
+
+
+def _is_row(operand: Sequence[int], shape: Sequence[int]) -> bool:
+    return tuple(operand)[-1:] == tuple(shape[-1:]) == (math.prod(operand),)
+
+
+def _in_turns(
+    p: Planner, work: VectorWork, operands: Sequence[ExternalValue], are_rows: Sequence[bool], layout: Any, out: Any,
+    y: ExternalValue,
+) -> None:  # fmt: skip
+    """Plan work on all rows at once, or on as many as fit into L1."""
+    kind, is_flat = p.options.kind, not isinstance(layout, Matrix) or (work.name not in ROWWISE and not any(are_rows))
+    tiles = layout.size(kind) // kind.tile_bytes
+    n = 1 if is_flat else tiles_of(layout.columns)
+    work = replace(work, m=tiles // n, n=n, columns=work.columns if work.name in ROWWISE else 0)
+    parts = [(layout, out, work.m)]
+    if not p.fits(work):
+        if not isinstance(layout, Matrix):
+            raise _too_large(work)
+        p.drop(*(tensor(each).key for each in operands))
+        every, across = layout.groups * layout.rows, tiles_of(layout.columns) if is_flat else 1
+        layout, out = (replace(each, groups=1, rows=every) for each in (layout, out))  # as rows of one matrix
+        one, two = (sum(replace(work, m=m).tensor_bytes) for m in (1, 2))
+        most = max(1, ((L1_TENSORS - one) // (two - one) + 1) // across)
+        parts = []
+        for row in range(0, every, TILE * most):
+            rows = min(TILE * most, every - row)
+            windows = (replace(each, part=(0, 1, row, rows, 0, each.columns)) for each in (layout, out))
+            parts.append((*windows, tiles_of(rows) * across))
+    for source, target, m in parts:
+        whole = (source.columns,) if work.name in ROWWISE else ()
+        places = [
+            p.operand((tensor(each),), Matrix((TILE, layout.columns), 1, TILE, layout.columns))
+            if is_row
+            else p.operand((tensor(each),), source, whole)
+            for each, is_row in zip(operands, are_rows, strict=True)
+        ]
+        p.run(replace(work, m=m), (*places, p.result(y.name, target)))
+        if len(parts) > 1:
+            p.drop(y.name, *(tensor(each).key for each, is_row in zip(operands, are_rows, strict=True) if not is_row))
+
+
+Shape = Sequence[int]
+
+
+def moved_tiles(steps: Sequence[tuple[Shape, Sequence[int] | None, Shape]]) -> Move | None:
+    """Return the work of reshapes and permutations of whole tiles: shapes, axes or None, and the shapes that follow."""
+    x, y = steps[0][0], steps[-1][2]
+    if any(size % TILE for shape in (x, y) for size in (1, 1, *shape)[-2:]):
+        return None
+    numbers = np.arange(math.prod(x))
+    found = numbers
+    for before, axes, _ in steps:
+        found = found if axes is None else found.reshape(before).transpose(axes)
+    old, new = _tiles(numbers, x), _tiles(found, y)
+    firsts = {int(tile[0, 0]): i for i, tile in enumerate(old)}
+    sources = [firsts.get(int(tile[0, 0]), -1) for tile in new]
+    for transposes in (False, True):
+        if -1 not in sources and np.array_equal(old[sources].swapaxes(1, 2) if transposes else old[sources], new):
+            return Move(tuple(sources), transposes)
+    return None
+
+
+def _tiles(numbers: Any, shape: Sequence[int]) -> Any:
+    rows, columns = shape[-2:]
+    split = numbers.reshape(-1, rows // TILE, TILE, columns // TILE, TILE).transpose(0, 1, 3, 2, 4)
+    return split.reshape(-1, TILE, TILE)
+
+
+def move(p: Planner, nodes: Sequence[ExternalNode]) -> None:
+    """Plan a transposition: tiles in another order."""
+    x, y = nodes[0]["x"], nodes[-1].output
+    axes = [node["axes"] if node.op == "relax.permute" else None for node in nodes]
+    work = moved_tiles([(n["x"].shape, each, n.output.shape) for n, each in zip(nodes, axes, strict=True)])
+    assert work is not None
+    place = p.operand((tensor(x),), natural(x.shape))
+    p.run(work, (place, p.result(y.name, natural(y.shape))))
+
+
+LOWERINGS = {
+    "relax.matmul": matmul, "relax.conv": conv, "relax.attention": attention, "relax.permute": move,
+    "relax.reshape": move,
+}  # fmt: skip
+"""How steps become work, by their first operator; others are the vector unit's."""
