@@ -21,10 +21,12 @@ def execute(arguments: Arguments) -> None:
 
     if (arguments.target is None) == (arguments.given is None):
         raise CommandError("which target? mirlo check-target TARGET, or --target TARGET")
-    target = str(Targets.parse(arguments.target or arguments.given or "").or_host())
+    listed = Targets.parse(arguments.target or arguments.given or "")
+    target = str(listed.or_host())
     wanted = _operator_names(arguments.operator, target)
+    has_host = listed.host is not None or wanted is not None
     with Progress(f"checking {target}", arguments.verbose) as progress, on_board(board_options(arguments)):
-        matrix = check_target(target, wanted, progress)
+        matrix = check_target(target, wanted, progress, host=has_host)
     if arguments.json:
         print(json.dumps(as_json(matrix), indent=2))
     elif arguments.markdown:

@@ -102,13 +102,14 @@ def names() -> list[str]:
 
 
 def check_target(
-    target: str, only: Sequence[str] | None = None, report: Report = lambda step: None, patterns: bool = True
-) -> Matrix:
+    target: str, only: Sequence[str] | None = None, report: Report = lambda step: None, patterns: bool = True,
+    host: bool = True,
+) -> Matrix:  # fmt: skip
     """Run all cases of the operators and intrinsics (those in `only`, such as "relax.conv", "tir.exp" or "npu.gemm").
 
-    With `patterns`, cases are drawn from the patterns of code generators too.
+    With `patterns`, cases are drawn from the patterns of code generators too; without `host`, from these alone.
     """
-    known = names()
+    known = names() if host else []
     wanted = known if only is None else [name for name in only if name in known]
     programs: list[TestProgram] = []
     judges: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict]]] = []
@@ -121,7 +122,8 @@ def check_target(
     outcomes = run(
         programs, target, lambda done: report(f"{done} of {len(programs)} cases of operators and intrinsics")
     )
-    rules = RuleResults(target, own_rules(target, wanted if only is None else only, schedules=only is None), report)
+    own = own_rules(target, wanted if only is None else only, schedules=host and only is None)
+    rules = RuleResults(target, own, report)
     rules.check(programs, outcomes)
     judges += [(name, kind, judge) for name, kind, judge, _ in rules.judged]
     outcomes += [outcome for *_, outcome in rules.judged]
@@ -142,7 +144,7 @@ def check_target(
     verdicts |= {check.name: _case_verdicts(check) for check in checks if not check.untaken}
     untaken += [(check.name, check.untaken) for check in checks if check.untaken]
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
-    left = _unchecked(target) if only is None else ()
+    left = _unchecked(target) if host and only is None else ()
     unreached, elsewhere = tuple(rules.unreached), tuple(rules.elsewhere)
     return Matrix(target, tuple(entries), unreached, elsewhere, left, tuple(untaken), bool(checks))
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from mirlo_tensix import simulator
+from mirlo_tensix.generator import Tensix
 from onnx import TensorProto, helper, numpy_helper
 
 from mirlo.extend.command import main
+
+needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 
 
 def model_file(path: Path) -> str:
@@ -36,6 +40,22 @@ def test_bits_of_a_pattern_pass_check_target(capsys: pytest.CaptureFixture[str])
     assert main(["check-target", "tensix,llvm", "--operator", "tensix.relu"]) == 0
     printed = capsys.readouterr().out
     assert "tensix.relu  ok" in printed and "0 wrong, 0 failed" in printed
+
+
+def test_commands_check_a_target_alone_by_its_patterns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mirlo.tools.conformance.check.check_patterns", lambda *_: ())
+    assert main(["check-target", "tensix"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("tensix,llvm: 0 checks of 0 operators")
+
+
+@needs_simulator
+@pytest.mark.nightly
+def test_every_pattern_passes_check_target_on_the_simulator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-target", "tensix"]) == 0
+    printed = capsys.readouterr().out
+    assert "0 wrong, 0 failed" in printed and f"of {len(Tensix().patterns())} operators" in printed
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
