@@ -118,10 +118,10 @@ class Planner:
         self.items.append(Load(tuple(sources), layout, at))
         return at
 
-    def result(self, name: str, layout: Any) -> int:
-        """Return where a result goes; a name that no operator reads is that of a temporary value."""
+    def result(self, name: str, layout: Any, is_temporary: bool = False) -> int:
+        """Return where a result goes; one that is temporary is never stored."""
         self.resident.pop(name, None)
-        return self._place(name, layout, layout.size(self.options.kind), False)
+        return self._place(name, layout, layout.size(self.options.kind), is_temporary)
 
     def run(self, work: Any, places: Sequence[int]) -> None:
         self.items.append(Run(self.step, self.number, replace(work, format=self.options.format), tuple(places)))
@@ -346,12 +346,12 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         is_there = found is not None and _serves(found.layout, key) and not (keys % TILE or depth % TILE)
         if is_there and count == heads:
             source = p.operand((tensor(node["key"]),), key)
-            turned = p.result("transposed keys", key)
+            turned = p.result("transposed keys", key, True)
             p.run(_transposes(heads, scores.n, scores.k), (source, turned))
         else:
             turned = p.operand((tensor(node["key"]),), _groups(replace(key, transposed=True), head, count))
         masks = [] if mask is None else [p.operand((mask,), _groups(table, head, count))]
-        one, two = (p.result(name, middle) for name in ("scores", "weights"))
+        one, two = (p.result(name, middle, True) for name in ("scores", "weights"))
         at.append(p.result(y.name, o))
         for i in range(count):
             a, b, c = (place + i * each.size(options.kind) // count for place, each in zip(at, (q, v, o), strict=True))
@@ -359,7 +359,8 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
             p.run(softmax, (one, *(each + i * middle.size(options.kind) for each in masks), two))
             p.run(sums, (two, b, 0, c))
         if count < heads:
-            p.drop(y.name, *(tensor(node[name]).key for name in ("query", "key", "value")))
+            p.drop(*list(p.pinned))
+            p.pinned.clear()
 
 
 def _transposes(groups: int, rows: int, columns: int) -> Move:

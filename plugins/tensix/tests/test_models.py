@@ -117,7 +117,7 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
     (external,) = unit.artifact.externals
     (region,) = json.loads(external.data)["regions"].values()
     items = decode(region["items"])
-    assert sum(isinstance(item, Run) for item in items) == 22
+    assert sum(isinstance(item, Run) for item in items) == 21
     loaded = [source for item in items if isinstance(item, Load) for source in item.sources]
     assert [source.name for source in loaded if not source.is_constant] == region["inputs"]
     assert [item.name for item in items if isinstance(item, Store)] == region["outputs"]

@@ -167,6 +167,23 @@ def test_bits_of_large_tensors_are_computed_in_turns(monkeypatch: pytest.MonkeyP
     parts = mirlo.compile(model, "tensix,llvm", cache=False)
     for found, expected in zip(parts(*inputs), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
+    assert len(parts.artifact.externals) == 1
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
+def test_bits_of_heads_are_computed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(1, 4, 40, 64), R.f32], mask: R.Tensor[(1, 1, 1, 40), R.f32]):
+        return R.attention(x, x, x, mask)
+
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((1, 4, 40, 64), (1, 1, 1, 40))]
+    whole = mirlo.compile(model, "tensix,llvm", cache=False)(*inputs)
+    monkeypatch.setattr(region, "L1_TENSORS", 30 * 2048)
+    monkeypatch.setattr(region, "PROGRAMS", region.FIRST + 30 * 2048)
+    parts = mirlo.compile(model, "tensix,llvm", cache=False)
+    np.testing.assert_array_equal(parts(*inputs), whole)
+    assert len(parts.artifact.externals) == 1
 
 
 @needs_simulator
