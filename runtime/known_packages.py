@@ -53,12 +53,12 @@ PACKAGES = {
 `plugins`."""
 
 COMMANDS = {
-    "chat": "talk with a language model, line by line",
-    "embed": "turn texts into rows of numbers, or order them by how well they answer a query",
-    "generate": "continue a text with a language model",
-    "lsp": "answer an editor on standard input and output",
+    "chat": "chat with a language model",
+    "embed": "compute embeddings of texts, or rank texts by a query",
+    "generate": "generate text with a language model",
+    "lsp": "run the language server for editors, on standard input and output",
     "perplexity": "measure how well a language model predicts a text",
-    "serve": "answer requests over HTTP: OpenAI's API and the Open Inference Protocol",
+    "serve": "serve models over HTTP: OpenAI's API and the Open Inference Protocol",
     "transcribe": "transcribe the speech of a sound file",
 }
 """The line of help of each command, which `mirlo --help` prints whether or not its package is installed."""

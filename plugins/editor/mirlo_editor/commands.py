@@ -9,7 +9,7 @@ from mirlo.extend.runtime import MirloError
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--stdio", action="store_true", help="what some clients add; has no effect")
+    parser.add_argument("--stdio", action="store_true", help="accepted for clients that pass it; has no effect")
 
 
 def _execute(arguments: Namespace) -> None:
@@ -19,4 +19,4 @@ def _execute(arguments: Namespace) -> None:
         raise MirloError("the language server did not start")
 
 
-LSP = PackageCommand("answer an editor on standard input and output", _add_arguments, _execute)
+LSP = PackageCommand("run the language server for editors, on standard input and output", _add_arguments, _execute)

@@ -22,20 +22,30 @@ def _add_arguments(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="a folder with an encoder or an embedding model (config.json with weights in safetensors or ONNX)",
     )
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text")
-    parser.add_argument("--texts", dest="file", metavar="FILE", help="a file with a text a line; '-' reads from input")
-    parser.add_argument("--query", metavar="TEXT", help="print the texts in the order in which they answer this one")
-    parser.add_argument("--top", metavar="N", type=positive, help="with --query: only the first texts")
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="the text to embed")
     parser.add_argument(
-        "-o", "--output", metavar="FILE.npy", help="write the rows to a file (default: lines of JSON to the output)"
+        "--texts", dest="file", metavar="FILE", help="a file with one text per line; '-' reads standard input"
+    )
+    parser.add_argument("--query", metavar="TEXT", help="rank the texts by how well they answer this query")
+    parser.add_argument("--top", metavar="N", type=positive, help="with --query: print only the first N texts")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.npy", help="write the embeddings to a file (default: print lines of JSON)"
     )
     prompt = parser.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", metavar="TEXT", help="what each text begins with")
-    prompt.add_argument("--prompt-name", metavar="NAME", help="a prompt of the folder, such as 'query'")
-    parser.add_argument("--dimensions", metavar="N", type=positive, help="keep the first elements of rows")
-    parser.add_argument("--pooling", metavar="NAME", help="how rows of tokens become one, in place of the folder's way")
-    parser.add_argument("--truncate", action="store_true", help="leave out the end of texts that are too long")
-    parser.add_argument("--batch", metavar="N", type=positive, default=32, help="texts of a call (default: 32)")
+    prompt.add_argument("--prompt", metavar="TEXT", help="a prefix of each text")
+    prompt.add_argument(
+        "--prompt-name", metavar="NAME", help="use this prompt of the folder as the prefix, such as 'query'"
+    )
+    parser.add_argument(
+        "--dimensions", metavar="N", type=positive, help="truncate embeddings to their first N elements"
+    )
+    parser.add_argument(
+        "--pooling", metavar="NAME", help="how to pool the rows of tokens (default: the folder's method)"
+    )
+    parser.add_argument("--truncate", action="store_true", help="truncate texts that are too long")
+    parser.add_argument(
+        "--batch", metavar="N", type=positive, default=32, help="number of texts per call (default: 32)"
+    )
     add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "cache", "jobs")
 
@@ -95,6 +105,4 @@ def _texts(arguments: Namespace) -> list[str]:
     return texts
 
 
-EMBED = PackageCommand(
-    "turn texts into rows of numbers, or order them by how well they answer a query", _add_arguments, execute
-)
+EMBED = PackageCommand("compute embeddings of texts, or rank texts by a query", _add_arguments, execute)

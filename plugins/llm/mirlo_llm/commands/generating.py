@@ -37,14 +37,14 @@ def _add_generate(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         metavar="FILE",
-        help="continue many prompts together: a JSON text a line, or an object with 'prompt', 'messages' or 'tokens' "
-        "and options; '-' reads lines as they come. Answers are lines of JSON, in the order in which they end",
+        help="generate text for many prompts together: each line is a JSON string, or an object with 'prompt', "
+        "'messages' or 'tokens' and options; '-' reads standard input. Answers are lines of JSON, as they complete",
     )
     parser.add_argument(
-        "--slots", metavar="N", type=positive, default=8, help="run so many of the prompts at a time (default: 8)"
+        "--slots", metavar="N", type=positive, default=8, help="number of prompts that run at a time (default: 8)"
     )
-    parser.add_argument("--stream", action="store_true", help="with --prompts: also write text as it comes")
-    parser.add_argument("--chat", action="store_true", help="the prompt is a message: format it as the model expects")
+    parser.add_argument("--stream", action="store_true", help="with --prompts: also write text as it is generated")
+    parser.add_argument("--chat", action="store_true", help="format the prompt as a message of a chat")
     _add_generation(parser)
     add_package_options(parser)
 
@@ -56,15 +56,15 @@ def _add_chat(parser: ArgumentParser) -> None:
 
 
 def _add_generation(parser: ArgumentParser) -> None:
-    search = parser.add_argument_group("choice of tokens")
-    # The folder of the model says what is done without a flag.
+    search = parser.add_argument_group("sampling")
+    # The folder of the model has the defaults.
     add_options(parser, of=search_options, group=search, shows_defaults=False)
     search.add_argument("--adapter", metavar="FILE", help="use a LoRA adapter: a file .onnx_adapter or .safetensors")
-    search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
-    form = parser.add_argument_group("form of answers").add_mutually_exclusive_group()
-    form.add_argument("--json-schema", metavar="FILE", help="JSON of the schema in this file")
-    form.add_argument("--regex", metavar="PATTERN", help="text that matches this regular expression as a whole")
-    form.add_argument("--lark", metavar="FILE", help="a sentence of the grammar in this file, in Lark's syntax")
+    search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="stop before this text")
+    form = parser.add_argument_group("structured output").add_mutually_exclusive_group()
+    form.add_argument("--json-schema", metavar="FILE", help="generate JSON that follows the schema in this file")
+    form.add_argument("--regex", metavar="PATTERN", help="generate text that matches this regular expression")
+    form.add_argument("--lark", metavar="FILE", help="generate text of the grammar in this file, in Lark's syntax")
     add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
@@ -72,16 +72,16 @@ def _add_generation(parser: ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="an image for a model that takes such: where the prompt has a place for it, or else before it; of a chat, "
-        "in the first message. May be repeated",
+        help="an image, for models with image input: at its placeholder in the prompt, or else before the prompt; in a "
+        "chat, in the first message. May be repeated",
     )
     parser.add_argument(
         "--mmproj",
         metavar="FILE",
-        help="the encoder of images of a GGUF file, in a file that llama.cpp calls mmproj",
+        help="the image encoder of a GGUF file: llama.cpp's mmproj file",
     )
     parser.add_argument(
-        "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"
+        "--pages", metavar="N", type=positive, help="maximum number of pages of the caches of PagedAttention"
     )
 
 
@@ -270,5 +270,5 @@ def _chat(model: LanguageModel, arguments: Namespace) -> None:
             print(generator.timing, file=sys.stderr)
 
 
-GENERATE = PackageCommand("continue a text with a language model", _add_generate, execute)
-CHAT = PackageCommand("talk with a language model, line by line", _add_chat, execute)
+GENERATE = PackageCommand("generate text with a language model", _add_generate, execute)
+CHAT = PackageCommand("chat with a language model", _add_chat, execute)

@@ -11,7 +11,7 @@ from mirlo.extend.command import PackageCommand, Progress, add_options, given_op
 
 
 def code_options() -> type:
-    """Return the options of whose code says what a model computes."""
+    """Return the options that choose the code of a model."""
     from mirlo_llm.generate.code_options import CodeOptions
 
     return CodeOptions
@@ -31,7 +31,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument("text", metavar="TEXT.txt", help="a text in UTF-8; '-' reads it from standard input")
     parser.add_argument(
-        "--window", metavar="N", type=positive, help="tokens that are read at a time (default: 512, or what it takes)"
+        "--window",
+        metavar="N",
+        type=positive,
+        help="number of tokens per window (default: 512, or the largest that the model takes)",
     )
     add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "cache", "jobs")

@@ -16,13 +16,17 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "folder", metavar="FOLDER", help="a folder with a Whisper model: config.json and weights in safetensors"
     )
     parser.add_argument("file", metavar="FILE.wav", help="the sound: a WAV file of any sampling rate")
-    parser.add_argument("--language", metavar="CODE", help="what is spoken, such as 'en' (default: the model decides)")
-    parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="'translate' writes English")
-    parser.add_argument("--words", action="store_true", help="times of words, in place of or beside those of segments")
+    parser.add_argument(
+        "--language", metavar="CODE", help="the spoken language, such as 'en' (default: detected by the model)"
+    )
+    parser.add_argument(
+        "--task", choices=TASKS, default=TASKS[0], help="transcribe, or translate to English (default: transcribe)"
+    )
+    parser.add_argument("--words", action="store_true", help="print the times of words")
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="the whole transcript in this form (default: segments with times as they come)",
+        help="the format of the whole transcript (default: print segments with their times while they are transcribed)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the transcript to a file")
     add_options(parser, "target", "threads", "activations", "cache", "jobs")

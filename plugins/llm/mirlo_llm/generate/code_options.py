@@ -12,17 +12,17 @@ AUTO, OWN, TRANSFORMERS = "auto", "mirlo", "transformers"
 
 @dataclass(frozen=True)
 class CodeOptions:
-    """Whose code says what a model computes."""
+    """Options that choose the code of a model."""
 
     model_impl: str = option(
         AUTO,
-        "Whose code says what a folder of weights computes: Mirlo's own, transformers', or Mirlo's where it has some.",
+        "The implementation of the architecture: Mirlo's, transformers', or Mirlo's if there is one (auto).",
         OptionFlag("--model-impl"),
         kind=one_of(AUTO, OWN, TRANSFORMERS),
     )
     trust_remote_code: bool = option(
         False,
-        "Run the files of Python in the folder of a model, if transformers lacks its architecture.",
+        "Run the Python files in the folder of a model whose architecture transformers lacks.",
         OptionFlag("--trust-remote-code", form="constant"),
         kind=BOOLEAN,
     )

@@ -47,76 +47,76 @@ class SearchOptions:
         OptionFlag(
             "--temperature",
             "N",
-            help="draw tokens at random; more than 1 is more random, 0 takes the most probable ones",
+            help="sample with this temperature; higher is more random, 0 selects the most probable tokens",
         ),
         kind=number(0),
     )
     top_k: int = option(
-        0, "Draw from so many most probable tokens; 0 for all.", OptionFlag("--top-k", "N"), kind=integer(0)
+        0, "Sample from the N most probable tokens; 0 for all.", OptionFlag("--top-k", "N"), kind=integer(0)
     )
     top_p: float = option(
         1.0,
-        "Draw from the fewest tokens whose probabilities add up to this.",
+        "Sample from the fewest tokens whose probabilities add up to this.",
         OptionFlag("--top-p", "N"),
         kind=number(above=0, most=1),
     )
     min_p: float = option(
         0.0,
-        "Draw from tokens with at least this share of the largest probability.",
+        "Sample from tokens with at least this fraction of the largest probability.",
         OptionFlag("--min-p", "N"),
         kind=number(0, 1),
     )
     repetition_penalty: float = option(
         1.0,
         "Divides positive and multiplies negative logits of tokens that occurred; 1 is no penalty.",
-        OptionFlag("--repetition-penalty", "N", help="make tokens that occurred less probable; 1 is no penalty"),
+        OptionFlag("--repetition-penalty", "N", help="penalty on tokens that occurred before; 1 is no penalty"),
         kind=number(above=0),
     )
     frequency_penalty: float = option(
         0.0,
-        "Subtracted from the logit of a token for each time that it was generated.",
+        "A penalty on the logit of a token for each time that it was generated.",
         OptionFlag("--frequency-penalty", "N"),
         kind=number(),
     )
     presence_penalty: float = option(
         0.0,
-        "Subtracted once from the logits of tokens that were generated.",
+        "A penalty on the logits of tokens that were generated, once each.",
         OptionFlag("--presence-penalty", "N"),
         kind=number(),
     )
     no_repeat_ngram_size: int = option(
         0,
-        "Let no so many tokens occur twice in a row; 0 for no limit.",
+        "Forbid sequences of N tokens to occur twice; 0 for no limit.",
         OptionFlag("--no-repeat-ngram-size", "N"),
         kind=integer(0),
     )
-    min_length: int = option(
-        0, "No end before there are so many tokens, those of the prompt included.", kind=integer(0)
-    )
+    min_length: int = option(0, "The minimum number of tokens, those of the prompt included.", kind=integer(0))
     max_length: int = option(
-        0, "End after so many tokens, those of the prompt included; 0 for the model's context.", kind=integer(0)
+        0, "The maximum number of tokens, those of the prompt included; 0 for the model's context.", kind=integer(0)
     )
     max_new_tokens: int = option(
         0,
-        "End after so many tokens behind the last prompt; 0 for no limit.",
+        "The maximum number of tokens after the last prompt; 0 for no limit.",
         OptionFlag(
             "--max-new-tokens",
             "N",
             integer(1).parse,
-            help="end an answer after so many tokens (default: the search options of the folder)",
+            help="maximum number of tokens of an answer (default: the search options of the folder)",
         ),
         kind=integer(0),
     )
     seed: int | None = option(
         None,
-        "Of the random tokens; without it another one each time.",
+        "The seed of sampling; random without it.",
         OptionFlag("--seed", "N"),
         kind=optional(integer(0)),
     )
-    chunk_size: int = option(DEFAULT_CHUNK, "Most tokens of a prompt that the model gets in one call.", kind=integer(1))
+    chunk_size: int = option(
+        DEFAULT_CHUNK, "The maximum number of tokens of a prompt in one call of the model.", kind=integer(1)
+    )
     num_beams: int = option(
         1,
-        "Search for the most probable answer among so many sequences; it is known at its end.",
+        "The number of beams of a beam search, which prints the answer at its end.",
         OptionFlag("--num-beams", "N"),
         kind=integer(1, MAX_BEAMS),
     )
@@ -132,7 +132,7 @@ class SearchOptions:
     )
     lookup: int = option(
         0,
-        "Guess so many tokens a step from what came before; right guesses cost no step of their own.",
+        "Guess N tokens a step from earlier text; correct guesses save steps.",
         OptionFlag("--lookup", "N"),
         kind=integer(0, MAX_GUESSES),
     )

@@ -47,40 +47,46 @@ class ServeOptions(CodeOptions):
         OptionFlag(
             "--health-port",
             "N",
-            help="a port that answers /v2/health/live and ready whatever the server computes (default: none)",
+            help="a port for /v2/health/live and ready that answers also while the server is busy (default: none)",
         ),
         kind=integer(0, 65535),
     )
     slots: int = option(
         8,
-        "Sequences of a language model that are computed together.",
+        "The number of sequences that a language model computes together.",
         OptionFlag("--slots", "N"),
         kind=integer(1, MAX_SLOTS),
     )
     queue: int = option(
         64,
-        "Requests of a model that may wait; further ones get status 429.",
+        "The number of requests of a model that may wait; further ones get status 429.",
         OptionFlag("--queue", "N"),
         kind=integer(0, 1 << 16),
     )
     max_tokens: int = option(
-        4096, "Most tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
+        4096, "The maximum number of tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
     )
     max_prompt_tokens: int = option(
-        32768, "Most tokens of a prompt.", OptionFlag("--max-prompt-tokens", "N"), kind=integer(1, 1 << 24)
+        32768,
+        "The maximum number of tokens of a prompt.",
+        OptionFlag("--max-prompt-tokens", "N"),
+        kind=integer(1, 1 << 24),
     )
     max_choices: int = option(
         8,
-        "Most answers to a request: `n` times its prompts.",
-        OptionFlag("--max-choices", "N", help="most answers to a request (default: 8)"),
+        "The maximum number of answers to a request: `n` times its prompts.",
+        OptionFlag("--max-choices", "N", help="maximum number of answers to a request (default: 8)"),
         kind=integer(1, 1024),
     )
     max_body: int = option(
-        16 << 20, "Bytes of the largest body of a request.", OptionFlag("--max-body", "N"), kind=integer(1024, 1 << 32)
+        16 << 20,
+        "The maximum size of the body of a request, in bytes.",
+        OptionFlag("--max-body", "N"),
+        kind=integer(1024, 1 << 32),
     )
     batch: int = option(
         16,
-        "Most rows of requests to a model with a dynamic first dim that share a call. With 1 no requests do.",
+        "The maximum number of rows in a call that requests share, for models with a dynamic first dim; 1 for none.",
         OptionFlag("--batch", "N"),
         kind=integer(1, 1 << 16),
     )
@@ -93,13 +99,13 @@ class ServeOptions(CodeOptions):
     )
     workers: int = option(
         2,
-        "Calls at a time of a model that is no language model.",
+        "The number of concurrent calls of a model that is no language model.",
         OptionFlag("--workers", "N"),
         kind=integer(1, 1024),
     )
     grace: float = option(
         30.0,
-        "Seconds that running requests have after a signal to end.",
+        "The seconds that running requests have to finish after a signal to end.",
         OptionFlag("--grace", "N"),
         kind=number(0, 3600),
     )
@@ -110,23 +116,23 @@ class ServeOptions(CodeOptions):
             "--memory",
             "SIZE",
             parse_bytes,
-            help="of all loaded models, such as 8G: those that were not used for longest make room (default: no limit)",
+            help="maximum memory of loaded models, such as 8G: the least recently used are unloaded (default: none)",
         ),
         kind=integer(0, 1 << 50),
     )
     loaded: int = option(
         0,
-        "Models in memory at a time, as `memory` bounds their bytes; 0 for no limit.",
+        "The maximum number of models in memory; 0 for no limit.",
         kind=integer(0, 1 << 16),
     )
     is_lazy: bool = option(False, "Whether a model is loaded when the first request needs it.", kind=BOOLEAN)
     keys: tuple[str, ...] = option(
         (),
-        "API keys; without any, none is needed.",
+        "API keys; without any, requests need none.",
         OptionFlag(
             "--api-keys",
             "FILE",
-            help="a file with API keys, one a line; requests need one of them",
+            help="a file with API keys, one per line; requests need one of them",
             convert=lambda path: read_keys(path),
         ),
         kind=values_that("a list of API keys", lambda value: is_list(value, is_text)),
@@ -134,7 +140,7 @@ class ServeOptions(CodeOptions):
     is_open: bool = option(
         False,
         "Whether a server without keys may listen on an address that other machines reach.",
-        OptionFlag("--without-keys", form="constant", help="let other machines use the server without an API key"),
+        OptionFlag("--without-keys", form="constant", help="accept requests from other machines without an API key"),
         kind=BOOLEAN,
     )
     is_strict: bool = option(
@@ -151,18 +157,18 @@ class ServeOptions(CodeOptions):
     )
     connections_each: int = option(
         512,
-        "Connections at a time from one address; 0 for no limit.",
+        "The maximum number of connections from one address; 0 for no limit.",
         OptionFlag(
             "--connections-each",
             "N",
-            help="connections from one address, such as a proxy's (default: 512; 0: any number)",
+            help="maximum number of connections from one address, such as a proxy (default: 512; 0: no limit)",
         ),
         kind=integer(0, 1 << 20),
     )
     bodies: int = option(
         256 << 20,
-        "Bytes of the bodies of all requests that are not answered.",
-        OptionFlag("--bodies", "N", help="bytes of the bodies of all requests that are not answered"),
+        "The maximum size of the bodies of all pending requests, in bytes.",
+        OptionFlag("--bodies", "N", help="maximum size of the bodies of all pending requests, in bytes"),
         kind=integer(1024, 1 << 40),
     )
     head_seconds: float = option(
