@@ -38,7 +38,7 @@ FEATURES = {
         "targets/llvm/cpus.py targets/llvm/options.py targets/llvm/processor.py targets/emulated_floats.py "
         "targets/llvm/intrinsics/arm.py runtime/fat.py driver/fat.py"
     ),
-    "other operating systems": "runtime/system.py",
+    "other operating systems": "runtime/system.py runtime/processes.py",
     "packed decision trees": "targets/llvm/trees/*",
     "Bessel and gamma functions": (
         "passes/lower/expansions/bessel.py passes/lower/expansions/bessel_tables.py "

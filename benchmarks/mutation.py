@@ -47,7 +47,7 @@ from statistics import NormalDist
 from threading import Lock
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
-from mirlo.runtime.system import end_group, end_with_parent
+from mirlo.runtime.processes import end_group, end_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"

@@ -26,7 +26,7 @@ from pathlib import Path
 from zlib import crc32
 
 from mirlo.benchmarks.test_times import COSTS, read_costs
-from mirlo.runtime.system import end_group
+from mirlo.runtime.processes import end_group
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "nightly"

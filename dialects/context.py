@@ -15,7 +15,7 @@ from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.wheel import MLIR_DIALECTS
 from mirlo.runtime.entry_points import offered
-from mirlo.runtime.system import after_fork
+from mirlo.runtime.processes import after_fork
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.op import DialectOp

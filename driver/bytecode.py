@@ -14,7 +14,7 @@ from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.foreign import FrontendError
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import find_source_position
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.files import open_regular
 
 _SECONDS = 120
@@ -27,14 +27,14 @@ def parse_file(path: str) -> ir.Module:
     """Parse a file of text or bytecode, in the current context."""
     with open_regular(path) as file:
         is_bytecode = file.read(len(BYTECODE_PREFIX)) == BYTECODE_PREFIX
-    if not is_bytecode or not system.can_fork():
+    if not is_bytecode or not processes.can_fork():
         return ir.Module.parseFile(path)
     return ir.Module.parse(read_in_child(lambda: ir.Module.parseFile(path), path))
 
 
 def parse_bytes(content: str | bytes, name: str) -> ir.Module:
     """Parse text or bytecode, in the current context; `name` is for errors."""
-    if isinstance(content, str) or not content.startswith(BYTECODE_PREFIX) or not system.can_fork():
+    if isinstance(content, str) or not content.startswith(BYTECODE_PREFIX) or not processes.can_fork():
         return ir.Module.parse(content)
     return ir.Module.parse(read_in_child(lambda: ir.Module.parse(content), name))
 
@@ -43,7 +43,7 @@ def read_in_child(parse: Callable[[], ir.Module], name: str) -> bytes:
     """Parse a module in a forked child process; return it as bytecode."""
     with open(os.devnull, "wb") as nowhere:
         # The copy only parses: what it prints is not for readers.
-        ended = system.run_forked(
+        ended = processes.run_forked(
             lambda: _parsed(parse), output=nowhere.fileno(), errors=nowhere.fileno(), cpu_seconds=_SECONDS
         )
     received = ended.content

@@ -33,8 +33,8 @@ from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.processes import can_fork
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.system import can_fork
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,6 +9,16 @@ from mirlo.runtime.heartbeat import (
     own_heartbeat,
 )
 from mirlo.runtime.private_folders import make_private, unsafe_folder
+from mirlo.runtime.processes import (
+    connect_locally,
+    create_shared_memory,
+    has_local_groups,
+    listen_locally,
+    map_shared_memory,
+    peer_of,
+    receive_some,
+    send_message,
+)
 from mirlo.runtime.rank_place import (
     MOST_RANKS,
     TIMEOUT,
@@ -20,17 +30,7 @@ from mirlo.runtime.rank_place import (
     stopped_error,
     timeout_seconds,
 )
-from mirlo.runtime.system import (
-    connect_locally,
-    create_shared_memory,
-    effective_user,
-    has_local_groups,
-    listen_locally,
-    map_shared_memory,
-    peer_of,
-    receive_some,
-    send_message,
-)
+from mirlo.runtime.system import effective_user
 
 __all__ = [
     "HeartbeatMonitor",

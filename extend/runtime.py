@@ -40,19 +40,10 @@ from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
 from mirlo.runtime.packed import packed
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.processes import after_fork, can_fork, raise_file_limit, run_forked, wait_readable, watch_process
 from mirlo.runtime.program import Program
 from mirlo.runtime.sources import compiler_digest, digest_of_sources
-from mirlo.runtime.system import (
-    after_fork,
-    available_cores,
-    can_fork,
-    keep_freed_memory,
-    map_file,
-    raise_file_limit,
-    run_forked,
-    wait_readable,
-    watch_process,
-)
+from mirlo.runtime.system import available_cores, keep_freed_memory, map_file
 from mirlo.runtime.threads import has_openmp_team, join_openmp
 from mirlo.runtime.threads import supported as has_thread_pool
 from mirlo.runtime.thunks import bind_state

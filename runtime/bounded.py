@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from mirlo.runtime.bounded_process import PART, SIZES, Result
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.processes import can_fork, send_message, signal_name, start_connected
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.system import available_cores, can_fork, send_message, signal_name, start_connected
+from mirlo.runtime.system import available_cores
 
 if TYPE_CHECKING:
     from subprocess import Popen

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from mirlo.runtime.system import (
+from mirlo.runtime.processes import (
     connected_input,
     end_fork,
     fork_process,

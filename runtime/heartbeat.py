@@ -11,7 +11,7 @@ import os
 import threading
 import time
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.object_loader import compile_llvm, runtime_ir
 
@@ -29,7 +29,7 @@ _mapped: list[memoryview] = []
 
 def create_heartbeat_memory() -> int:
     """Return the descriptor of memory for the count of a process."""
-    return system.create_shared_memory(BYTES)
+    return processes.create_shared_memory(BYTES)
 
 
 def own_heartbeat() -> int:
@@ -51,7 +51,7 @@ class HeartbeatMonitor:
     def __init__(self, descriptor: int, seconds: float) -> None:
         """Close the descriptor; a process that does not count for `seconds` is silent. Raise OSError for no count."""
         self.seconds = seconds
-        self._memory = system.map_shared_memory(descriptor, BYTES).cast("q")
+        self._memory = processes.map_shared_memory(descriptor, BYTES).cast("q")
         self._count, self._silent, self._looked = self._memory[0], 0.0, time.monotonic()
 
     @property
@@ -79,7 +79,7 @@ def _begin(descriptor: int) -> int:
     global _descriptor
     code = compile_llvm(runtime_ir("heartbeat"), is_kept=True)
     count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(code.address("mirlo_heartbeat"))
-    memory = system.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
+    memory = processes.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
     _mapped.append(memory)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
@@ -97,4 +97,4 @@ def _forget() -> None:
     _descriptor = None
 
 
-system.after_fork(_forget)
+processes.after_fork(_forget)

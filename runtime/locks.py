@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.runtime.system import after_fork
+from mirlo.runtime.processes import after_fork
 
 WAIT_SECONDS = 30.0
 """Maximum time a fork waits for work that must not be interrupted; far longer than loading any model takes."""

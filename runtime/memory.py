@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from mirlo.runtime.errors import OutOfMemoryError
-from mirlo.runtime.system import own_memory, unused_addresses
+from mirlo.runtime.processes import unused_addresses
+from mirlo.runtime.system import own_memory
 
 LARGE = 1 << 30
 """Size in bytes from which an allocation is compared with the available memory."""

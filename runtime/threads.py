@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime import system
+from mirlo.runtime import processes, system
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.locks import UNCUT, make_lock
 from mirlo.runtime.object_loader import compile_llvm, define_symbol, has_runtime_ir, runtime_ir
@@ -72,7 +72,7 @@ def _get_pool() -> _Pool:
     global _pool
     if _pool is None:
         _pool = _compile()
-        system.after_fork(_after_fork)
+        processes.after_fork(_after_fork)
         _set_cores(_pool)
     return _pool
 

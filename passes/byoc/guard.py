@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 from mirlo.passes.byoc.generator_errors import Crash
-from mirlo.runtime import system
+from mirlo.runtime import processes
 
 T = TypeVar("T")
 
@@ -26,10 +26,10 @@ def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
 
     What a quiet fork writes to standard error is not shown: the `Crash` has it.
     """
-    if not system.can_fork():
+    if not processes.can_fork():
         return generate()
     with tempfile.TemporaryFile() if quiet else nullcontext() as errors:
-        ended = system.run_forked(lambda: _answer(generate), errors=errors.fileno() if errors is not None else None)
+        ended = processes.run_forked(lambda: _answer(generate), errors=errors.fileno() if errors is not None else None)
         if ended.content.startswith(FINISHED):
             result: T = pickle.loads(ended.content[len(FINISHED) :])
             return result
@@ -40,7 +40,7 @@ def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
             errors.seek(0)
             error_text = errors.read().decode(errors="replace")
     if ended.code < 0:
-        raise Crash(f"crashed (signal {system.signal_name(-ended.code)})", error_text)
+        raise Crash(f"crashed (signal {processes.signal_name(-ended.code)})", error_text)
     raise Crash(f"ended its process with exit code {ended.code}", error_text)
 
 

@@ -22,7 +22,7 @@ from mirlo.passes.targets import plugin_of
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.fresh_process import fresh_command
-from mirlo.runtime.system import signal_name
+from mirlo.runtime.processes import signal_name
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.bundle import Bundle

@@ -20,15 +20,9 @@ from pathlib import Path
 from mirlo.passes.registry import PassError
 from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.processes import ForkedProcess, after_fork, end_blas_threads, is_single_threaded, signal_name
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.system import (
-    ForkedProcess,
-    after_fork,
-    available_cores,
-    end_blas_threads,
-    is_single_threaded,
-    signal_name,
-)
+from mirlo.runtime.system import available_cores
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface, compile_text

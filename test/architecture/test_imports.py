@@ -35,7 +35,7 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": ("runtime.callbacks", "runtime.entry_points", "runtime.records", "runtime.system"),
+    "dialects": ("runtime.callbacks", "runtime.entry_points", "runtime.processes", "runtime.records", "runtime.system"),
     "frontends": (
         "dialects",
         "runtime.callbacks",
@@ -69,6 +69,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.host_cpu",
         "runtime.object_loader",
         "runtime.known_packages",
+        "runtime.processes",
         "runtime.records",
         "runtime.names",
         "runtime.nearest",

@@ -19,7 +19,7 @@ FUNCTIONS = {
 MAY_WRITE = re.compile(r"""["'][wax][bt+]*["']|O_CREAT|\b(""" + "|".join(map(re.escape, METHODS | FUNCTIONS)) + ")")
 EXCEPT = {
     "runtime/cache.py": "entries of a folder that no other user can write to, whose names have a digest of the content",
-    "runtime/system.py": "pipes of its own",
+    "runtime/processes.py": "pipes of its own",
     "targets/c/libraries.py": "a new file of its own, which is loaded and removed",
     "tools/bench/child.py": "a file of Linux about this process",
 }

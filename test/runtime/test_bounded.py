@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mirlo.runtime.bounded import BoundedFailure, BoundedRefusal, BoundedWorker, Bounds
-from mirlo.runtime.system import can_fork, run_forked
+from mirlo.runtime.processes import can_fork, run_forked
 
 MODULE = "bounded_functions"
 BOUNDS = Bounds(seconds=30, memory=1 << 28, growth=1 << 26)

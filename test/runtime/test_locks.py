@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.locks import ReleasingLock, make_lock, release_held_locks
 
 SECONDS = 20.0
@@ -66,7 +66,7 @@ def test_one_thread_holds_it_at_a_time() -> None:
     assert max(most) == 1
 
 
-@pytest.mark.skipif(not system.can_fork(), reason="no forks on this system")
+@pytest.mark.skipif(not processes.can_fork(), reason="no forks on this system")
 def test_it_is_free_in_a_fork() -> None:
     lock, held, end = ReleasingLock(), threading.Event(), threading.Event()
 
@@ -79,7 +79,7 @@ def test_it_is_free_in_a_fork() -> None:
     thread.start()
     held.wait()
     try:
-        ended = system.run_forked(lambda: _released_in(lock))
+        ended = processes.run_forked(lambda: _released_in(lock))
     finally:
         end.set()
         thread.join()

@@ -1,8 +1,7 @@
-"""What `runtime/system.py` does on each system; others than this one are fakes."""
+"""What `runtime/system.py` and `runtime/processes.py` do on each system; others than this one are fakes."""
 
 from __future__ import annotations
 
-import gc
 import multiprocessing.context  # noqa: F401 (looks at the system when it is imported)
 import os
 import signal
@@ -14,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from mirlo.runtime import system
+from mirlo.runtime import processes, system
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.container import ALIGNMENT
 from mirlo.runtime.huge_pages import PAGE
 
 HOME = Path("/home/of/a/user")
-needs_forks = pytest.mark.skipif(not system.can_fork(), reason="there are no forks here")
 
 
 @pytest.fixture
@@ -80,18 +78,18 @@ def test_homes_that_are_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("windows")
 def test_nothing_that_windows_lacks_is_used() -> None:
-    assert not system.can_fork() and not system.has_posix_threads() and not system.can_remove_open_files()
-    system.after_fork(lambda: None, before=lambda: None, in_parent=lambda: None)
-    for call in (system.end_group, system.stop_group, system.continue_group, system.limit_memory):
+    assert not processes.can_fork() and not system.has_posix_threads() and not system.can_remove_open_files()
+    processes.after_fork(lambda: None, before=lambda: None, in_parent=lambda: None)
+    for call in (processes.end_group, processes.stop_group, processes.continue_group, processes.limit_memory):
         call(12345)
-    system.lead_group()
+    processes.lead_group()
     assert system.peak_memory() == 0 and system.cores() == [] and system.effective_user() is None
-    assert system.positional_read() is None and system.unused_addresses() is None and system.own_memory() == 0
+    assert system.positional_read() is None and processes.unused_addresses() is None and system.own_memory() == 0
     system.release_code()
     assert system.available_cores() == (os.cpu_count() or 1)
-    assert system.process_context().get_start_method() == "spawn"
+    assert processes.process_context().get_start_method() == "spawn"
     with pytest.raises(OSError, match="no forks"):
-        system.run_forked(lambda: b"")
+        processes.run_forked(lambda: b"")
 
 
 @pytest.mark.usefixtures("windows")
@@ -119,76 +117,6 @@ def test_macos_reports_memory_in_bytes_and_no_cores(monkeypatch: pytest.MonkeyPa
     assert system.peak_memory() == 4096 and system.cores() == []
     monkeypatch.setattr(sys, "platform", "linux")
     assert system.peak_memory() == 4096 * 1024
-
-
-@pytest.mark.sample(0)
-@needs_forks
-def test_forks_return_bytes_and_how_they_ended(tmp_path: Path) -> None:
-    large = bytes(range(256)) * 4096  # more than a pipe holds
-    assert system.run_forked(lambda: large) == system.ForkResult(large, 0)
-
-    def die() -> bytes:
-        os.kill(os.getpid(), signal.SIGSEGV)
-        return b""
-
-    def raise_error() -> bytes:
-        raise ValueError("unseen")
-
-    with (tmp_path / "errors").open("w+b") as errors:
-        assert system.run_forked(die, errors=errors.fileno()) == system.ForkResult(b"", -signal.SIGSEGV)
-        assert system.run_forked(raise_error, errors=errors.fileno()).code == 1
-
-        def spin() -> bytes:
-            while True:
-                pass
-
-        assert system.run_forked(spin, errors=errors.fileno(), cpu_seconds=1).code in (-signal.SIGXCPU, -signal.SIGKILL)
-
-
-@needs_forks
-class WaitsForAThread:
-    """Garbage in a cycle that ends the process which frees it, as a session with threads waits for these forever."""
-
-    def __init__(self) -> None:
-        self.itself, self.process = self, os.getpid()
-
-    def __del__(self) -> None:
-        if os.getpid() != self.process:
-            os._exit(3)
-
-
-def collect() -> None:
-    gc.collect()
-
-
-@pytest.mark.skipif(not system.can_fork(), reason="this system has no forks")
-def test_forks_do_not_free_garbage_of_the_process() -> None:
-    gc.disable()
-    try:
-        WaitsForAThread()
-        assert system.run_forked(lambda: str(gc.collect()).encode()).code == 0
-        process = system.process_context().Process(target=collect)
-        process.start()
-        process.join(30)
-        assert process.exitcode == 0
-    finally:
-        gc.enable()
-
-
-def test_what_a_fork_prints_goes_where_it_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def print_both() -> bytes:
-        os.write(1, b"out")
-        os.write(2, b"err")
-        return b"done"
-
-    with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
-        assert system.run_forked(print_both, output=out.fileno(), errors=err.fileno()).content == b"done"
-    assert ((tmp_path / "out").read_bytes(), (tmp_path / "err").read_bytes()) == (b"out", b"err")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_names_of_signals() -> None:
-    assert system.signal_name(signal.SIGTERM) == "SIGTERM" and system.signal_name(250) == "250"
 
 
 def test_maps_of_files(tmp_path: Path) -> None:

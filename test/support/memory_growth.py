@@ -6,7 +6,8 @@ import json
 import traceback
 from collections.abc import Callable
 
-from mirlo.runtime.system import peak_memory, run_forked
+from mirlo.runtime.processes import run_forked
+from mirlo.runtime.system import peak_memory
 
 
 def peak_growth(work: Callable[[], object]) -> int:

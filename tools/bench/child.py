@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Respond to requests until the input ends."""
-    system.end_with_parent()  # which may be killed while this process is stopped
+    processes.end_with_parent()  # which may be killed while this process is stopped
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what engines print is not a response
     child = Child()

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.records import dataclass
@@ -82,11 +82,11 @@ class Process:
 
     def pause(self) -> None:
         """Suspend the process: threads that spin while idle would take time from others."""
-        system.stop_group(self._popen.pid)
+        processes.stop_group(self._popen.pid)
 
     def go_on(self) -> None:
         """Resume the process."""
-        system.continue_group(self._popen.pid)
+        processes.continue_group(self._popen.pid)
 
     def end(self) -> None:
         """End the process."""

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.wire import RunnerLost
@@ -81,7 +81,7 @@ def try_submodel(
     part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, save_ir: str | None = None
 ) -> Trial:
     """Compile a submodel, call it twice, as a device may keep state of the first call, and compare."""
-    context = system.process_context()
+    context = processes.process_context()
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)
     child.start()
@@ -198,7 +198,7 @@ def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir
     from mirlo.tools.remote import on_board
 
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
-    system.silence(2)
+    processes.silence(2)
 
     def progress(step: str) -> None:
         sender.send(("step", step))
@@ -233,5 +233,5 @@ def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir
 
 def _death(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
-        return f"the process was killed by {system.signal_name(-exitcode)}"
+        return f"the process was killed by {processes.signal_name(-exitcode)}"
     return f"the process ended with exit code {exitcode}"

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.order import read_names
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import PREPARING, Targets
 from mirlo.passes.pipeline import Pipeline
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.submodel import cut
 
@@ -120,7 +120,7 @@ def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: 
 
 def _placement(model: onnx.ModelProto, targets: str) -> Placement | None:
     """Return the placement of a model's operators; None if it fails, which the trials report."""
-    context = system.process_context()
+    context = processes.process_context()
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_place, args=(sender, model, targets), daemon=True)
     child.start()
@@ -137,7 +137,7 @@ def _place(sender: Connection, model: onnx.ModelProto, targets: str) -> None:
     """Send the placement from the child process."""
     from mirlo.driver.models import open_model
 
-    system.silence(2)
+    processes.silence(2)
     opened = open_model(model)
     Pipeline(f"{PREPARING},partition{{targets={targets}}}").run(opened.module, opened.session)
     sender.send(next(note for note in opened.session.notes if isinstance(note, Placement)))

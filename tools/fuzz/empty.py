@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
@@ -289,7 +289,7 @@ def _run_onnxruntime_in_child(
     model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]
 ) -> dict[str, ModelValue]:
     """Run ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
-    context = system.process_context()
+    context = processes.process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, model, feeds, names))
     process.start()
@@ -306,7 +306,7 @@ def _run_onnxruntime_in_child(
 
 
 def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> None:
-    system.silence(2)
+    processes.silence(2)
     try:
         sender.send(onnxruntime(model, feeds, names))
     except OracleError:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mirlo.dialects.context import live_contexts
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.executable import Executable
 from mirlo.tools.fuzz.differential import write as write_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
@@ -61,7 +61,7 @@ class InterruptLost(Exception):
 
 def _kept_resources() -> KeptResources:
     gc.collect()
-    return KeptResources(system.open_descriptors(), threading.active_count(), live_contexts(), len(gc.get_objects()))
+    return KeptResources(processes.open_descriptors(), threading.active_count(), live_contexts(), len(gc.get_objects()))
 
 
 def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 0) -> SeedVerdict:
@@ -83,7 +83,7 @@ def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 0)
     for _ in range(INTERRUPTS):
         after = float(rng.uniform(0, seconds))
         try:
-            with _finalizers_without_interrupts(), system.interrupt_after(after):
+            with _finalizers_without_interrupts(), processes.interrupt_after(after):
                 _compiled(graph, target, threads, opt_level)
         except KeyboardInterrupt:
             count += 1

@@ -8,7 +8,7 @@ from itertools import islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from mirlo.runtime import system
+from mirlo.runtime import processes
 from mirlo.runtime.records import dataclass
 from mirlo.tools.fuzz.verdict import SeedVerdict
 
@@ -89,7 +89,7 @@ class _Worker:
     """A process, with those that its jobs start: no daemon, which could start none, and a group of its own."""
 
     def __init__(self, job: Callable[[int], SeedVerdict], seeds: list[int], memory: int | None) -> None:
-        context = system.process_context()
+        context = processes.process_context()
         self.left = seeds
         self.pipe, sender = context.Pipe(duplex=False)
         self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory))
@@ -123,7 +123,7 @@ class _Worker:
 
     def _kill(self) -> None:
         if self.process.pid is not None:
-            system.end_group(self.process.pid)
+            processes.end_group(self.process.pid)
         self.process.kill()
 
     def _finish(self) -> None:
@@ -133,10 +133,10 @@ class _Worker:
 
 
 def _work(job: Callable[[int], SeedVerdict], seeds: list[int], sender: Connection, memory: int | None) -> None:
-    system.lead_group()
-    system.silence(2)
+    processes.lead_group()
+    processes.silence(2)
     if memory is not None:
-        system.limit_memory(memory)
+        processes.limit_memory(memory)
     for seed in seeds:
         start = time.perf_counter()
         result = job(seed)
@@ -145,4 +145,4 @@ def _work(job: Callable[[int], SeedVerdict], seeds: list[int], sender: Connectio
 
 
 def _death(code: int | None) -> str:
-    return f"killed by {system.signal_name(-code)}" if code is not None and code < 0 else f"exit code {code}"
+    return f"killed by {processes.signal_name(-code)}" if code is not None and code < 0 else f"exit code {code}"

@@ -17,8 +17,8 @@ from onnx_models import F32, make_model, node
 
 import mirlo as package
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.processes import ForkResult, can_fork, run_forked
 from mirlo.runtime.sizes import Allocations
-from mirlo.runtime.system import ForkResult, can_fork, run_forked
 from mirlo.tools.fuzz import guards
 from mirlo.tools.fuzz.guards import guarded_case, guarded_places, judge_call
 

@@ -1,0 +1,87 @@
+"""What `runtime/processes.py` does with forks of this process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mirlo.runtime import processes
+
+needs_forks = pytest.mark.skipif(not processes.can_fork(), reason="there are no forks here")
+
+
+@pytest.mark.sample(0)
+@needs_forks
+def test_forks_return_bytes_and_how_they_ended(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 4096  # more than a pipe holds
+    assert processes.run_forked(lambda: large) == processes.ForkResult(large, 0)
+
+    def die() -> bytes:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return b""
+
+    def raise_error() -> bytes:
+        raise ValueError("unseen")
+
+    with (tmp_path / "errors").open("w+b") as errors:
+        assert processes.run_forked(die, errors=errors.fileno()) == processes.ForkResult(b"", -signal.SIGSEGV)
+        assert processes.run_forked(raise_error, errors=errors.fileno()).code == 1
+
+        def spin() -> bytes:
+            while True:
+                pass
+
+        assert processes.run_forked(spin, errors=errors.fileno(), cpu_seconds=1).code in (
+            -signal.SIGXCPU,
+            -signal.SIGKILL,
+        )
+
+
+class WaitsForAThread:
+    """Garbage in a cycle that ends the process which frees it, as a session with threads waits for these forever."""
+
+    def __init__(self) -> None:
+        self.itself, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os._exit(3)
+
+
+def collect() -> None:
+    gc.collect()
+
+
+@needs_forks
+def test_forks_do_not_free_garbage_of_the_process() -> None:
+    gc.disable()
+    try:
+        WaitsForAThread()
+        assert processes.run_forked(lambda: str(gc.collect()).encode()).code == 0
+        process = processes.process_context().Process(target=collect)
+        process.start()
+        process.join(30)
+        assert process.exitcode == 0
+    finally:
+        gc.enable()
+
+
+@needs_forks
+def test_what_a_fork_prints_goes_where_it_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def print_both() -> bytes:
+        os.write(1, b"out")
+        os.write(2, b"err")
+        return b"done"
+
+    with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
+        assert processes.run_forked(print_both, output=out.fileno(), errors=err.fileno()).content == b"done"
+    assert ((tmp_path / "out").read_bytes(), (tmp_path / "err").read_bytes()) == (b"out", b"err")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_names_of_signals() -> None:
+    assert processes.signal_name(signal.SIGTERM) == "SIGTERM" and processes.signal_name(250) == "250"
