@@ -1,4 +1,4 @@
-"""Processors of target `c`: Arm's Cortex-M, of which some multiply several int8 in one instruction."""
+"""Arm's Cortex-M processors for target `c`; some multiply several int8 in one instruction."""
 
 from functools import partial
 from pathlib import Path

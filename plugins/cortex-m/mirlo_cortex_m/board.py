@@ -1,4 +1,4 @@
-"""Running of models on the boards that QEMU emulates, with the compiler `arm-none-eabi-gcc`.
+"""Execution of models on boards emulated by QEMU, with the compiler `arm-none-eabi-gcc`.
 
 The emulator counts instructions, not cycles: a count is exact and the same in each run, and says nothing of the waits
 of a memory. `missing_tools` says what is to be installed.
@@ -27,7 +27,7 @@ SPINS = 1_000_000
 
 
 class BoardError(Exception):
-    """A program that cannot be built, or does not end as it should."""
+    """A program that cannot be built, or fails."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Run:
 
 
 def missing_tools() -> list[str]:
-    """Return the packages of Debian that are to be installed."""
+    """Return the Debian packages that have to be installed."""
     return sorted({package for tool, package in PACKAGES.items() if shutil.which(tool) is None})
 
 

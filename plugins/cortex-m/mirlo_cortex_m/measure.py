@@ -23,7 +23,7 @@ from mirlo_cortex_m.board import Run, missing_tools, run_on_board
 
 @dataclass(frozen=True)
 class Measurement:
-    """A model on a board, beside what its report says."""
+    """A model on a board, and the estimates of its report."""
 
     run: Run
     is_equal: bool

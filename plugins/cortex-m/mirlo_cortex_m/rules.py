@@ -87,7 +87,7 @@ def _dot(s: Any, block: Any, names: list[str], pads: list[str]) -> Any:
 
 
 def _rows(inner: list[int], x: list[Any], extents: Any, shape: Any) -> tuple[list[int], list[int] | None]:
-    """Return the axes of rows, and those of the runs of contiguous elements inside; no runs if there are none."""
+    """Return the axes of rows, and those of the contiguous elements in them, if any."""
     strides, at = {}, 1
     for term, size in zip(reversed(x), reversed(shape), strict=True):
         for axis, factor in (term or {}).items():
@@ -129,7 +129,7 @@ def _taps(s: Any, block: Any, names: list[str], pads: list[str]) -> Any:
 
 
 def _pad_rows(s: Any, pads: list[str], spatial: list[str]) -> None:
-    """Compute the padded rows that a row of the result reads: with fewer loops around them each is copied once."""
+    """Compute the padded rows that a row of the result reads, so that each is copied once per row."""
     for pad in reversed(pads):
         s.compute_at(pad, spatial[-2] if len(spatial) > 1 else spatial[-1])
         with suppress(ScheduleError):  # it has no test that is the same for a whole run of channels
@@ -141,7 +141,7 @@ def _store_at(s: Any, names: list[str], loop: str) -> None:
 
 
 def _terms(operand: Any) -> list[dict[int, int] | None]:
-    """Return the multiple of each axis in each index of an operand; None for an index that is no sum of multiples."""
+    """Return the factor of each axis in each index of an operand; None for an index that is not affine."""
     result = []
     for expression in operand.map.results:
         terms: dict[int, int] = {}

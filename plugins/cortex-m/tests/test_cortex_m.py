@@ -1,4 +1,4 @@
-"""Models for Cortex-M: on this machine by plain C, and on emulated boards where the tools are installed."""
+"""Models for Cortex-M: as plain C on this machine, and on emulated boards if the tools are installed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_boards_compute_the_same(models: tiny.QuantizedFiles, processor: str) ->
 
 
 def _generated(seed: int) -> onnx.ModelProto:
-    """Return an int8 model of one or two random layers: products, convolutions of all channels or of each."""
+    """Return an int8 model of one or two random layers: products, full or depthwise convolutions."""
     rng = np.random.default_rng(seed)
     nodes, weights, shape = [], {}, (1, int(rng.integers(1, 41)), *map(int, rng.integers(4, 12, 2)))
     value, channels = "x", shape[1]
@@ -88,7 +88,7 @@ def _generated(seed: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("processor", FLAGS)
 def test_generated_layers(tmp_path: Path, processor: str, seed: int) -> None:
-    """Boards execute the instructions of the processor, where this machine has loops in plain C."""
+    """Boards execute the instructions of the processor; this machine executes plain C."""
     path = tmp_path / "generated.onnx"
     path.write_bytes(_generated(seed).SerializeToString())
     found = measure(path, processor)

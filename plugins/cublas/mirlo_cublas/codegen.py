@@ -1,4 +1,4 @@
-"""The code generator: regions become a plan of products, which the loader hands to the library."""
+"""The code generator: regions become a plan of products for the loader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirlo_cublas.plan import MatrixProduct
 
 @dataclass(frozen=True)
 class CuBlas(NvidiaLibraryCalls):
-    """Matrix products, a bias, a matrix that is added and an activation with each."""
+    """Matrix products, each with a bias, an added matrix and an activation."""
 
     name = "cublas"
     format = "cublaslt"
@@ -25,13 +25,13 @@ class CuBlas(NvidiaLibraryCalls):
         return ("NVIDIA's cuBLASLt (libcublasLt.so)",)
 
     def fingerprint(self) -> str:
-        """Return the version of the installed library, or an empty text."""
+        """Return the version of the installed library, empty if there is none."""
         from mirlo_cublas.native.library import CUBLAS
 
         return CUBLAS.version_text()
 
     def patterns(self) -> Sequence[PatternTuple]:
-        """Return the patterns in the order in which they are tried."""
+        """Return the patterns in order of priority."""
         return patterns(self.f8)
 
     def plan_step(self, values: Values, step: Step) -> MatrixProduct:
@@ -40,7 +40,7 @@ class CuBlas(NvidiaLibraryCalls):
 
 
 def match_product(values: Values, step: Step) -> MatrixProduct:
-    """Describe the product that the library computes for a composite."""
+    """Return the plan step of the product that a composite computes."""
     matmul, *rest = step.nodes
     left, right = matmul["lhs"], matmul["rhs"]
     bias, added = None, None

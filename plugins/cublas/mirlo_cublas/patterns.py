@@ -1,4 +1,4 @@
-"""What the library computes in one call: a product, what is added, an activation; and why not more."""
+"""Patterns that the library computes in one call: a product, an addition, an activation; and the limits of these."""
 
 from __future__ import annotations
 

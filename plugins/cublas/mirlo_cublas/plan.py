@@ -1,4 +1,4 @@
-"""What is to be multiplied, as data: the steps of a plan. It imports nothing of the compiler."""
+"""Products as data: the steps of a plan. Imports nothing of the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cuBLASLt made of numpy, for the driver that stands in for CUDA's: it computes what its descriptors say."""
+"""A fake cuBLASLt in numpy, for a fake of CUDA's driver: it computes the products that its descriptors define."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FakeCublas:
 
 
 def _matrices(kind: dict[Any, Any], address: int) -> np.ndarray:
-    """Return the matrices in columns at an address: batch, rows, columns."""
+    """Return the column-major matrices at an address: batch, rows, columns."""
     dtype = np.dtype(TYPES[kind["kind"]])
     batch, apart = kind.get(5, 1), kind.get(6, 0)
     size = kind["leading"] * kind["columns"]

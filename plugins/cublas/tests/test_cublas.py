@@ -1,4 +1,4 @@
-"""Matrix products by cuBLASLt: what is taken and why not, and what the library is told, with stand-ins for it."""
+"""Matrix products by cuBLASLt: which matches are taken, the reasons for others, and the calls, with fake libraries."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_layers(driver: Any, lt: FakeCublas) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
 @pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
 def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right: bool) -> None:
-    """Each form of a product, computed by what its descriptors say."""
+    """Each form of a product, computed from its descriptors."""
     kind = np.dtype({"f32": "f4", "f16": "f2", "f64": "f8"}.get(dtype, "V2"))
     if dtype == "bf16":
         import ml_dtypes
@@ -133,7 +133,7 @@ def module(kinds: list[str], body: str, out: str) -> Any:
 
 
 def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, tolerance: float = 1e-4) -> MatrixProduct:
-    """Compile for the library and for the CPU, and compare; the one product that there is."""
+    """Compare the library's result with the CPU's; return the only product of the plan."""
     with make_context():
         compiled = mirlo.compile(module(kinds, body, out), target=target, cache=False)
         here = mirlo.compile(module(kinds, body, out), target="llvm", cache=False)
@@ -151,7 +151,7 @@ def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, toleranc
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("order", ["bias first", "added first", "alone"])
 def test_a_residual_is_added(driver: Any, lt: FakeCublas, dtype: str, order: str) -> None:
-    """What a block of a transformer adds to what it came from, in the call of the product."""
+    """The addition of a transformer's residual is part of the product's call."""
     x, w, y, b = (f"{shape}x{dtype}" for shape in ("40x32", "32x48", "40x48", "48"))
     t, u = f"tensor<{y}>", f"tensor<{b}>"
     lines = [f'%p = "relax.matmul"(%0, %1) : (tensor<{x}>, tensor<{w}>) -> {t}']
@@ -286,7 +286,7 @@ def test_placement_tells_why(lt: FakeCublas) -> None:
 def test_placement_by_measured_cost_asks_the_device(
     driver: Any, lt: FakeCublas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is compared are times of the device, not those of a caller who waits for copies."""
+    """Times of the device are compared, not those of a caller that waits for copies."""
     asked: list[bool] = []
 
     def microseconds(self: Any, *inputs: Any, repeats: int = 10) -> float:
@@ -326,7 +326,7 @@ def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.skipif(wheels.find_library("cublasLt") is None, reason="no cuBLASLt: pip install nvidia-cublas")
 def test_the_real_library_takes_the_descriptors() -> None:
-    """It makes and fills descriptors without a GPU, and says what is wrong of them."""
+    """It creates descriptors without a GPU, and reports errors in them."""
     call = products.ProductCall(MatrixProduct(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
     found, written = ctypes.c_uint32(), ctypes.c_size_t()
     lt = CUBLAS.load()

@@ -56,7 +56,7 @@ def check(op: ir.OpView) -> bool | Decline:
 
 
 def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | Decline:
-    """Return how far the keys visible to a query extend beyond its own position; None if all are visible."""
+    """Return how far the visible keys extend beyond a query's own position; None if all keys are visible."""
     if not causal:
         return None
     bound = keys - queries if at_end else 0

@@ -21,7 +21,7 @@ class LayoutError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class CuDnn(NvidiaLibraryCalls):
-    """Convolutions of images and volumes, a bias and relu with each, channels last; attention in 16 bits."""
+    """Convolutions in 2D and 3D with bias and relu, channels last; attention in 16 bits."""
 
     name = "cudnn"
     format = "cudnn"

@@ -1,4 +1,4 @@
-"""A cuDNN that stands in for NVIDIA's, on the driver that stands in for CUDA's, as fixtures."""
+"""Fixtures: a fake of NVIDIA's cuDNN, on a fake of CUDA's driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backend of a cuDNN made of numpy: it checks descriptors as far as their header says, and runs their graphs."""
+"""The backend of a fake cuDNN in numpy: it checks descriptors as far as documented, and executes their graphs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ POINTWISE = {
 
 
 class Refused(Exception):
-    """A call that the library refuses."""
+    """A call that the library rejects."""
 
 
 class FakeBackend:
-    """What `FakeCudnn` has of the backend: descriptors, engines, and what they compute."""
+    """The backend part of `FakeCudnn`: descriptors, engines, and their execution."""
 
     driver: Any
     stream: int

@@ -1,4 +1,4 @@
-"""A cuDNN made of numpy, for the driver that stands in for CUDA's: it computes what its descriptors say."""
+"""A fake cuDNN in numpy, for a fake of CUDA's driver: it computes the operations that its descriptors define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention by cuDNN: what is taken and why not, and the graph that the library is given, with a stand-in for it."""
+"""Attention by cuDNN: which matches are taken, the reasons for others, and the graph, with a fake library."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:
 
 @pytest.mark.sample(0)
 def test_turned_heads_stay_where_they_are(driver: Any, dnn: FakeCudnn) -> None:
-    """Heads that are transposed to the front, and back, are read and written where they lie."""
+    """Transposes of heads around attention are folded into its strides."""
 
     @mirlo.script
     def transposed(
@@ -151,7 +151,7 @@ def test_versions(dnn: FakeCudnn, monkeypatch: pytest.MonkeyPatch, number: int, 
 
 
 def test_placement_by_cost(dnn: FakeCudnn) -> None:
-    """A long prompt is expected to be faster in the library, and it is told why."""
+    """A long prompt is estimated to be faster in the library, which the report states."""
     text = module(*["1x16x4096x128xf16"] * 4, flags="causal = true")
     with make_context():
         targets = Targets.parse(["cudnn", "nvvm{chip=sm_90a}"])

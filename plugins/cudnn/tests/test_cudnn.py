@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN: what is taken and why not, and what the library is told, with stand-ins for it."""
+"""Convolutions by cuDNN: which matches are taken, the reasons for others, and the calls, with fake libraries."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def declined(x: R.Tensor[(1, 3, 6, 6), R.f32], w: R.Tensor[(4, 3, 3, 3), R.f32],
 
 
 def test_what_is_not_taken(driver: Any, dnn: FakeCudnn) -> None:
-    """Unequal padding, kernels that are not constants, lines."""
+    """Unequal padding, kernels that are not constant, 1D convolutions."""
     compiled = mirlo.compile(declined, target=TARGET, cache=False)
     assert not compiled.artifact.externals
 

@@ -1,4 +1,4 @@
-"""cuDNN itself, asked without a GPU: it has engines for the graphs of attention that it is given."""
+"""The real cuDNN without a GPU: it has engines for the graphs of attention."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The language server `mirlo-lsp`: what editors show of IR and of scripts."""
+"""The language server `mirlo-lsp` for IR and scripts."""

@@ -1,4 +1,4 @@
-"""What a document is compiled to: reasons, schedules and assembly of the kernels at a place in it."""
+"""The compilation of a document: reasons, schedules and assembly of the kernels at a position in it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PARSED = re.compile(r"(?<!\S)-:(?=\d+:\d+)")
 
 
 class NothingThere(MirloError):
-    """No kernel computes what is at a place."""
+    """No kernel computes the operation at a position."""
 
 
 def report_at(what: str, text: str, path: str, target: str, first: int, last: int) -> str:
-    """Compile a document; return what becomes of its lines, counted from 0.
+    """Compile a document; return the report for lines, counted from 0.
 
     `what` is `explain`, `assembly` or `schedule`; a function is meant where its first line is. The lines of a function
     that graphs call stand for these calls.
@@ -71,7 +71,7 @@ def _module(text: str, path: str, line: int) -> ImportedModule:
 
 
 def _places(module: ir.Module, first: int, last: int) -> set[tuple[int, int]]:
-    """Return the places of operations in some lines, and of the calls of prim functions that are there."""
+    """Return the positions of operations in some lines, and of the calls of prim functions defined there."""
     places: set[tuple[int, int]] = set()
     calls: dict[str, set[tuple[int, int]]] = {}
     functions: set[str] = set()
@@ -123,7 +123,7 @@ def _place_of(label: str) -> tuple[int, int] | None:
 
 
 def _assembly(explanation: Explanation, kernels: list[ExplainedKernel]) -> str:
-    """Return the last form of the code of some kernels."""
+    """Return the final assembly of some kernels."""
     texts = []
     for kernel in kernels:
         stages = explanation.stages.get(kernel.name) or []

@@ -1,4 +1,4 @@
-"""What operations, words of scripts and rules are: their definitions as text, and where these stand."""
+"""Definitions of operations, script names and rules: as text, and their locations in the code."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def describe_operation(name: str) -> str | None:
     return "\n\n".join(filter(None, [f"```python\n{name}{signature(cls)}\n```", meaning, "; ".join(names)]))
 
 
-def describe_word(word: str) -> str | None:
-    """Return the definition of a word of scripts, `R.softmax` or `T.exp`, as Markdown."""
-    operation = _operation_of(word)
+def describe_script_name(dotted: str) -> str | None:
+    """Return the definition of a script name, `R.softmax` or `T.exp`, as Markdown."""
+    operation = _operation_of(dotted)
     if operation is not None:
         return describe_operation(operation)
     from mirlo import R, T
 
-    language, _, name = word.partition(".")
+    language, _, name = dotted.partition(".")
     try:
         definition = getattr({"R": R, "T": T}[language], name.partition(".")[0])
     except (AttributeError, KeyError):
         return None
     if isinstance(definition, ScriptName):
-        return f"`{definition}`: a word of scripts"
-    return f"`{word}`\n\n{inspect.getdoc(definition) or ''}".rstrip()
+        return f"`{definition}`: a name of scripts"
+    return f"`{dotted}`\n\n{inspect.getdoc(definition) or ''}".rstrip()
 
 
-def _operation_of(word: str) -> str | None:
-    language, _, name = word.partition(".")
+def _operation_of(dotted: str) -> str | None:
+    language, _, name = dotted.partition(".")
     for namespace in {"R": ("relax",), "T": ("tir",)}.get(language, ()):
         if operation_class(f"{namespace}.{name}") is not None:
             return f"{namespace}.{name}"
@@ -60,14 +60,14 @@ def _operation_of(word: str) -> str | None:
 
 
 def place_of_operation(name: str) -> CodePlace | None:
-    """Return where the class of an operation is defined; of one that a table makes, its module."""
+    """Return where the class of an operation is defined; for one made by a table, its module."""
     cls = operation_class(name)
     return _place(cls) if cls is not None else None
 
 
-def place_of_word(word: str) -> CodePlace | None:
-    """Return where the operator of a word is defined."""
-    operation = _operation_of(word)
+def place_of_script_name(dotted: str) -> CodePlace | None:
+    """Return where the operator of a script name is defined."""
+    operation = _operation_of(dotted)
     return place_of_operation(operation) if operation is not None else None
 
 
@@ -81,7 +81,7 @@ def _place(cls: type[DialectOp]) -> CodePlace | None:
 
 
 def places_of_rules(subject: str, target: str) -> list[CodePlace]:
-    """Return where the rules for an operation on a target are, in the order in which they are tried."""
+    """Return where the rules for an operation on a target are defined, in the order in which they are tried."""
     from mirlo.extend.inspect import UnknownSubject, rule_chains
 
     try:
@@ -92,7 +92,7 @@ def places_of_rules(subject: str, target: str) -> list[CodePlace]:
 
 
 def place_of_rule(name: str) -> CodePlace | None:
-    """Return where the rule of this name is: one of schedules, which IR names, or of legalization."""
+    """Return where the rule of this name is defined: a schedule, by its name in IR, or a legalization."""
     from mirlo.extend.inspect import load_default_rules
 
     load_default_rules()
@@ -113,10 +113,10 @@ def places_of(name: Name, target: str, rules: bool) -> list[CodePlace]:
     if name.kind == "rule":
         place = place_of_rule(name.text)
     elif rules:
-        operation = _operation_of(name.text) if name.kind == "word" else name.text
+        operation = _operation_of(name.text) if name.kind == "script" else name.text
         return places_of_rules(operation, target) if operation is not None else []
-    elif name.kind == "word":
-        place = place_of_word(name.text)
+    elif name.kind == "script":
+        place = place_of_script_name(name.text)
     else:
         place = place_of_operation(name.text) if name.kind == "operation" else None
     return [place] if place is not None else []

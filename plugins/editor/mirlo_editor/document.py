@@ -1,4 +1,4 @@
-"""What is known of a document: its problems, its names with their definitions and types, its functions."""
+"""The index of a document: its problems, its names with definitions and types, its functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TextSpan:
     end: int
 
     def holds(self, line: int, character: int) -> bool:
-        """Return whether a position is in it, or right behind it."""
+        """Return whether a position is in it or directly after it."""
         return line == self.line and self.start <= character <= self.end
 
 
@@ -42,7 +42,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the document."""
+    """A function in the document."""
 
     name: str
     span: TextSpan
@@ -52,7 +52,7 @@ class Function:
 
 @dataclass
 class Index:
-    """What the server answers questions about a document from."""
+    """The data from which the server answers questions about a document."""
 
     problems: list[TextProblem] = field(default_factory=list)
     names: list[Name] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Index:
     """The line and column of each operation, as IR counts them, from 1."""
 
     def name_at(self, line: int, character: int) -> Name | None:
-        """Return the name at a position; of two that touch there, the second one."""
+        """Return the name at a position; between two adjacent names, the second one."""
         names = [name for name in self.names if name.span.holds(line, character)]
         return names[-1] if names else None
 

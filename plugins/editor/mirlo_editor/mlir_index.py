@@ -27,7 +27,7 @@ Types = dict[tuple[int, int], tuple[list[str], list[str]]]
 
 
 def index_of_ir(text: str, name: str) -> Index:
-    """Parse and verify a text of IR, each part between lines `// -----` by itself; return what is known of it."""
+    """Parse and verify IR, each part between lines `// -----` separately; return its index."""
     source = SourceFile(name, text.encode("utf-8"))
     named = names_of(text)
     index = Index(names=named.names, functions=named.functions)
@@ -40,7 +40,7 @@ def index_of_ir(text: str, name: str) -> Index:
 
 
 def parse_ir(text: str) -> ir.Module:
-    """Parse IR in the current context; operations are where they stand in the text, whatever locations it gives."""
+    """Parse IR in the current context; locations of operations are those in the text, whatever the IR declares."""
     try:
         return require_type_sizes(ir.Module.parse(without_locations(text)))
     except ir.MLIRError:
@@ -49,7 +49,7 @@ def parse_ir(text: str) -> ir.Module:
 
 
 def without_locations(text: str) -> str:
-    """Return IR of the same lines and columns in which operations give no locations."""
+    """Return IR with the same lines and columns, without the locations of operations."""
     if "loc(" not in text:
         return text
     lines = text.split("\n")
@@ -93,7 +93,7 @@ def _types(module: ir.Module) -> Types:
 
 
 def _set_types(named: NamedText, types: Types) -> None:
-    """Give results, and what operations such as loops define, the types that the parsed operations have."""
+    """Set the types of results, and of block arguments, to those of the parsed operations."""
     for span, names in named.results:
         results, _ = types.get((span.line + 1, span.start + 1), ([], []))
         if len(names) == 1 < len(results):
@@ -122,7 +122,7 @@ def _all_notes(diagnostic: Diagnostic) -> Iterator[Diagnostic]:
 
 
 def _span(place: SourcePosition | None, lines: list[str]) -> TextSpan:
-    """Return the word at a position; the first line without one."""
+    """Return the span of the word at a position; the first line without a position."""
     if place is None or not 0 < place.line <= len(lines):
         return TextSpan(0, 0, len(lines[0]) if lines else 0)
     line = lines[place.line - 1]

@@ -1,4 +1,4 @@
-"""The names in MLIR's text: which ones define, and what the others refer to.
+"""The names in MLIR's text: definitions, and the names that refer to them.
 
 The bindings say where operations are, and not where names are. A document that is being written has no operations at
 all, so this reads tokens: definitions are recognized by what stands around them, in the scopes that braces make.
@@ -27,7 +27,7 @@ _LAUNCHES = frozenset(("blocks", "threads", "clusters"))
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text that has a meaning."""
+    """A token of the text."""
 
     kind: str
     text: str
@@ -36,7 +36,7 @@ class Token:
 
 @dataclass
 class _Scope:
-    """What is defined between two braces."""
+    """The names defined between two braces."""
 
     parent: _Scope | None = None
     defined: dict[str, list[tuple[int, TextSpan]]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def names_of(text: str) -> NamedText:
 
 
 class _Reader:
-    """Goes through the tokens twice: definitions first, because blocks and functions may be named before."""
+    """Reads the tokens twice: definitions first, because blocks and functions may be used before."""
 
     def __init__(self, text: str):
         self.lines = text.split("\n")
@@ -137,11 +137,11 @@ class _Reader:
         return None
 
     def _is_key(self, i: int) -> bool:
-        """Return whether a word is the name of an attribute: what has no value comes in a list in braces."""
+        """Return whether a word is an attribute's name: in braces, unit attributes have no value."""
         return self._text(i + 1) == "=" or (self._text(i - 1) in "{," and self._text(i + 1) in (",", "}"))
 
     def _lookup(self, i: int) -> TextSpan | None:
-        """Return the last definition of a name before its use, in the innermost scope; else the first one after it."""
+        """Return the last definition of a name before its use in the innermost scope, else the first one after it."""
         text = self.tokens[i].text
         scope: _Scope | None = self.scopes[i]
         later: TextSpan | None = None
@@ -157,7 +157,7 @@ class _Reader:
     # Definitions
 
     def _definitions(self) -> frozenset[int]:
-        """Return the tokens that define a value or a block, and keep the types that stand beside them."""
+        """Return the tokens that define a value or a block, and record the types next to them."""
         defined: set[int] = set()
         for i, token in enumerate(self.tokens):
             if token.kind == "value" and self._text(i + 1) == "=" and self._text(i - 1) != "=":
@@ -171,14 +171,14 @@ class _Reader:
         return frozenset(defined)
 
     def _before(self, i: int) -> Iterator[int]:
-        """Yield a value before `=`, and those in a list with it: `%a, %b = ...`."""
+        """Yield the values before `=`: `%a, %b = ...`."""
         yield i
         while self._text(i - 1) == "," and self._kind(i - 2) == "value" and self._text(i - 3) != "=":
             i -= 2
             yield i
 
     def _binds(self, i: int, close: int) -> bool:
-        """Return whether values in parentheses are defined there."""
+        """Return whether values in parentheses are definitions."""
         if self._kind(i + 1) != "value":
             return False
         before = self._text(i - 1)
@@ -189,7 +189,7 @@ class _Reader:
         return before in _LAUNCHES or (self._text(close + 1) == "=" and self._text(i + 2) in (",", ")"))
 
     def _typed(self, i: int, close: int) -> Iterator[int]:
-        """Yield the values that a list defines, and keep the types that it gives them."""
+        """Yield the values that a list defines, and record their types."""
         depth = 0
         at = i + 1
         while at < close:
@@ -202,7 +202,7 @@ class _Reader:
             at += 1
 
     def _type(self, i: int, close: int) -> str:
-        """Return the text of a type: up to a comma, or to the attributes of an argument."""
+        """Return the text of a type: up to a comma or to an argument's attributes."""
         depth, last = 0, i
         for at in range(i, close):
             text = self._text(at)
@@ -214,7 +214,7 @@ class _Reader:
         return self.lines[begin.line][begin.start : end.end] if begin.line == end.line else ""
 
     def _is_label(self, i: int) -> bool:
-        """Return whether a block begins here: its name, or its arguments, end with a colon."""
+        """Return whether a block begins here: a label, with or without arguments, ends with a colon."""
         if self._text(i + 1) == ":":
             return True
         close = self.closing.get(i + 1)
@@ -271,7 +271,7 @@ class _Reader:
             self.result.functions.append(Function(_unquoted(token.text), token.span, self._last_line(i)))
 
     def _last_line(self, i: int) -> int:
-        """Return the last line of a function: that of the brace after its header, attributes left out."""
+        """Return the last line of a function: that of the closing brace of its body, not of its attributes."""
         at = i + 1
         while at < len(self.tokens) and self._text(at) != "{" and self.tokens[at].kind != "string":
             if self._text(at) == "attributes" and self._text(at + 1) == "{":

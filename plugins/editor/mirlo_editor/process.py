@@ -1,4 +1,4 @@
-"""The server's end of a worker: it is started when it is first needed, and again when it has ended."""
+"""The server's side of the worker process, which is started on demand, and again after it has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_REQUESTS = 2000
 
 
 class WorkerError(MirloError):
-    """A request that has no answer, with the reason."""
+    """A request that failed, with the reason."""
 
 
 class Worker:

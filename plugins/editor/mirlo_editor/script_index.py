@@ -1,4 +1,4 @@
-"""The index of a file of Python: the names of its scripts from the syntax, problems and types from the parser."""
+"""The index of a Python file: names of its scripts from the syntax tree, problems and types from the parser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Types = dict[tuple[int, int], str]
 
 
 def index_of_scripts(text: str, file: str) -> Index:
-    """Check the scripts of a file; return what is known of them."""
+    """Check the scripts of a file; return the index."""
     context = make_context()
     checked = check_scripts(text, file, context)
     lines = text.split("\n")
@@ -40,7 +40,7 @@ def index_of_scripts(text: str, file: str) -> Index:
 
 
 def module_of_scripts(text: str, file: str, line: int, context: ir.Context) -> ir.Module | None:
-    """Return the module of the script around a line, counted from 0; or of the first one after it that uses it."""
+    """Return the module of the script around a line, counted from 0, or of the next script that calls it."""
     checked = check_scripts(text, file, context)
     best = None
     for module in checked.modules:
@@ -77,7 +77,7 @@ def _error_span(error: ScriptError, lines: Sequence[str]) -> TextSpan:
 
 
 class _Names:
-    """Finds the names in definitions of scripts, and the statements that give them values."""
+    """Finds the names in scripts, and the statements that bind them."""
 
     def __init__(self, lines: Sequence[str], types: Types):
         self.lines = lines
@@ -147,9 +147,9 @@ class _Names:
                 self._uses(part, names)
 
     def _uses(self, node: ast.AST, names: dict[str, list[Name]]) -> None:
-        word = dotted(node) if isinstance(node, ast.Attribute) else ""
-        if isinstance(node, ast.Attribute) and word.startswith(("R.", "T.")):
-            self.names.append(Name(self._span(node), "word", word))
+        text = dotted(node) if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, ast.Attribute) and text.startswith(("R.", "T.")):
+            self.names.append(Name(self._span(node), "script", text))
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             span = self._span(node)
@@ -166,7 +166,7 @@ class _Names:
         return TextSpan(node.lineno - 1, start, last)
 
     def _column(self, line: int, offset: int) -> int:
-        """Return the character of a byte of a line."""
+        """Return the column in characters of a column in bytes."""
         return len(self.lines[line - 1].encode("utf-8")[:offset].decode("utf-8", "ignore"))
 
 
@@ -178,7 +178,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _assigned(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr | None]]:
-    """Yield the names that a statement itself binds, each with the expression whose value it gets, if that is one."""
+    """Yield the names that a statement itself binds, each with the expression of its value, if it is one."""
     targets: list[ast.expr] = []
     value: ast.expr | None = None
     if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""The language server: answers of the protocol from the indices that a worker makes of documents."""
+"""The language server: responses from the indices that a worker builds of documents."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def index_from(fields: dict[str, Any]) -> Index:
 
 
 def write_report(what: str, uri: str, text: str, folder: Path) -> Path:
-    """Write what a command found to a file that editors show."""
+    """Write the report of a command to a file that editors open."""
     suffix = ".s" if what == "assembly" else ".txt"
     path = folder / f"{file_name(Path(uri).stem)}-{what}{suffix}"
     write_regular(path, text)
@@ -65,7 +65,7 @@ class MirloServer(LanguageServer):  # type: ignore[misc]
         return self.workspace.get_text_document(uri)
 
     def schedule(self, uri: str, delay: float) -> None:
-        """Parse a document when typing pauses."""
+        """Parse a document once typing pauses."""
         previous = self.pending.pop(uri, None)
         if previous is not None:
             previous.cancel()
@@ -76,7 +76,7 @@ class MirloServer(LanguageServer):  # type: ignore[misc]
         await asyncio.shield(self.index(uri, publish=True))
 
     async def index(self, uri: str, publish: bool = False) -> Index:
-        """Return the index of the document as it is now."""
+        """Return the index of the present version of a document."""
         document = self.document(uri)
         known = self.indices.get(uri)
         if known is not None and known[0] == document.version and not publish:
@@ -101,7 +101,7 @@ class MirloServer(LanguageServer):  # type: ignore[misc]
         return (await self.index(uri)).name_at(at.line, at.character)
 
     async def report(self, what: str, uri: str, first: int, last: int) -> dict[str, str]:
-        """Compile a document, show what becomes of its lines in the editor, and return it."""
+        """Compile a document, open the report on its lines in the editor, and return it."""
         document = self.document(uri)
         text = await self.compiler.ask(
             "report", what=what, text=document.source, path=document.path, target=self.target, first=first, last=last
@@ -167,7 +167,7 @@ async def hover(ls: MirloServer, params: lsp.HoverParams) -> lsp.Hover | None:
     if name is None:
         return None
     text = f"```mlir\n{name.text}: {name.type}\n```" if name.type else None
-    if text is None and name.kind in ("operation", "word"):
+    if text is None and name.kind in ("operation", "script"):
         text = await ls.parser.ask("hover", kind=name.kind, text=name.text)
     if text is None:
         return None
@@ -243,7 +243,7 @@ async def actions(ls: MirloServer, params: lsp.CodeActionParams) -> list[lsp.Com
 
 
 def _report(what: str) -> Callable[[MirloServer, str, int, int], Awaitable[dict[str, str] | None]]:
-    """Return the handler of a command, which shows what becomes of some lines of a document."""
+    """Return the handler of a command that shows the report on lines of a document."""
 
     async def handler(ls: MirloServer, uri: str, first: int, last: int) -> dict[str, str] | None:
         try:
@@ -273,7 +273,7 @@ COMMANDS = ("explain", "assembly", "schedule")
 
 
 def make_server() -> MirloServer:
-    """Return the server, with all that it answers."""
+    """Return the server with all of its features."""
     server = MirloServer()
     for name, handler in FEATURES.items():
         server.feature(name)(handler)

@@ -1,4 +1,4 @@
-"""The process that parses and compiles documents for the server: a line of JSON in, a line of JSON out.
+"""The process that parses and compiles documents for the server: one line of JSON per request and response.
 
 A document that ends a parser, or takes for ever, ends this process, and not the server.
 """
@@ -29,21 +29,21 @@ def index(text: str, path: str) -> dict[str, Any]:
 
 
 def report(**arguments: Any) -> str:
-    """Return what becomes of lines of a document."""
+    """Return the report on lines of a document."""
     from mirlo_editor.compiled import report_at
 
     return report_at(**arguments)
 
 
 def hover(kind: str, text: str) -> str | None:
-    """Return the definition of an operation, or of a word of scripts."""
-    if kind == "word":
-        return definitions.describe_word(text)
+    """Return the definition of an operation, or of a script name."""
+    if kind == "script":
+        return definitions.describe_script_name(text)
     return definitions.describe_operation(text) if kind == "operation" else None
 
 
 def places(kind: str, text: str, target: str, rules: bool) -> list[dict[str, Any]]:
-    """Return where an operation, a word or a rule is defined; or where the rules for it are."""
+    """Return where an operation, a script name or a rule is defined, or where the rules for an operation are."""
     name = Name(definitions.NOWHERE, kind, text)
     return [dataclasses.asdict(place) for place in definitions.places_of(name, target, rules)]
 

@@ -1,4 +1,4 @@
-"""The extension for Visual Studio Code: what its manifest names is there, and it calls what the server has."""
+"""The extension for Visual Studio Code: its manifest names existing files, and its commands exist in the server."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_every_value_has_a_definition_and_a_type() -> None:
 
 @pytest.mark.parametrize("text", [ALIASES])
 def test_locations_of_the_text_do_not_hide_where_operations_are(text: str) -> None:
-    """Printed IR says where operations came from; an editor asks where they are."""
+    """Printed IR has the locations of its sources; an editor needs those in the text."""
     plain = without_locations(text)
     assert [len(line) for line in plain.split("\n")] == [len(line) for line in text.split("\n")]
     assert "#loc1 = loc(" in plain and "loc(#loc2)" not in plain

@@ -1,4 +1,4 @@
-"""The language server, asked by a client over the standard input and output of its process."""
+"""The language server, called by a client over the standard streams of its process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ raise SystemExit("this file must not run")
 
 
 class Client:
-    """A client in a thread of its own, for tests that are not asynchronous."""
+    """A client in a separate thread, for synchronous tests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class Client:
         return lsp.ShowDocumentResult(success=True)
 
     def open(self, name: str, text: str) -> str:
-        """Open a document that is in no file; return its name."""
+        """Open a document without a file; return its URI."""
         uri = (self.folder / name).as_uri()
         language = "python" if name.endswith(".py") else "mlir"
         self.versions[uri] = 1
@@ -109,7 +109,7 @@ class Client:
         )
 
     def problems(self, uri: str) -> list[lsp.Diagnostic]:
-        """Return the diagnostics of the newest version, once they are there."""
+        """Return the diagnostics of the newest version once they have arrived."""
 
         async def newest() -> list[lsp.Diagnostic]:
             while True:
@@ -121,7 +121,7 @@ class Client:
         return self.wait(newest())
 
     def at(self, uri: str, text: str, word: str, offset: int = 0, nth: int = 0) -> Any:
-        """Return the position of a word in a document, as a client counts: in units of UTF-16."""
+        """Return the position of a word in a document, in UTF-16 units as the protocol requires."""
         place = -1
         for _ in range(nth + 1):
             place = text.index(word, place + 1)

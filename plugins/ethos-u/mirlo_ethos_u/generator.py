@@ -1,4 +1,4 @@
-"""The code generator: what Ethos-U computes, and how regions become command streams."""
+"""The code generator: patterns that Ethos-U computes, and the compilation of regions to command streams."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _scaled(value: Any) -> Any:
 
 
 def _requantized(total: Any) -> Any:
-    """Return a pattern of accumulators to int8, by real scales or by multipliers and shifts."""
+    """Return a pattern of a requantization to int8, by real scales or by multipliers and shifts."""
     scaled = is_op("relax.multiply")(is_op("relax.cast")(total), is_const())
     real = _quantize(_activated(scaled.optional(lambda v: is_op("relax.add")(v, is_const().named("addend")))))
     biased = total.optional(lambda v: is_op("relax.add")(v, is_const().has_dtype("i32")))

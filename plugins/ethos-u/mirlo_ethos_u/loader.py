@@ -1,4 +1,4 @@
-"""Regions at run time: `tosa_reference_model` computes them, as there is no device."""
+"""Regions at run time: computed by `tosa_reference_model`, since there is no device."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 2}{' ---: |' * 6} --- |"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A model on an accelerator: Vela's estimates, and what the reference model gave."""
+    """A model on an accelerator: Vela's estimates, and the difference of the reference model's results."""
 
     share: float
     """Operations in regions, of all."""

@@ -21,7 +21,7 @@ SECONDS = 600
 
 
 class ToolError(RuntimeError):
-    """A tool refused its input; the text has its message."""
+    """A tool failed on its input; the text contains its message."""
 
 
 class MissingTool(ToolError):
@@ -30,7 +30,7 @@ class MissingTool(ToolError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration of Vela, and what it computes and moves at most."""
+    """A configuration of Vela, and its peak rates."""
 
     system: str
     """A section of Vela's own `vela.ini`."""
@@ -93,7 +93,7 @@ def serialize(text: str) -> bytes:
 
 
 def compile_region(flatbuffer: bytes, accelerator: str) -> tuple[bytes, Estimate]:
-    """Return the command stream that Vela makes of a region, and its estimate."""
+    """Return Vela's command stream of a region, and its estimate."""
     if importlib.util.find_spec("ethosu") is None:
         raise MissingTool("Vela is missing: pip install ethos-u-vela")
     configuration = ACCELERATORS[accelerator]
@@ -122,7 +122,7 @@ def compile_region(flatbuffer: bytes, accelerator: str) -> tuple[bytes, Estimate
 
 
 def execute(flatbuffer: bytes, inputs: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:
-    """Return what TOSA's reference model computes."""
+    """Return the results of TOSA's reference model."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         folder.joinpath("region.tosa").write_bytes(flatbuffer)
@@ -141,7 +141,7 @@ def execute(flatbuffer: bytes, inputs: Sequence[np.ndarray], outputs: int) -> li
 
 
 def _find(name: str) -> str | None:
-    """Return the path of a program of `tosa-tools`: on PATH, beside this Python, or where pip put the package."""
+    """Return the path of a program of `tosa-tools`: on PATH, next to this Python, or in the installed package."""
     places = [os.environ.get("PATH", ""), str(Path(sys.executable).parent)]
     package = importlib.util.find_spec("tosa_tools_cli")
     if package is not None and package.origin is not None:

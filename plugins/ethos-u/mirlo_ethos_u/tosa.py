@@ -1,4 +1,4 @@
-"""Regions as TOSA: composites of quantized operators become operators of TOSA with integers alone.
+"""Regions as TOSA: composites of quantized operators become TOSA operators in integer arithmetic.
 
 Scales become multipliers of 31 bits and shifts (`tosa.rescale`). Biases are rounded to whole accumulators.
 """
@@ -63,7 +63,7 @@ class _Tensor:
 
 @dataclass
 class _Emitter:
-    """The lines of a function, and the names of what they compute."""
+    """The lines of a function under construction, and the names of its values."""
 
     lines: list[str] = field(default_factory=list)
     names: dict[ExternalValue, str] = field(default_factory=dict)
@@ -292,7 +292,7 @@ def _emit_requantized(
     emitter: _Emitter, nodes: dict[str, ExternalNode], shape: Sequence[Any], bias: np.ndarray,
     contraction: Callable[[np.ndarray], _Tensor],
 ) -> None:  # fmt: skip
-    """Emit a contraction, and what rounds its accumulators to int8."""
+    """Emit a contraction, and the requantization of its accumulators to int8."""
     if "relax.rescale" in nodes:
         if "relax.add" in nodes:
             bias = bias + _constant_of(nodes["relax.add"]).reshape(-1)
@@ -322,7 +322,7 @@ def _accumulators(bias: np.ndarray, node: ExternalNode) -> np.ndarray:
 
 
 def _clamped(emitter: _Emitter, y: _Tensor, nodes: dict[str, ExternalNode], quantize: ExternalNode) -> _Tensor:
-    """Emit the activation: bounds of the result in steps of its scale."""
+    """Emit the activation: a clamp in quantized units of the result."""
     least, most = -128, 127
     scale, zero = _scale(quantize), _zero(quantize)
     if "relax.relu" in nodes:
@@ -337,7 +337,7 @@ def _clamped(emitter: _Emitter, y: _Tensor, nodes: dict[str, ExternalNode], quan
 
 
 def _bounded(emitter: _Emitter, y: _Tensor, low: float | None, high: float | None) -> _Tensor:
-    """Emit the limits of int8 elements."""
+    """Emit a clamp of int8 elements to the limits of an operator."""
     least, most = max(-128, round(-128 if low is None else low)), min(127, round(127 if high is None else high))
     if (least, most) == (-128, 127):
         return y
@@ -345,7 +345,7 @@ def _bounded(emitter: _Emitter, y: _Tensor, low: float | None, high: float | Non
 
 
 def _emit_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
-    """Emit a sum, computed in steps of the larger scale, with more bits."""
+    """Emit a sum, computed in units of the larger scale, with more bits."""
     quantize, add = step[-1], next(node for node in step if node.op == "relax.add")
     sources = [value.producer for value in add.inputs]
     operands = [node for node in sources if node is not None]
@@ -448,7 +448,7 @@ def _permutation(axes: Sequence[int]) -> str:
 
 
 def _emit_moved(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
-    """Emit a reshape or a permutation, between two scales or of int8."""
+    """Emit a reshape or a permutation, with a rescale if the scales differ."""
     first, last = step[0], step[-1]
     moved = next(node for node in step if node.op in ("relax.permute", "relax.reshape"))
     y = emitter.value(first["x"])
@@ -463,7 +463,7 @@ def _emit_moved(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
 
 
 def _kernel(conv: ExternalNode) -> np.ndarray:
-    """Return weights as out channels, window, in channels."""
+    """Return weights as output channels, window, input channels."""
     return _array(conv["weight"]).transpose(KERNEL_AXES[conv["kernel_layout"]])
 
 

@@ -1,4 +1,4 @@
-"""Models on Ethos-U: what is placed, TOSA's reference model against this machine, Vela for all accelerators."""
+"""Models on Ethos-U: placement, TOSA's reference model compared with this machine, Vela for all accelerators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tiny.QuantizedFiles:
 
 
 def _quantized(nodes: list, x: tuple[int, ...], weights: dict[str, np.ndarray]):  # type: ignore[no-untyped-def]
-    """Return a QDQ model of nodes that read `x` and give `out`."""
+    """Return a QDQ model of nodes from `x` to `out`."""
     constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(
         nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
@@ -157,7 +157,7 @@ def test_missing_tools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_tools
 def test_programs_of_tosa_are_placed_whole() -> None:
-    """Operators of int8 models of TensorFlow Lite: nothing is left for this machine, and all bits are the same."""
+    """Int8 models of TensorFlow Lite are placed completely, with equal bits."""
     assert placement_of(PROGRAM, TARGETS).shares["llvm"].nodes == 0
     executable, host = mirlo.compile(PROGRAM, TARGETS, cache=False), mirlo.compile(PROGRAM, cache=False)
     assert len(executable.artifact.externals) == 1

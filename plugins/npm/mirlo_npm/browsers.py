@@ -1,4 +1,4 @@
-"""Browsers without a window, which open a page for tests and measurements."""
+"""Headless browsers, which open a page for tests and measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_browser(name: str) -> str | None:
 
 @contextmanager
 def visit(name: str, address: str) -> Iterator[None]:
-    """Have a page open in a browser, with a profile of its own."""
+    """Open a page in a browser with a temporary profile."""
     program = find_browser(name)
     if program is None:
         raise FileNotFoundError(f"install {name}")

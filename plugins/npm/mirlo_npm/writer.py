@@ -1,4 +1,4 @@
-"""The package of a model: its module, linked by Zig; its weights; JavaScript, types and a page."""
+"""The npm package of a model: its module, linked by Zig; its weights; JavaScript, types and a page."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _specs(specs: Sequence[Any]) -> list[dict[str, object]]:
 
 
 def _caches(artifact: Artifact) -> list[tuple[str, str]]:
-    """Return the caches that calls update in place: inputs, and the outputs that are their next values."""
+    """Return the caches that calls update in place: inputs, and the outputs with their next values."""
     ranks = {spec.name: len(spec.shape) for spec in artifact.inputs}
     return [(source, output) for output, source in artifact.aliases.items() if ranks[source] == CACHE_RANK]
 
@@ -133,7 +133,7 @@ def _manifest(name: str, files: Sequence[str]) -> dict[str, object]:
 
 
 def declarations(facts: dict[str, Any]) -> str:
-    """Return the types of a package."""
+    """Return the TypeScript declarations of a package."""
 
     def lines(specs: Sequence[dict[str, Any]], is_input: bool) -> str:
         rows = []

@@ -1,4 +1,4 @@
-"""Packages of npm in tests: compiled, run in Node.js, served to browsers."""
+"""npm packages in tests: compiled, run in Node.js, served to browsers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compiled(made: onnx.ModelProto, folder: Path, *flags: str) -> Path:
 
 
 def in_node(package: Path, code: str, check: bool = True, flags: Sequence[str] = ()) -> Any:
-    """Run a module that imports the package, and return what it prints, as JSON."""
+    """Run a module that imports the package, and return the JSON that it prints."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.mjs"
         path.write_text(
@@ -64,7 +64,7 @@ def in_node(package: Path, code: str, check: bool = True, flags: Sequence[str] =
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves a package; the first answer for weights breaks off, and a page hands in its result."""
+    """Serves a package and receives the result of a page; the first response for weights is cut off."""
 
     results: list[str] = []
     finished = threading.Event()
@@ -104,7 +104,7 @@ def served(package: Path, handler: type[Handler] = Handler) -> Iterator[str]:
 
 
 def in_browser(browser: str, package: Path, address: str, page: str) -> Any:
-    """Open a page beside the files of a package until it hands in a result, as JSON."""
+    """Open a page beside the files of a package, and return the JSON that it posts."""
     path = package / "test.html"
     path.write_text(page)
     try:

@@ -1,4 +1,4 @@
-"""Language models as packages of npm: states, generators and samplers, beside Mirlo, ONNX Runtime and transformers."""
+"""Language models as npm packages: states, generators and samplers, compared with Mirlo, ONNX Runtime, transformers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def greedy(package: Path) -> list[int]:
-    """Return the tokens that follow the prompt."""
+    """Return the tokens after the prompt, chosen greedily."""
     from mirlo import generate
 
     model = generate.load(package.parent, activations="exact")
@@ -43,7 +43,7 @@ def greedy(package: Path) -> list[int]:
 
 
 def logits_of(package: Path, tokens: Sequence[int]) -> np.ndarray:
-    """Return ONNX Runtime's logits behind these tokens."""
+    """Return ONNX Runtime's logits after these tokens."""
     ort = pytest.importorskip("onnxruntime")
     session = ort.InferenceSession(str(package.parent / "model.onnx"))
     feeds = {each.name: np.zeros((1, 2, 0, 16), np.float32) for each in session.get_inputs()}

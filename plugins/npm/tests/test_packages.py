@@ -1,4 +1,4 @@
-"""Packages of npm: in Node.js and in a browser, beside ONNX Runtime; types; errors."""
+"""npm packages in Node.js and in a browser, compared with ONNX Runtime; types; errors."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_an_engine_that_lacks_relaxed_simd_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", LARGE)
 def test_sizes_of_more_than_32_bits_are_an_error(tmp_path: Path, where: str) -> None:
-    """65536 x 65536 elements of 4 or 8 bytes: their number is 0 in the 32 bits of an address."""
+    """65536 x 65536 elements of 4 or 8 bytes: the count is 0 modulo 2^32."""
     reason, nodes = LARGE[where]
     first = helper.make_node("Unsqueeze", ["x", "axes"], ["column"])
     kinds = {"y": TensorProto.INT64} if where == "data" else {}

@@ -1,4 +1,4 @@
-"""Threads of packages of npm: in Node.js, and in pages that are isolated or not."""
+"""Threads of npm packages: in Node.js, and in pages with and without isolation."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_results_are_those_of_onnx_runtime_with_threads(package: Path, expected:
 
 
 def test_workers_stay_awake_from_call_to_call(package: Path) -> None:
-    """Workers that sleep between kernels cost more time than they save: waking one takes as long as a small kernel."""
+    """Workers that sleep between kernels cost time: waking one takes as long as a small kernel."""
     code = """
         const instantiate = WebAssembly.instantiate;
         let exports;
@@ -129,7 +129,7 @@ def test_reasons_for_fewer_threads(package: Path, tmp_path: Path) -> None:
 
 
 class PageHandler(IsolatedHandler, Handler):
-    """Serves a package to isolated pages, which hand in results."""
+    """Serves a package to isolated pages and receives their results."""
 
 
 PAGE = f"""<script type="module">

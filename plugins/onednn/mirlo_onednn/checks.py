@@ -1,4 +1,4 @@
-"""Why the library does not compute what a pattern matches: each check says True, or the reason."""
+"""Checks whether the library computes a match: each returns True, or the reason why not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LightOperators = Mapping[str, tuple[Check, int]]
 def light_operator(
     check: Callable[[Match], bool | Decline], heavy: Collection[str], light: LightOperators
 ) -> Callable[[Match], bool | Decline]:
-    """Return a check of light operators: they are taken between, before or after heavy ones."""
+    """Return a check of light operators, which are matched only between, before or after heavy ones."""
 
     def near_heavy(match: Match) -> bool | Decline:
         result = check(match)
@@ -106,7 +106,7 @@ def _fixed_weight(node: BlockNode) -> bool | Decline:
 
 
 def matmul(node: BlockNode) -> bool | Decline:
-    """Check a product: of matrices, not of vectors."""
+    """Check a product of matrices; products of vectors are refused."""
     ranks = [_shape(value) for value in node.operands[:2]]
     if any(len(shape) < 2 for shape in ranks):
         return decline("a product with a vector is not a matrix product of the library", operands=ranks)
@@ -114,7 +114,7 @@ def matmul(node: BlockNode) -> bool | Decline:
 
 
 def attention(node: BlockNode) -> bool | Decline:
-    """Check an attention: as many heads for keys as for queries, and an additive mask."""
+    """Check an attention: equal numbers of heads for queries and keys, and an additive mask."""
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
         return decline("queries share heads of keys", query_heads=query[1], key_heads=key[1])
@@ -129,7 +129,7 @@ def attention(node: BlockNode) -> bool | Decline:
 
 
 def instance_norm(node: BlockNode) -> bool | Decline:
-    """Check an instance normalization: the number of channels is fixed."""
+    """Check an instance normalization: the number of channels must be static."""
     axes = _dynamic_axes(node.operands[0], [1])
     return decline("the number of channels is only known to a call", found=axes[0]) if axes else True
 
@@ -183,7 +183,7 @@ def reduction(node: BlockNode) -> bool | Decline:
 
 
 def strided_slice(node: BlockNode) -> bool | Decline:
-    """Check a slice: it goes forwards, along static dims."""
+    """Check a slice: positive steps along static dims."""
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
         return decline("a slice that goes backwards", strides=steps)
@@ -222,7 +222,7 @@ def _window_rank(node: BlockNode) -> bool | Decline:
 
 
 def _follows(node: BlockNode, value: BlockValue, match: Match) -> bool | Decline:
-    """Return whether an elementwise operator can be applied to a result before it is stored."""
+    """Return whether an elementwise operator can be applied to a result before the result is stored."""
     if node.name not in BINARY:
         return True
     others = [operand for operand in node.operands if operand is not value]
@@ -239,7 +239,7 @@ def _follows(node: BlockNode, value: BlockValue, match: Match) -> bool | Decline
 
 
 def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> bool | Decline:
-    """Return whether the library computes on the types of a node's tensors."""
+    """Return whether the library supports the types of a node's tensors."""
     for value in (*node.operands[:operands], *node.results):
         kind = value.type
         if kind is None or kind.dtype.name != "f32":
@@ -270,6 +270,6 @@ def _is_polynomial(dim: SymbolicDim) -> bool:
 
 
 def _dynamic_axes(value: BlockValue, axes: Iterable[int]) -> list[str]:
-    """Return the dynamic ones of the dims at these axes."""
+    """Return the dynamic dims at these axes."""
     shape = _shape(value)
     return [str(shape[axis]) for axis in axes if not isinstance(shape[axis], int)]

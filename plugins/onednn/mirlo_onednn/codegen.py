@@ -1,4 +1,4 @@
-"""The code generator: regions become a plan, which the loader turns into the library's primitives."""
+"""The code generator: regions become a plan, from which the loader makes the library's primitives."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FORMAT = "onednn"
 
 
 class UndeterminedDims(MirloError, ValueError):
-    """A region whose tensors do not tell all of its sizes."""
+    """A region whose tensors do not determine all of its sizes."""
 
 
 @dataclass(frozen=True)
 class OneDnn(CodeGenerator):
-    """Convolutions, matrix products, pooling, normalizations, what is done to their results, and views between them."""
+    """Convolutions, matrix products, pooling and normalizations, with their epilogues and the views between them."""
 
     name = "onednn"
     format = FORMAT
@@ -41,7 +41,7 @@ class OneDnn(CodeGenerator):
             raise TargetError(f"target 'onednn': fpmath is one of {', '.join(api.FPMATH)}, found '{self.fpmath}'")
 
     def patterns(self) -> Sequence[PatternTuple]:
-        """Return the patterns in the order in which they are tried."""
+        """Return the patterns in order of priority."""
         from mirlo_onednn.patterns import patterns
 
         return patterns()

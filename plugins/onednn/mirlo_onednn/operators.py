@@ -1,4 +1,4 @@
-"""By operator, the operation of the library that computes it."""
+"""The operation of the library for each operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _per_dim(values: Sequence[int], count: int, default: int) -> tuple[int, ...]
 
 
 def _window(node: ExternalNode, count: int) -> dict[str, tuple[int, ...]]:
-    """Return the attributes of a window; the library counts the elements between two taps, not the dilation."""
+    """Return the attributes of a window; the library counts the gap between two taps, not the dilation."""
     padding = _per_dim(node["padding"], 2 * count, 0)
     return {
         "strides": _per_dim(node["strides"], count, 1),
@@ -29,7 +29,7 @@ def _window(node: ExternalNode, count: int) -> dict[str, tuple[int, ...]]:
 
 
 def _channels_first(node: ExternalNode, rank: int) -> tuple[int, ...] | None:
-    """Return the axes of an image in the library's order, or None if they are in that order."""
+    """Return the permutation of an image to the library's order of axes, or None if it is in that order."""
     return (0, rank - 1, *range(1, rank - 1)) if node["data_layout"] == "N*C" else None
 
 

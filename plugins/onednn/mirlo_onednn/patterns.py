@@ -1,4 +1,4 @@
-"""What of a model the library computes: patterns, and why it does not compute what they match.
+"""Patterns of the parts of a model that the library computes, with the checks that explain refusals.
 
 Each composite is one operation and a chain of elementwise ones that follow it. The library applies the chain to the
 result before it is stored, or where it has no such implementation, right after.
@@ -21,7 +21,7 @@ VIEW_COPIES = ("relax.permute", "relax.split")
 
 @dataclass(frozen=True)
 class PatternRow:
-    """Operators that a composite starts with, and why the library does not compute one of them."""
+    """Operators that a composite starts with, and the check that refuses some of them."""
 
     name: str
     operators: Sequence[str]
@@ -34,7 +34,7 @@ class PatternRow:
 
 
 def rows() -> list[PatternRow]:
-    """Return what the library computes, contractions first, so that they get their epilogues."""
+    """Return the table of patterns, contractions first, so that they get their epilogues."""
     views = [name for name, op in graph_operations().items() if Trait.VIEW in op.TRAITS]
     reductions = [f"relax.reduce_{kind}" for kind in ("mean", "sum", "max", "min", "prod")]
     return [
@@ -60,7 +60,7 @@ def rows() -> list[PatternRow]:
 
 
 def patterns() -> list[tuple[str, Pattern, MatchCheck]]:
-    """Return the patterns of all rows; light operators are taken beside heavy ones only."""
+    """Return the patterns of all rows; light operators are matched only next to heavy ones."""
     listed = rows()
     heavy = frozenset(name for row in listed if not row.is_light for name in row.operators)
     light = {name: (row.check, row.operands) for row in listed if row.is_light for name in row.operators}

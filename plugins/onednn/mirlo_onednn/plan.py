@@ -1,4 +1,4 @@
-"""What the code generator says and the loader does: functions of library operations on tensors, as data.
+"""The interface of the code generator and the loader: functions of library operations on tensors, as data.
 
 A plan says what is computed, on which constants, and nothing of layouts or implementations: those are the library's
 choice on the machine that loads it.
@@ -31,7 +31,7 @@ class PlanTensor:
 
 @dataclass(frozen=True)
 class PostOp:
-    """What is done to each element of a result before it is stored: `eltwise`, or `binary` with an operand."""
+    """An elementwise operation on a result before it is stored: `eltwise`, or `binary` with an operand."""
 
     kind: str
     algorithm: str
@@ -59,7 +59,7 @@ class PrimitiveNode:
 
 @dataclass(frozen=True)
 class PrimitiveRegion:
-    """A region: values by name, which of them come from outside and leave, the nodes in an order that can be run."""
+    """A region: values by name, the inputs and outputs among them, and the nodes in topological order."""
 
     name: str
     inputs: tuple[str, ...]
@@ -73,12 +73,12 @@ class PrimitiveRegion:
 
     @property
     def boundary(self) -> tuple[str, ...]:
-        """Return the values that the caller's tensors hold: the inputs, then the outputs."""
+        """Return the values in the caller's tensors: the inputs, then the outputs."""
         return (*self.inputs, *self.outputs)
 
     @property
     def dynamic_dims(self) -> tuple[tuple[int, int, str], ...]:
-        """Return the dims that a call determines: number of the tensor, axis, text."""
+        """Return the dims that a call determines: index of the tensor, axis, text."""
         return tuple(
             (number, axis, dim)
             for number, name in enumerate(self.boundary)
@@ -87,7 +87,7 @@ class PrimitiveRegion:
         )
 
     def for_sizes(self, values: Sequence[int]) -> PrimitiveRegion:
-        """Return the function for one call's sizes of the dynamic dims."""
+        """Return the function with its dynamic dims set to these sizes."""
         known = solve((text, value) for (_, _, text), value in zip(self.dynamic_dims, values, strict=True))
         tensors = {
             name: PlanTensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
@@ -104,7 +104,7 @@ class OneDnnPlan:
 
     @property
     def params(self) -> tuple[str, ...]:
-        """Return the names of all parameters that are needed."""
+        """Return the names of all parameters used."""
         return tuple(dict.fromkeys(name for function in self.functions for name in function.params.values()))
 
 

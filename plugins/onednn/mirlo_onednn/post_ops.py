@@ -1,4 +1,4 @@
-"""Elementwise operators as functions of the library: what can follow a result before it is stored."""
+"""Elementwise operators as functions of the library, for use as post-ops."""
 
 from __future__ import annotations
 

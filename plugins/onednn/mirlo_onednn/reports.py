@@ -1,4 +1,4 @@
-"""What the library chose for the regions of a compiled model."""
+"""Reports of the library's choices for the regions of a compiled model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def reports(executable: Executable) -> dict[str, RegionReport]:
-    """Return, by region, the steps with the library's name for each, and the memory that they take."""
+    """Return, by region, the steps with the library's implementation names, and their memory."""
     loaded = executable.externals.loaded
     programs = [external.keep for external in loaded if isinstance(external.keep, OneDnnProgram)]
     return {name: report for program in programs for name, report in program.reports.items()}

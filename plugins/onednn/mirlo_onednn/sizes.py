@@ -1,4 +1,4 @@
-"""Dims that are known when a region is called: their text, and what it comes to for the tensors of a call.
+"""Dims that are known when a region is called: their text, and its value for the tensors of a call.
 
 A dim is a number, or a polynomial of symbols as text: `batch`, `12*seq`, `batch*seq`, `seq + 1`.
 """
@@ -78,7 +78,7 @@ def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | None:
-    """Return the symbol's value for which a dim has this value, if the dim is linear in it."""
+    """Return the value of the symbol for which a dim has this value, if the dim is linear in the symbol."""
     at = [evaluate(text, {**sizes, name: trial}) for trial in range(3)]
     slope = at[1] - at[0]
     if slope == 0 or at[2] - at[1] != slope or (value - at[0]) % slope:
@@ -87,7 +87,7 @@ def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | N
 
 
 def undetermined(determining: Iterable[str], wanted: Iterable[str]) -> set[str]:
-    """Return the symbols of `wanted` dims that `determining` ones do not determine."""
+    """Return the symbols in `wanted` dims that `determining` dims do not determine."""
     listed = list(determining)
     names = sorted({name for text in listed for name in symbols(text)})
     # Arbitrary sizes show it; different primes make no two products equal.

@@ -1,4 +1,4 @@
-"""From a region to a function of the plan: composites become nodes with post-ops, layouts become views."""
+"""Translation of a region to a function of the plan: composites become nodes with post-ops, layouts become views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def translate(function: ExternalFunction) -> plan.PrimitiveRegion:
 
 
 def _translate_step(translator: Translator, nodes: Sequence[ExternalNode]) -> None:
-    """Add the nodes for an operator and the elementwise ones that follow it."""
+    """Add the nodes for an operator and the elementwise operators after it."""
     first = nodes[0]
     if first.op == "relax.split":
         return split(translator, first)
@@ -36,7 +36,7 @@ def _translate_step(translator: Translator, nodes: Sequence[ExternalNode]) -> No
 
 
 def _with_bias(translator: Translator, draft: PrimitiveDraft) -> PrimitiveDraft:
-    """Make an added constant with one value per channel the bias of a contraction that has none."""
+    """Turn an added constant with one value per channel into the bias of a contraction that has none."""
     if draft.op not in ("convolution", "deconvolution", "matmul") or "bias" in draft.operands or not draft.post_ops:
         return draft
     post = draft.post_ops[0]

@@ -1,4 +1,4 @@
-"""The function of a plan while it is made: its values, its nodes, and drafts of operations."""
+"""A function of a plan under construction: its values, its nodes, and drafts of operations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mirlo_onednn.post_ops import BINARY, ELTWISE, with_constant, with_operand
 
 
 class TranslationError(MirloError, ValueError):
-    """An operator in a region that no pattern puts there."""
+    """An operator in a region that no pattern matches."""
 
 
 @dataclass(frozen=True)
 class PrimitiveDraft:
-    """An operation of the library for an operator, before what follows it is known."""
+    """An operation of the library for an operator, before its post-ops are known."""
 
     op: str
     operands: dict[str, str]
@@ -61,7 +61,7 @@ class Translator:
         return name
 
     def literal(self, array: np.ndarray) -> str:
-        """Add a constant that the plan owns."""
+        """Add a constant of the plan."""
         name = self.new(array.shape)
         self.literals[name] = array.astype(np.float32)
         return name
@@ -111,7 +111,7 @@ class Translator:
         return self.permuted(self.reshaped(name, (1,) * (len(shape) - len(own)) + own), axes)
 
     def finish(self, draft: PrimitiveDraft, value: ExternalValue) -> None:
-        """Add the node of a draft whose result is this value of the region."""
+        """Add the node of a draft, with this value of the region as its result."""
         result = self.value(value)
         shape = shape_of(value)
         name = result
@@ -129,7 +129,7 @@ class Translator:
             self.nodes.append(plan.PrimitiveNode("reshape", {"x": name}, result))
 
     def finished(self) -> plan.PrimitiveRegion:
-        """Return the function; a result that is returned twice, or not computed here, is copied."""
+        """Return the function; results that are returned twice, or not computed here, are copied."""
         inputs = tuple(self.value(value) for value in self.function.inputs)
         outputs: list[str] = []
         for value in self.function.outputs:

@@ -1,4 +1,4 @@
-"""Running a plan of one function on arrays."""
+"""Helpers that run a plan of one function on arrays."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Region:
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
-    """Numbers of a normal distribution."""
+    """Return numbers of a normal distribution."""
     return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
 
 
@@ -71,7 +71,7 @@ def conv_attributes(padding: int = 0, stride: int = 1, gap: int = 0, dims: int =
 
 
 def conv(x: np.ndarray, w: np.ndarray, padding: int = 0, stride: int = 1, gap: int = 0, groups: int = 1) -> np.ndarray:
-    """Convolution of [N, C, H, W] with [O, C / groups, kh, kw]."""
+    """Return a convolution of [N, C, H, W] with [O, C / groups, kh, kw]."""
     x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     kh, kw = ((size - 1) * (gap + 1) + 1 for size in w.shape[2:])
     windows = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), (2, 3))

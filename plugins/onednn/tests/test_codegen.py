@@ -1,4 +1,4 @@
-"""Models of which the library computes everything that it can, beside the same models compiled by Mirlo alone."""
+"""Models with all supported parts computed by the library, compared with the models compiled by Mirlo alone."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_attention(causal: str, tmp_path: Path) -> None:
 
 
 def test_attention_of_capped_scores(tmp_path: Path) -> None:
-    """The library has none: other code computes it."""
+    """The library has none: Mirlo's own code computes it."""
     path = tmp_path / "attention.mlir"
     path.write_text(ATTENTION.replace("causal = CAUSAL", "softcap = 0.5 : f64"))
     executable = mirlo.compile(path, "onednn,llvm")

@@ -1,4 +1,4 @@
-"""Every operator that the library takes, computed by it as numpy does."""
+"""All operators that the library supports, compared with numpy."""
 
 from __future__ import annotations
 

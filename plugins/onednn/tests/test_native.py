@@ -1,4 +1,4 @@
-"""Plans computed by the library, beside numpy."""
+"""Plans computed by the library, compared with numpy."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_binary(algorithm: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("shape", [(7, 2, 1), (7, 16, 1), (3, 33, 1, 1), (1, 3, 1, 1), (7, 5), (4, 1, 3)])
 def test_numbers_per_channel_after_arithmetic(shape: tuple[int, ...]) -> None:
-    """With images of one pixel as well, which the library has in the wrong order."""
+    """Also with images of one pixel, which the library reads in the wrong order."""
     x, y = random(*shape), random(*shape, seed=1)
     a, b = (random(1, shape[1], *(1,) * (len(shape) - 2), seed=seed) for seed in (2, 3))
     after = (PostOp("binary", "mul", operand="a"), PostOp("binary", "add", operand="b"))

@@ -1,4 +1,4 @@
-"""Models whose batch and lengths only a call knows."""
+"""Models whose batch and lengths are dynamic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_library = pytest.mark.skipif(not is_available(), reason="needs onednn-cpu-
 
 
 def images() -> Any:
-    """Return a residual block and what follows it, of a batch of images."""
+    """Return a residual block and its successors, of a batch of images."""
     nodes = [
         node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
         node("Relu", "a", "b"),
@@ -42,7 +42,7 @@ def images() -> Any:
 
 
 def attention() -> Any:
-    """Attention over any number of sequences of any length."""
+    """Return attention over any number of sequences of any length."""
     nodes = []
     for name in "qkv":
         nodes += [node("MatMul", f"x w{name}", f"{name}0"), node("Reshape", f"{name}0 heads", f"{name}1")]

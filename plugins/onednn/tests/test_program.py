@@ -34,7 +34,7 @@ def _network(threads: int = 1) -> tuple[Region, np.ndarray]:
 
 @pytest.mark.parametrize("cores", [2, 6, 100])
 def test_calls_from_several_threads(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One context, three, and as many as there can be."""
+    """With one context, with three, and with the maximum."""
     monkeypatch.setattr("mirlo_onednn.native.program.available_cores", lambda: cores)
     region, expected = _network(threads=2)
     tables = region.program._compiled.tables["region"]

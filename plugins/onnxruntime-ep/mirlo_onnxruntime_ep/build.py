@@ -1,4 +1,4 @@
-"""The provider as a shared library, which the C compiler of the machine makes once for each version of its sources."""
+"""The provider as a shared library, built by the machine's C compiler once for each version of its sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiler() -> str:
 
 @functools.cache
 def library_path() -> Path:
-    """Return the library of the provider, which is built if no earlier call has."""
+    """Return the library of the provider, built at the first call."""
     digest = hashlib.sha256(repr((compiler(), FLAGS, sys.executable, _version())).encode())
     for name, content in sorted(_files().items()):
         digest.update(name.encode() + content)
@@ -45,7 +45,7 @@ def library_path() -> Path:
 
 
 def build(path: Path, python: str = sys.executable) -> None:
-    """Build the provider; `python` is the interpreter that compiles models where no option names another."""
+    """Build the provider; `python` is the default interpreter that compiles models."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
         folder = Path(name)

@@ -33,12 +33,12 @@ LEAST_NODES, LEAST_CONSTANTS = 2, 1024
 
 
 class CompileError(Exception):
-    """A part that Mirlo does not compile."""
+    """A part that Mirlo cannot compile."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the provider asks."""
+    """A request of the provider."""
 
     what: str
     folder: Path
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Claim:
-    """What happens to a node: the part that it is in, or why it stays with ONNX Runtime."""
+    """The assignment of a node: its part, or why it is left to ONNX Runtime."""
 
     name: str
     operator: str
@@ -105,7 +105,7 @@ def answer(request: Request) -> Iterator[str]:
 
 
 def claim(model: Path) -> list[Claim]:
-    """Return which nodes of a model are compiled, in parts that depend on no node between them."""
+    """Return the assignment of a model's nodes to compiled parts."""
     from mirlo.extend.ops import check_model
 
     check = check_model(model)
@@ -146,7 +146,7 @@ def parts_of(edges: Sequence[Sequence[int]], reasons: Sequence[str | None]) -> l
 
 
 def edges_of(graph: Any) -> list[list[int]]:
-    """Return for each node the nodes that make what it, or a graph in it, reads."""
+    """Return the predecessors of each node, including those that its subgraphs read."""
     makers: dict[str, int] = {}
     edges = []
     for index, node in enumerate(graph.node):
@@ -156,7 +156,7 @@ def edges_of(graph: Any) -> list[list[int]]:
 
 
 def reads_of(node: Any) -> Iterator[str]:
-    """Yield the values that a node, or a graph in it, reads."""
+    """Yield the values that a node or its subgraphs read."""
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:
@@ -165,7 +165,7 @@ def reads_of(node: Any) -> Iterator[str]:
 
 
 def other_kinds(graph: Any) -> dict[str, str]:
-    """Return what values of a graph are that no compiled part has: only tensors of numbers cross its border."""
+    """Return why values cannot cross the border of a compiled part: they are no tensors of numbers."""
     kinds: dict[str, str] = {}
     for value in (*graph.input, *graph.output, *graph.value_info):
         if not value.type.HasField("tensor_type"):
@@ -181,7 +181,7 @@ def other_kinds(graph: Any) -> dict[str, str]:
 
 
 def inputs_without_rank(graph: Any, parts: Sequence[int]) -> dict[int, str]:
-    """Return why nodes cannot be in their parts: these would have an input of unknown rank."""
+    """Return why nodes cannot be in their parts: an input would have an unknown rank."""
     unknown = {
         value.name
         for value in (*graph.input, *graph.value_info)
@@ -207,7 +207,7 @@ def small_parts(graph: Any, parts: Sequence[int]) -> set[int]:
 
 
 def summary(claims: Sequence[Claim]) -> list[str]:
-    """Return what is compiled, and what is not, with the reasons, for the log."""
+    """Return a summary for the log: compiled nodes, and the others with reasons."""
     kept = [each for each in claims if each.part < 0]
     parts = len({each.part for each in claims if each.part >= 0})
     lines = [f"Mirlo compiles {len(claims) - len(kept)} of {len(claims)} nodes, in {parts} parts"]
@@ -215,7 +215,7 @@ def summary(claims: Sequence[Claim]) -> list[str]:
 
 
 def write_report(path: Path, claims: Sequence[Claim]) -> None:
-    """Write what happens to each node as JSON."""
+    """Write the assignment of each node as JSON."""
     nodes = [
         {"name": each.name, "operator": each.operator, "part": each.part if each.part >= 0 else None}
         | ({"reason": each.reason} if each.reason else {})
@@ -225,12 +225,12 @@ def write_report(path: Path, claims: Sequence[Claim]) -> None:
 
 
 def cache_folder() -> Path:
-    """Return where libraries are kept."""
+    """Return the folder of compiled libraries."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mirlo-onnxruntime"
 
 
 def library(request: Request) -> Path:
-    """Return the library of a model, which is compiled if it is not there."""
+    """Return the library of a model, compiled if it is not cached."""
     folder = cache_folder() / _key(request)
     path = folder / "libpart.so"
     if path.exists():
@@ -268,7 +268,7 @@ def _compile(request: Request, folder: Path) -> None:
 
 
 def _key(request: Request) -> str:
-    """Return a hash of all that a library depends on."""
+    """Return a hash of everything that a library depends on."""
     from mirlo.extend.runtime import compiler_version
     from mirlo.extend.target import find_target
 

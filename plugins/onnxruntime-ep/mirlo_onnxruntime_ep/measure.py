@@ -1,4 +1,4 @@
-"""Models through the provider, beside ONNX Runtime's own provider."""
+"""Measurements of models with the provider, compared with ONNX Runtime's own provider."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = "| model | difference | ratio | cold | cached | nodes |\n| --- |" + " ---
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a model showed."""
+    """The measurements of a model."""
 
     difference: float
     """The largest, as a fraction of the largest result."""
@@ -47,7 +47,7 @@ class Measurement:
 def measure(
     model: str | Path, sizes: Mapping[str, int], threads: int = 1, feed: Mapping[str, np.ndarray] | None = None
 ) -> Measurement:
-    """Open a model twice through the provider, and call it beside ONNX Runtime's own."""
+    """Open a model twice with the provider, and time it against ONNX Runtime's own."""
     import onnxruntime
 
     register()
@@ -80,7 +80,7 @@ def measure(
 
 
 def measure_packages(threads: int = 1) -> Iterator[tuple[str, Measurement]]:
-    """Yield the models in installed packages, with what each showed."""
+    """Yield the models in installed packages, with their measurements."""
     import onnxruntime
 
     from mirlo.benchmarks.clients import feed_of, packaged_models
@@ -103,7 +103,7 @@ def summary(rows: Sequence[Measurement]) -> str:
 
 
 def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Return the largest difference, as a fraction of the largest result; infinity for other shapes and types."""
+    """Return the largest difference relative to the largest result; infinity for other shapes or types."""
     worst = 0.0
     for mine, other in zip(found, expected, strict=True):
         if not isinstance(other, np.ndarray) or other.dtype.kind not in "fiub":

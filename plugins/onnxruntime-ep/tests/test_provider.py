@@ -1,4 +1,4 @@
-"""Mirlo as an execution provider: answers beside ONNX Runtime's own, claims, caches, context models, errors."""
+"""Mirlo as an execution provider: results, claims, caches, context models, errors, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def model(
     nodes: Sequence[onnx.NodeProto], inputs: dict[str, Sequence[Any]], outputs: Sequence[str],
     weights: dict[str, np.ndarray] | None = None, kinds: dict[str, int] | None = None,
 ) -> bytes:  # fmt: skip
-    """Return a model; what is not in `kinds` is f32, and sizes of outputs are inferred."""
+    """Return a model; values that are not in `kinds` are f32, and sizes of outputs are inferred."""
     kinds = kinds or {}
     values = [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), s) for n, s in inputs.items()]
     results = [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), None) for n in outputs]
@@ -192,7 +192,7 @@ def test_element_types() -> None:
 
 
 def mixed() -> bytes:
-    """Return a model with strings in between, which stay with ONNX Runtime."""
+    """Return a model with strings in the middle, which are left to ONNX Runtime."""
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["a"], "square"),
         helper.make_node("Add", ["a", "x"], ["b"], "sum"),
@@ -231,7 +231,7 @@ def test_strings_stay_with_onnx_runtime(tmp_path: Path) -> None:
 
 
 def test_what_an_import_assumes_stays_with_onnx_runtime(tmp_path: Path) -> None:
-    """Without axes, the rank of the result depends on the sizes of a call; so do parts behind it."""
+    """Without axes, the rank of the result depends on sizes of the call, so later parts are left too."""
     nodes = [
         helper.make_node("Exp", ["x"], ["a"], "exp"), helper.make_node("Neg", ["a"], ["b"], "minus"),
         helper.make_node("Squeeze", ["b"], ["s"], "squeeze"), helper.make_node("Abs", ["s"], ["c"], "abs"),
@@ -399,7 +399,7 @@ def build_csharp(folder: Path, runtime: Path) -> list[str]:
 
 @pytest.mark.parametrize("build", [build_c, build_csharp])
 def test_programs_of_other_languages(build: Callable[[Path, Path], list[str]], tmp_path: Path) -> None:
-    """They run a model, and a context model with neither Python nor a compiler."""
+    """They run a model, and a context model without Python and without a compiler."""
     (runtime,) = (Path(ort.__file__).parent / "capi").glob("libonnxruntime.so.*")
     command = build(tmp_path, runtime)
     content, context = small(), tmp_path / "model_ctx.onnx"

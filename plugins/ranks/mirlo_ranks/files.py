@@ -1,4 +1,4 @@
-"""The files of a model on several ranks: one for each."""
+"""The files of a model on several ranks, one per rank."""
 
 from __future__ import annotations
 

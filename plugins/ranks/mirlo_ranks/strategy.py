@@ -1,4 +1,4 @@
-"""A model on several ranks: one compilation for each, or for the rank that this process is."""
+"""Compilation of a model for several ranks: for each of them, or for the rank of this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRANSPORT = "collectives"
 
 @dataclass(frozen=True)
 class RankedModel:
-    """A model that was compiled for all ranks, in a process that is none of them."""
+    """A model compiled for all ranks, in a process that is none of them."""
 
     executables: tuple[Executable | UnloadedModel, ...]
     """What each rank runs."""
@@ -42,12 +42,12 @@ class RankedModel:
 
 
 class RankStrategy(CompileStrategy[RankOptions]):
-    """Compiles a model for the rank that is asked for, or that this process is; else for all of them."""
+    """Compiles a model for the requested rank, or for this process's; without one, for all ranks."""
 
     options_type = RankOptions
 
     def target(self, target: str | Sequence[str]) -> str:
-        """Return a list of targets in which a code generator exchanges what ranks send."""
+        """Return a list of targets with a code generator that exchanges tensors between ranks."""
         return with_transport(target)
 
     def compile(
@@ -68,7 +68,7 @@ class RankStrategy(CompileStrategy[RankOptions]):
         return results[0] if rank is not None else RankedModel(tuple(results))
 
     def first_passes(self) -> str:
-        """Return the pass that makes a model the part of one rank, the first by default."""
+        """Return the pass `shard`, which runs first by default."""
         return str(Shard(self.options.ranks, self.options.rank or 0, tuple(self.options.rank_plan)))
 
     def metadata(self) -> Mapping[str, object]:
@@ -101,7 +101,7 @@ class RankStrategy(CompileStrategy[RankOptions]):
 
 
 def with_transport(target: str | Sequence[str]) -> str:
-    """Return a list of targets in which a code generator exchanges what ranks send."""
+    """Return a list of targets with a code generator that exchanges tensors between ranks."""
     named = split_list(target) if isinstance(target, str) else [part for text in target for part in split_list(text)]
     has_transport = any(each.partition("{")[0].strip() == TRANSPORT for each in named)
     return ",".join(named if has_transport else [TRANSPORT, *named])

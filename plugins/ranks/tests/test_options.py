@@ -1,4 +1,4 @@
-"""The options of models on several ranks: their flags, values and keys, and the page that lists them."""
+"""The options of models on several ranks: flags, values and keys, and their page."""
 
 from __future__ import annotations
 

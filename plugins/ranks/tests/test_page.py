@@ -1,4 +1,4 @@
-"""What the page about ranks shows works as it stands there."""
+"""The commands and programs of the page about ranks run unchanged."""
 
 from __future__ import annotations
 

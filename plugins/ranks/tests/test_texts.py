@@ -1,4 +1,4 @@
-"""The tests of this folder for lit: what the pass `shard` makes, as text."""
+"""The lit tests of this folder: the output of the pass `shard` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled estimator: the methods of the estimator that outputs of the model are equal to."""
+"""A compiled estimator: the methods whose results are outputs of the model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CompiledEstimator:
         return [np.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
 
     def _inputs(self, rows: Rows) -> list[np.ndarray]:
-        """Return the arrays for the inputs: all data, or a column each."""
+        """Return the arrays of the inputs: all data in one, or one per column."""
         specs = self.executable.inputs
         if hasattr(rows, "columns"):
             columns = [np.asarray(rows[name]).reshape(-1, 1) for name in rows.columns]
@@ -89,7 +89,7 @@ class CompiledEstimator:
 
 
 def _result(estimator: object, name: str, rows: Rows) -> np.ndarray | None:
-    """Return what a method of the estimator gives for the example; None if it has no such method.
+    """Return the result of an estimator's method for the example; None if it has no such method.
 
     Some estimators were fitted to f64 and refuse f32.
     """
@@ -112,7 +112,7 @@ def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
 
 
 def _output_equal_to(expected: np.ndarray, outputs: list[np.ndarray]) -> int | None:
-    """Return the number of the output that holds these values; of two columns of scores the second counts."""
+    """Return the index of the output that equals these values; of two columns of scores, the second."""
     for index, output in enumerate(outputs):
         if expected.ndim == 1 and output.ndim == 2 and output.shape[1] == 2:
             output = output[:, 1]

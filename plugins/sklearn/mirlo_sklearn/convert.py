@@ -1,4 +1,4 @@
-"""From a fitted estimator to an ONNX model, through skl2onnx."""
+"""Conversion of a fitted estimator to an ONNX model, by skl2onnx."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SklearnImportError(FrontendError):
 
 
 def convert_estimator(model: object, example: ExampleInputs) -> ConvertedModel:
-    """Convert an estimator; the example is rows of its data, whose type decides the type of the computation."""
+    """Convert an estimator; the example is rows of data, whose type decides the type of computation."""
     if not hasattr(model, "get_params"):
         kind = f"{type(model).__module__.partition('.')[0]}.{type(model).__name__}"
         raise SklearnImportError(
@@ -47,7 +47,7 @@ def convert_estimator(model: object, example: ExampleInputs) -> ConvertedModel:
 
 
 def _to_onnx(model: object, rows: Rows) -> onnx.ModelProto:
-    """Return the ONNX model: in f64 where the data is, unless the converter has no such form."""
+    """Return the ONNX model, in f64 for data in f64 if the converter supports it."""
     if isinstance(rows, np.ndarray) and rows.dtype == np.float64:
         try:
             return _converted(model, rows)
@@ -87,7 +87,7 @@ def _converted(model: object, rows: Rows) -> onnx.ModelProto:
 
 
 def _known_options(model: object) -> Container[str]:
-    """Return the names of the options that the converter of an estimator has."""
+    """Return the names of the options that an estimator's converter has."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter
 
@@ -96,7 +96,7 @@ def _known_options(model: object) -> Container[str]:
 
 
 def _opsets(skl2onnx: ModuleType) -> dict[str, int]:
-    """Return the operator sets to convert to: tree ensembles of the newest set are not made for all estimators."""
+    """Return the operator sets to convert to: the newest tree ensembles are not supported for all estimators."""
     return {"": min(skl2onnx.get_latest_tested_opset_version(), 21), "ai.onnx.ml": 3}
 
 
@@ -106,6 +106,6 @@ def _describe(rows: object) -> str:
 
 
 def _brief(error: Exception) -> str:
-    """Return the beginning of a message: those of converters quote whole models."""
+    """Return the beginning of a message, since converters quote whole models."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."

@@ -1,4 +1,4 @@
-"""Estimators of other libraries, whose converters skl2onnx takes: also where they are steps of a pipeline."""
+"""Converters for estimators of other libraries, also as steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.extend.frontend import require_package
 
 @dataclass(frozen=True)
 class _Converter:
-    """A class of estimators, and where its converter is."""
+    """A class of estimators, and the location of its converter."""
 
     library: str
     estimator: str

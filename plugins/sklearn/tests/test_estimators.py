@@ -1,4 +1,4 @@
-"""`mirlo.compile` of estimators: each method that it offers gives what the estimator's own gives."""
+"""`mirlo.compile` of estimators: each compiled method gives the results of the estimator's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that are no estimators: the message names what to compile in their place. Needs none of the libraries."""
+"""Objects that are no fitted estimators: the message names what to compile instead. Needs none of the libraries."""
 
 from __future__ import annotations
 

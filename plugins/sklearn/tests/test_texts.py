@@ -1,4 +1,4 @@
-"""Text pipelines as skl2onnx writes them, and encoders that refuse values of no category."""
+"""Text pipelines as skl2onnx writes them, and encoders that refuse values of unknown categories."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ngrams_of(shape: list[Any], **attributes: Any) -> onnx.ModelProto:
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
 @pytest.mark.parametrize("shape, dims", [(["t"], (6,)), (["n", "t"], (2, 6)), ([1, 6], (1, 6))])
 def test_ngrams_of_words(mode: str, shape: list[Any], dims: tuple[int, ...]) -> None:
-    """Words that are not in the pool are part of no n-gram; a word of the pool may stand in several."""
+    """Words outside of the pool are in no n-gram; a word of the pool may be in several."""
     model = ngrams_of(
         shape, mode=mode, min_gram_length=1, max_gram_length=2, max_skip_count=1, ngram_counts=[0, 3],
         ngram_indexes=[0, 2, 4, 1, 3], weights=[1.0, 2.0, 0.5, 3.0, 4.0],
@@ -66,7 +66,7 @@ def test_ngrams_of_words(mode: str, shape: list[Any], dims: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("element", [TensorProto.INT64, TensorProto.STRING])
 def test_a_category_that_is_none(element: int) -> None:
-    """With `zeros` = 0 a value of no category is an error, as in ONNX Runtime."""
+    """With `zeros` = 0, an unknown category is an error, as in ONNX Runtime."""
     is_text = element == TensorProto.STRING
     keys: dict[str, Any] = {"cats_strings": ["3", "1", "2"]} if is_text else {"cats_int64s": [3, 1, 2]}
     node = helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **keys)

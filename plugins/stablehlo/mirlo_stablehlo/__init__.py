@@ -1,1 +1,1 @@
-"""The front end for StableHLO, the form in which JAX, and TensorFlow through its converters, hand programs over."""
+"""The front end for StableHLO, the exchange format of JAX, and of TensorFlow through its converters."""

@@ -1,4 +1,4 @@
-"""Import of StableHLO: what is special to it beside programs of other dialects."""
+"""Import of StableHLO: the parts that programs of other dialects do not need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo_stablehlo.sizes import evaluate
 
 
 class StablehloImport(ProgramImport):
-    """The import of one program, in which complex tensors are two, and hold both parts in a last dim outside of it."""
+    """The import of one program; complex tensors are two tensors inside, and one with a last dim of 2 outside."""
 
     NAMESPACE = "stablehlo"
     RETURNS = ("func.return", "stablehlo.return", "sdy.return")
@@ -36,17 +36,17 @@ class StablehloImport(ProgramImport):
         return RankedProgram(self.functions)
 
     def own_input(self, entry: ir.Operation, index: int, whole: TensorType) -> TensorType:
-        """Return the part of an input that a rank takes, as the program divides it."""
+        """Return this rank's part of an input, as the program shards it."""
         layout = self._entry_layout(entry, "arg_attrs", index, whole.shape)
         return whole if layout is None else whole.with_shape(layout.shape(whole.shape))
 
     def whole_input(self, entry: ir.Operation, index: int, whole: TensorType, argument: Tensor) -> Tensor:
-        """Return an input of which ranks have parts."""
+        """Return a whole input of which ranks have parts."""
         layout = self._entry_layout(entry, "arg_attrs", index, whole.shape)
         return argument if layout is None else from_parts(argument, layout, self._ranked.grid.ranks)
 
     def own_result(self, entry: ir.Operation, index: int, result: Tensor) -> Tensor:
-        """Return the part of a result that a rank returns."""
+        """Return this rank's part of a result."""
         layout = self._entry_layout(entry, "res_attrs", index, result.shape)
         return result if layout is None else to_parts(result, layout, self._ranked.grid.ranks)
 
@@ -57,11 +57,11 @@ class StablehloImport(ProgramImport):
         return self._ranked.interface_layout({each.name: each.attr for each in held}, shape)
 
     def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
-        """Return the types of the parts of a value: two of a complex tensor, those of its elements of a tuple."""
+        """Return the types of a value's parts: two for a complex tensor, those of the elements for a tuple."""
         return part_types(type_)
 
     def input_type(self, type_: ir.Type) -> TensorType | None:
-        """Return the type of an input: that of a complex tensor has a last dim with both parts."""
+        """Return the type of an input; that of a complex tensor has a last dim of 2."""
         component = component_type(type_)
         return super().input_type(type_) if component is None else component.with_shape((*component.shape, 2))
 
@@ -70,5 +70,5 @@ class StablehloImport(ProgramImport):
         return self.split_parts(argument) if is_complex(type_) else [argument]
 
     def result(self, type_: ir.Type, parts: Parts) -> Tensor:
-        """Return a result of the program: a complex one has a last dim with both parts."""
+        """Return a result of the program; a complex one has a last dim of 2."""
         return self.join_parts(*parts) if is_complex(type_) else super().result(type_, parts)

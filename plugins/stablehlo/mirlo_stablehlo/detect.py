@@ -1,4 +1,4 @@
-"""Telling StableHLO's portable bytecode from other bytecode."""
+"""Detection of StableHLO's portable bytecode."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from mirlo.extend.files import BYTECODE_PREFIX
 
 
 def is_portable(content: bytes) -> bool:
-    """Return whether bytecode is StableHLO's portable artifact, which other versions read."""
+    """Return whether bytecode is a portable artifact of StableHLO, which is compatible between versions."""
     return content.startswith(BYTECODE_PREFIX) and b"StableHLO_v" in content[:64]

@@ -1,4 +1,4 @@
-"""Words of attributes that name an operator."""
+"""Values of enumeration attributes that name an operator."""
 
 from __future__ import annotations
 

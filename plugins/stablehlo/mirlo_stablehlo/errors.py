@@ -6,4 +6,4 @@ from mirlo.extend.frontend import FrontendError
 
 
 class StablehloImportError(FrontendError):
-    """A program that cannot be imported; the text names the operations, where they are, and why."""
+    """A program that cannot be imported; the text names the operations, their locations and the reason."""

@@ -1,4 +1,4 @@
-"""The operations of StableHLO that mean the same as an operator of relax."""
+"""The operations of StableHLO that are equivalent to an operator of relax."""
 
 _EQUAL = "abs add atan2 cbrt ceil divide floor log maximum minimum multiply power rsqrt sqrt subtract tan tanh"
 _CHLO = "acos acosh asin asinh atan atanh bessel_i1e cosh erf erfc sinh square tan"

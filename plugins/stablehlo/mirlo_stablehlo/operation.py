@@ -22,7 +22,7 @@ class StablehloOperation(MlirOperation):
 
     @property
     def grid(self) -> ProcessGrid:
-        """Return the processes that run the program."""
+        """Return the grid of processes that run the program."""
         return self.program.grid
 
     @property
@@ -31,7 +31,7 @@ class StablehloOperation(MlirOperation):
         return any(is_complex(value.type) for value in (*self.op.operands, *self.op.results))
 
     def by_parts(self, convert: Callable[[StablehloOperation], Tensor | Sequence[Tensor]]) -> list[Tensor]:
-        """Convert an operation on complex tensors as one on the real parts, and one on the imaginary parts."""
+        """Convert an operation on complex tensors to one on the real and one on the imaginary parts."""
         parts: list[Tensor] = []
         for which in (0, 1):
             view = StablehloOperation(
@@ -43,7 +43,7 @@ class StablehloOperation(MlirOperation):
         return parts
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes, as Python values, of what a composite or a custom call names."""
+        """Return the attributes of the operation named by a composite or custom call, as Python values."""
         held = next((self.op.attributes[name] for name in HELD if name in self.op.attributes), None)
         return {entry.name: _plain(entry.attr) for entry in held} if isinstance(held, ir.DictAttr) else {}
 

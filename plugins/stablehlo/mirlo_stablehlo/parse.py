@@ -26,7 +26,7 @@ def parse(content: bytes | str, name: str) -> ir.Module:
 
 
 def _generic(content: bytes | str) -> bytes | str:
-    """Return text with the operations of Shardy, whose dialect is not there, in generic form."""
+    """Return text with Shardy's operations, whose dialect is not available, in generic form."""
     text = content.decode("utf-8", "surrogateescape") if isinstance(content, bytes) else content
     return generic_form(text).encode("utf-8", "surrogateescape") if "sdy." in text else content
 

@@ -1,4 +1,4 @@
-"""The processes of a program of StableHLO, replicas times partitions, as ranks: partitions of a replica in a row."""
+"""The processes of a StableHLO program, replicas times partitions, as ranks: partitions of a replica are adjacent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CROSS_PARTITION = ("stablehlo.all_to_all", "stablehlo.collective_broadcast", "st
 
 @dataclass(frozen=True)
 class ProcessGrid:
-    """How many processes a program has."""
+    """The numbers of replicas and partitions of a program."""
 
     replicas: int = 1
     partitions: int = 1
@@ -65,7 +65,7 @@ class ProcessGrid:
 
 
 def process_grid(module: ir.Operation) -> ProcessGrid:
-    """Return the processes of a program: those that the module declares, or that its collectives name."""
+    """Return the process grid that the module declares or that its collectives imply."""
     declared = {name: _count(module, name) for name in (REPLICAS, PARTITIONS)}
     counts = {name: count or 1 for name, count in declared.items()}
     for op in _operations(module):
@@ -84,7 +84,7 @@ def process_grid(module: ir.Operation) -> ProcessGrid:
 
 
 def mode_of(op: ir.Operation) -> str:
-    """Return what the numbers of a collective are: of replicas, partitions, both in one ("flat"), or replicas of both.
+    """Return what a collective's ids are: replicas, partitions, both flattened ("flat"), or replicas of all partitions.
 
     These are the strategies of StableHLO's process groups.
     """
@@ -97,7 +97,7 @@ def mode_of(op: ir.Operation) -> str:
 
 
 def replica_groups(op: ir.Operation) -> RankGroups:
-    """Return the groups as they are written, without what fills short rows; empty for one of all processes."""
+    """Return the groups of the attribute without the padding of short rows; empty for one group of all."""
     rows = _rows(op, "replica_groups")
     return tuple(row for row in (tuple(n for n in row if n != -1) for row in rows) if row)
 

@@ -1,4 +1,4 @@
-"""The processes of a program, and the meshes of devices that its shardings name."""
+"""The processes of a program, and the device meshes that its shardings name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirlo_stablehlo.shardings import (
 
 
 class RankedProgram:
-    """What the operations of a program need to know of the processes that run it."""
+    """The information about processes that the import of operations needs."""
 
     def __init__(self, functions: Mapping[str, ir.Operation]) -> None:
         self._functions = functions
@@ -30,7 +30,7 @@ class RankedProgram:
 
     @cached_property
     def grid(self) -> ProcessGrid:
-        """Return the processes: those that the module declares, or that its meshes or collectives name."""
+        """Return the process grid that the module declares or that its meshes or collectives imply."""
         module = self._module
         if PARTITIONS not in module.attributes and self._mesh_texts:
             return ProcessGrid(1, max(map(mesh_size, self._mesh_texts.values())))
@@ -42,7 +42,7 @@ class RankedProgram:
         return {name: read_mesh(text, self.grid.ranks) for name, text in self._mesh_texts.items()}
 
     def interface_layout(self, attributes: Mapping[str, ir.Attribute], shape: Sequence[Dim]) -> RankLayout | None:
-        """Return how an input or a result is divided; None where each rank has all of it."""
+        """Return the layout of an input or a result among ranks; None if each rank has all of it."""
         if self.grid.ranks == 1:
             return None
         layout: RankLayout | None = None

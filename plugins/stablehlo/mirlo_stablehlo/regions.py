@@ -1,4 +1,4 @@
-"""Regions on scalars: which function they are, and their application to whole tensors."""
+"""Regions on scalars: recognition of known functions, and their application to whole tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMBINERS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min
 
 
 def combiner(block: ir.Block) -> str | None:
-    """Return what a region on two scalars computes: 'add', 'mul', 'max', 'min', 'and', 'or', 'new', or None."""
+    """Return the function of a region on two scalars: 'add', 'mul', 'max', 'min', 'and', 'or', 'new', or None."""
     operations = [op.operation for op in block.operations]
     arguments = list(block.arguments)
     if len(operations) == 1 and len(arguments) == 2 and list(operations[0].operands) == arguments[1:]:
@@ -54,14 +54,14 @@ def apply(op: StablehloOperation, block: ir.Block, operands: Sequence[Tensor]) -
 
 @dataclass(frozen=True)
 class SortKey:
-    """One of the operands that a comparator reads: which, and whether the larger comes first."""
+    """A key of a comparator: the operand, and whether the order is descending."""
 
     operand: int
     descending: bool
 
 
 def sort_keys(block: ir.Block) -> list[SortKey] | None:
-    """Return the operands that a comparator compares, the most significant first; None for another function."""
+    """Return the keys of a comparator, the most significant first; None for another function."""
     operations = [op.operation for op in block.operations]
     if not operations or len(operations[-1].operands) != 1:
         return None
@@ -86,7 +86,7 @@ def _keys(value: ir.Value, arguments: list[ir.Value]) -> list[SortKey] | None:
 
 
 def _after_tie(value: ir.Value, arguments: list[ir.Value]) -> tuple[int, list[SortKey]] | None:
-    """Read `a == b and the rest`: the operand of a and b, and the keys of the rest."""
+    """Match `a == b and the rest`: return the operand of a and b, and the keys of the rest."""
     op = _owner(value)
     if op is None or op.name != "stablehlo.and":
         return None
@@ -111,7 +111,7 @@ def _compared(op: ir.Operation, arguments: list[ir.Value]) -> int | None:
 
 
 def _plain(value: ir.Value) -> ir.Value:
-    """Return the value behind JAX's `where(x == 0, 0, x)` and `where(x != x, nan, x)`, which make floats comparable."""
+    """Return the value inside of JAX's `where(x == 0, 0, x)` and `where(x != x, nan, x)`, which order floats."""
     while True:
         op = _owner(value)
         if op is None or op.name != "stablehlo.select":
@@ -135,7 +135,7 @@ def _owner(value: ir.Value) -> ir.Operation | None:
 
 
 def is_argument_of_extreme(block: ir.Block) -> str | None:
-    """Return 'argmax' or 'argmin' for JAX's region on pairs of a value and its position; None for another function.
+    """Return 'argmax' or 'argmin' for JAX's region on pairs of a value and its index, None for others.
 
     The smallest position wins among equal values, and NaN wins over numbers.
     """
@@ -155,7 +155,7 @@ def is_argument_of_extreme(block: ir.Block) -> str | None:
 
 
 def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], kind: str) -> bool:
-    """Check the region by its values: it consists of comparisons, so that few pairs distinguish all cases."""
+    """Evaluate the region on pairs: it consists of comparisons, so few pairs distinguish all cases."""
     floats = [float("nan"), -1.0, 0.0, 2.0]
     type_ = TensorType.from_mlir(block.arguments[0].type)
     values = floats if type_ is not None and type_.dtype.is_float else [0, 1, 2]
@@ -172,7 +172,7 @@ def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], kind: str) 
 
 
 def _wanted(kind: str, a: float, i: int, b: float, j: int) -> int:
-    """Return the position that wins."""
+    """Return the position of the expected result."""
     if a != a:
         return i  # the first NaN that is met stays
     if b != b:

@@ -1,4 +1,4 @@
-"""Converters of operations, by name; and the operations that are refused, each with its reason."""
+"""Converters of operations by name, and the operations that are not supported, each with its reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def complex_converter(*names: str) -> Callable[[Converter], Converter]:
 
 
 def of_parts(function: Converter) -> Converter:
-    """Declare that a registered converter takes the parts of any values: complex tensors, tuples, tokens."""
+    """Declare that a registered converter takes the parts of any value: complex tensors, tuples, tokens."""
     OF_PARTS.update(name for name, registered in CONVERTERS.items() if registered is function)
     return function
 

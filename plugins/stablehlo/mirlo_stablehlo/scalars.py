@@ -1,4 +1,4 @@
-"""Evaluation of a region on numbers, to find out which function it is."""
+"""Evaluation of a region on numbers, to recognize its function."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mirlo_stablehlo.enumerations import COMPARISONS
 
 
 class Unknown(Exception):
-    """An operation that is not evaluated."""
+    """An operation that cannot be evaluated."""
 
 
 def evaluate_region(
     operations: Sequence[ir.Operation], arguments: Sequence[ir.Value], numbers: Sequence[float]
 ) -> list[float]:
-    """Return what a region of comparisons, logic and choices returns for numbers."""
+    """Return the results of a region of comparisons, logic and selects for numbers."""
     known: dict[ir.Value, float] = {}
     known.update(zip(arguments, numbers, strict=True))
     for op in operations:

@@ -45,7 +45,7 @@ def generic_form(text: str, depth: int = 0) -> str:
 
 
 class _Reader:
-    """What follows the name of an operation."""
+    """Reads the text after the name of an operation of Shardy."""
 
     def __init__(self, text: str, at: int, name: str) -> None:
         self.text, self.at, self.name = text, at, name
@@ -138,7 +138,7 @@ class _Reader:
         return match
 
     def _enclosed(self, opening: str) -> str:
-        """Read what stands between a bracket and the one that closes it; brackets in strings do not count."""
+        """Read the text up to the closing bracket; brackets in strings do not count."""
         self._match(re.escape(opening))
         closing, begin, level = _CLOSING[opening], self.at, 1
         interesting = re.compile(rf'"|\{opening}|\{closing}')

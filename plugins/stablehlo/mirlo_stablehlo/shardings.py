@@ -23,13 +23,13 @@ _TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|
 
 @dataclass(frozen=True)
 class Mesh:
-    """Axes of ranks: their sizes by name, in row-major order, and the rank at each place."""
+    """Axes of ranks: their sizes by name, in row-major order, and the rank at each position."""
 
     axes: dict[str, int]
     order: tuple[int, ...]
 
     def split(self, name: str, before: int = 1, size: int | None = None) -> Split:
-        """Return the coordinate of each rank along an axis, or along the part of it behind `before`."""
+        """Return the coordinate of each rank along an axis, or along the minor part of it after `before`."""
         if name not in self.axes:
             raise UnsupportedOperation(f"names the axis '{name}', which the mesh does not have")
         whole = self.axes[name]
@@ -71,7 +71,7 @@ class ProgramSharding:
 def read_shardings(
     text: str, meshes: dict[str, Mesh], ranks: int, axes: Sequence[str] | None = None
 ) -> list[ProgramSharding]:
-    """Return Shardy's shardings in a text, of the axes of interest: `<@mesh, [{"x"}, {?}]>`."""
+    """Return Shardy's shardings in a text, over the axes of the mesh: `<@mesh, [{"x"}, {?}]>`."""
     results = []
     for mesh_text, dims, rest in _SHARDING.findall(text):
         mesh = meshes.get(mesh_text[1:].strip('"')) if mesh_text[0] == "@" else read_mesh(mesh_text[4:], ranks)
@@ -125,7 +125,7 @@ def read_xla_sharding(text: str, rank: int, ranks: int) -> RankLayout | None:
 
 
 def _transposed(shape: list[int], axes: list[int], ranks: int) -> list[int]:
-    """Return the ranks in the order of a transposed grid of them; none where that is no grid."""
+    """Return the ranks in the order of a transposed grid; none if that is no grid."""
     axes = axes or list(range(len(shape)))
     if math.prod(shape) != ranks or len(shape) > MOST_DIMS or sorted(axes) != list(range(len(shape))):
         return []
@@ -134,13 +134,13 @@ def _transposed(shape: list[int], axes: list[int], ranks: int) -> list[int]:
 
 
 def _last_tile_dims(text: str) -> list[str]:
-    """Return the kinds of the last dims of tiles, which are no dims of the tensor: `last_tile_dims={manual}`."""
+    """Return the kinds of the extra tile dims, which are no dims of the tensor: `last_tile_dims={manual}`."""
     match = re.fullmatch(r"\s*last_tile_dims=\{([a-z, ]*)\}\s*", text)
     return [] if match is None else match.group(1).split(",")
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers of a list; one that is no number of ranks becomes 0."""
+    """Return the numbers of a list; invalid ranks become 0."""
     return [int(each) if 0 < len(each) < 10 else 0 for each in text.split(",")] if text else []
 
 

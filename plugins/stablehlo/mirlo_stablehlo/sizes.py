@@ -1,4 +1,4 @@
-"""Arithmetic on sizes while importing: what programs with dynamic shapes compute from the dims of their inputs."""
+"""Arithmetic on sizes at import: programs with dynamic shapes compute shapes from the dims of their inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sizes = tuple[Dim, ...]
 
 
 def evaluate(op: StablehloOperation) -> Tensor | None:
-    """Return the result of an operation on known sizes, or None where it has to be computed in the call."""
+    """Return the result of an operation on known sizes, or None if it has to be computed in the call."""
     rule = _RULES.get(op.name)
     if rule is None or len(op.op.results) != 1:
         return None

@@ -1,4 +1,4 @@
-"""The modules that the tests of this package share are imported by plain name."""
+"""Modules that tests of this package share are imported by their plain names."""
 
 import sys
 from pathlib import Path

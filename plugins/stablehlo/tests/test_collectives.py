@@ -33,7 +33,7 @@ Exchange = Callable[[list[Array]], list[Array]]
 
 @dataclass(frozen=True)
 class Case:
-    """An operation on %x, its result type, and what it is in numpy for the operands of all processes."""
+    """An operation on %x, its result type, and its reference in numpy on the operands of all processes."""
 
     text: str
     result: str
@@ -182,7 +182,7 @@ def _compare(program: str, cases: Sequence[Case], xs: list[Array], folder: Path)
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_groups_of_all_kinds(element: str, tmp_path: Path) -> None:
-    """All operations in one program: with groups, along axes, reductions that the ranks have and those applied here."""
+    """All operations in one program: with groups, along axes, with known and other reductions."""
     cases = [*_permutations(element), *_reductions(element, UNEQUAL)[:4]]
     for groups in GROUPS:
         cases += [*_reductions(element, groups), *_moves(element, groups)]
@@ -219,7 +219,7 @@ def test_replicas_and_partitions(tmp_path: Path) -> None:
 
 
 def test_a_reduction_without_an_operator(tmp_path: Path) -> None:
-    """Regions that no operator computes are applied to the operands in the order of the group; in a loop, too."""
+    """Regions without an operator are applied to the operands in the group's order, also in a loop."""
     operand = _type(SHAPE, "i32")
     region, groups = _reduction("subtract", "i32"), ((3, 0), (1, 2))
     half = _type((4, 4), "i32")
@@ -270,7 +270,7 @@ def test_processes_that_collectives_name(tmp_path: Path) -> None:
 
 
 def test_one_process() -> None:
-    """What one process exchanges with itself is no collective."""
+    """Collectives of one process disappear."""
     cases = [*_moves("f32", ((0,),)), *_reductions("f32", ((0,),))]
     number = Case("stablehlo.convert %id : (tensor<ui32>) -> tensor<i32>", "tensor<i32>", lambda xs: [])
     module, _ = import_stablehlo(_program([*cases, number], "f32", ""))

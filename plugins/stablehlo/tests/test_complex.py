@@ -20,7 +20,7 @@ COUNT = 40
 
 
 def _program(kind: str) -> str:
-    """Return a program with all functions of complex numbers, made of real inputs and taken apart into real results."""
+    """Return a program with all complex functions, from real inputs to real results."""
     real, whole = f"tensor<{COUNT}x{kind}>", f"tensor<{COUNT}xcomplex<{kind}>>"
     lines = [
         f"%z = stablehlo.complex %a, %b : {whole}",

@@ -1,4 +1,4 @@
-"""What converters return and raise wrongly is named with its function; the former name of the registration."""
+"""Wrong results and errors of converters name the function; the former name of the registration."""
 
 from __future__ import annotations
 

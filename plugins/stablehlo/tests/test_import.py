@@ -1,4 +1,4 @@
-"""Reading StableHLO: forms, names, sizes, budgets; and errors that name what is wrong and where."""
+"""Reading StableHLO: formats, names, sizes, budgets; and errors with cause and location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = """func.func @main(%x: tensor<2x3xf32> {mlir.name = "image"}) -> (tensor
 
 
 def portable(text: str) -> bytes:
-    """Return the bytecode that other programs exchange."""
+    """Return a program as portable bytecode."""
     extension = stablehlo()
     context = new_context()
     extension.register_dialect(context)

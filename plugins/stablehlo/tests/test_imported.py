@@ -1,4 +1,4 @@
-"""What the import makes of the programs of all cases that other tests take a sample of."""
+"""The imported programs of all cases, of which other tests run a sample."""
 
 from __future__ import annotations
 

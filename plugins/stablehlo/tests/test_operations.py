@@ -83,7 +83,7 @@ def test_binary(name: str, kind: str) -> None:
 @pytest.mark.parametrize("divisor", ["%y", "dense<[0, 3, 0, 7]>"], ids=["data", "known"])
 @pytest.mark.parametrize("kind", ["i8", "ui8", "i32", "ui32", "i64"])
 def test_integers_divided_by_zero(kind: str, divisor: str) -> None:
-    """The interpreter refuses these: what XLA computes is -1, all bits, and the dividend."""
+    """The interpreter refuses these; XLA computes -1, with all bits set, and the dividend."""
     dtype = np.dtype(KINDS[kind])
     x, y = np.array([5, 7, 0, 100], dtype), np.array([0, 3, 0, 7], dtype)
     form = f"tensor<4x{kind}>"
@@ -118,7 +118,7 @@ def test_compare(direction: str, kind: str) -> None:
 
 
 def test_total_order() -> None:
-    """The interpreter compares as usual: the bits of the floats, as integers with a sign, are the oracle."""
+    """The interpreter has the usual order: the oracle is the bits of the floats as signed integers."""
     x = np.array([-0.0, 0.0, np.nan, -np.inf, 1.0, -1.0, np.inf], np.float32)
     a, b = (grid.reshape(-1) for grid in np.meshgrid(x, x))
     text = """func.func @main(%x: tensor<49xf32>, %y: tensor<49xf32>) -> tensor<49xi1> {

@@ -1,4 +1,4 @@
-"""Shardings of Shardy and of XLA in programs, on ranks: what numpy computes of the whole tensors."""
+"""Shardings of Shardy and of XLA on ranks, compared with numpy on the whole tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def threads_as_ranks() -> Iterator[None]:
 
 
 def _results(text: str, parts: Any) -> list[list[np.ndarray]]:
-    """Return the results of each of four ranks, for the operands that `parts` has for a rank."""
+    """Return the results of four ranks for each one's operands."""
     module, store = import_stablehlo(text)
     model = mirlo.compile(module, TARGET, params=store, ranks=4, opt_level=0, cache=False)
     return run_threads(model, lambda rank: [np.ascontiguousarray(each) for each in parts(rank)])
@@ -148,7 +148,7 @@ def _module(body: str, mesh: str = MESH, attributes: str = "mhlo.num_partitions 
 
 @pytest.mark.parametrize("attributes", ["mhlo.num_partitions = 4 : i32", ""])
 def test_a_manual_computation(attributes: str) -> None:
-    """The number of processes is that of the module, or of its mesh."""
+    """The number of processes is declared by the module or by its mesh."""
     for result, firsts in _results(_module(MANUAL, attributes=attributes), lambda rank: (X,)):
         assert np.array_equal(result, X)
         assert np.array_equal(firsts, [X[0, 0], X[4, 0], X[0, 4], X[4, 4]])
@@ -214,7 +214,7 @@ def test_strings_and_comments_are_no_operations() -> None:
 
 
 def test_ranks_have_the_same_exchanges() -> None:
-    """A part of a mask that has one value on a rank makes no sum superfluous there: the other ranks wait for it."""
+    """A mask that is constant on one rank removes no sum there: the other ranks wait for it."""
     mask = ", ".join(["true"] * 4 + ["false"] * 4)
     text = _product(_sharding('{"x"}, {"y"}'), _sharding('{"y"}, {}'), _sharding('{"x"}, {}')).replace(
         "return %0",
@@ -231,7 +231,7 @@ def test_ranks_have_the_same_exchanges() -> None:
 
 
 def test_report(tmp_path: Path) -> None:
-    """The report says what is computed whole, and why."""
+    """The report lists what is computed whole, with the reason."""
     body = _product(_sharding('{}, {"x"}'), "", _sharding('{"x"}, {}')).replace(
         "return %0", "%s = stablehlo.reverse %x, dims = [1] : tensor<8x8xf32>\n    return %0"
     )

@@ -1,4 +1,4 @@
-"""The tests of this folder for lit: what programs become, as text."""
+"""The lit tests of this folder: imported programs as text."""
 
 from __future__ import annotations
 

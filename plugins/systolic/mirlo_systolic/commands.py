@@ -16,25 +16,25 @@ DATA_ROWS, WEIGHT_ROWS, PARAMETER_ROWS, ACCUMULATOR_ROWS, RESULT_ROWS = 16384, 4
 
 
 class Queue(IntEnum):
-    """The queues, each of which executes its commands in order. Neighbors exchange tokens."""
+    """The queues, each of which executes its commands in order; adjacent queues exchange tokens."""
 
     LOAD, ARRAY, REQUANTIZE, STORE = range(4)
 
 
 class Op(IntEnum):
-    """What commands do."""
+    """The operations of commands."""
 
     NOP, LOAD, FILL, WEIGHTS, MULTIPLY, REQUANTIZE, TABLE, STORE, BARRIER = range(9)
 
 
 class Memory(IntEnum):
-    """Scratchpads: where loads put rows, and where results are."""
+    """Scratchpads: the destinations of loads, and the place of results."""
 
     DATA, WEIGHTS, PARAMETERS, ACCUMULATORS, RESULTS = range(5)
 
 
 class Mode(IntEnum):
-    """What a product does with accumulators."""
+    """The effect of a product on accumulators."""
 
     STORE, ADD, MAXIMUM = range(3)
 
@@ -83,7 +83,7 @@ class Command:
 
     @staticmethod
     def take(weights: int) -> Command:
-        """Return a command that takes weights for the product behind, which no product has announced."""
+        """Return a command that takes weights for the next product, if no product has announced them."""
         span = MemorySpan(Memory.WEIGHTS, weights, SIZE)
         return Command(Queue.ARRAY, Op.WEIGHTS, (0, weights), (span,))
 
@@ -100,7 +100,7 @@ class Command:
         return [self.op | flags << 8 | self.queue << 12, *words, *(0,) * (7 - len(words))]
 
     def announcing(self, weights: int) -> Command:
-        """Return a product that lets the array take the weights of the product behind."""
+        """Return a product that has the array take the weights of the next product meanwhile."""
         span = MemorySpan(Memory.WEIGHTS, weights, SIZE)
         return replace(self, following=weights, reads=(*self.reads, span))
 

@@ -1,4 +1,4 @@
-"""What a composite computes, as a sum of integers times real numbers that is rounded once."""
+"""The result of a composite as an expression: a sum of integers times real factors, rounded once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POOLS = ("relax.max_pool", "relax.avg_pool", "relax.reduce_mean")
 
 
 class Misfit(Exception):
-    """A step that is no layer of the unit after all, as passes wrote it in another way."""
+    """A step that is no layer of the unit, since passes wrote it in another form."""
 
     def __init__(self, reason: str, **facts: object) -> None:
         super().__init__(reason)
@@ -80,7 +80,7 @@ def _bounds(node: Any) -> tuple[float, float]:
 
 
 def activation_of(step: Any) -> Any:
-    """Return the node of the function of one operand that a table computes, if the composite has one."""
+    """Return the node of a function of one operand that a table can compute, if the composite has one."""
     if not getattr(step, "pattern", "").endswith("table"):
         return None
     activation = step.nodes[-1]["x"].producer
@@ -90,7 +90,7 @@ def activation_of(step: Any) -> Any:
 
 
 def table_of(step: Any) -> np.ndarray:
-    """Return what a table holds for the 256 elements, by their bits, as f32 has it."""
+    """Return the table of a function for the 256 elements, by their bits, with the rounding of f32."""
     quantize, activation = step.nodes[-1], activation_of(step)
     dequantize = activation["x"].producer
     if quantize.op != "relax.quantize" or dequantize is None or dequantize.op != "relax.dequantize":
@@ -113,7 +113,7 @@ def zero_of(node: Any) -> int:
 
 
 def source_of(value: Any) -> Any:
-    """Return the tensor that a value is a view of, within its composite."""
+    """Return the tensor that a value is a view of, within the same composite."""
     composite = None if value.producer is None else value.producer.composite
     while value.producer is not None and value.producer.op == "relax.reshape" and value.producer.composite is composite:
         value = value.producer["x"]
@@ -168,7 +168,7 @@ def _linear(value: Any) -> Linear:
 
 
 def _of_window(node: Any, count: int) -> Linear:
-    """Return the largest element, or the sum of elements by their count, as a tensor of its own."""
+    """Return the largest element, or the sum divided by the count, as a tensor of its own."""
     inner = _linear(node["x"])
     (factor,) = inner.terms.values()
     return Linear({node.output: factor / count}, inner.constant)

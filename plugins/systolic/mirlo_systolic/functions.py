@@ -1,4 +1,4 @@
-"""What layers compute, as prim functions, and the instructions of the unit that their loops become."""
+"""Layers as prim functions, and the instructions of the unit that replace their loops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ zero, low, high = T.attrs("zero", "low", "high")
 
 @T.inline
 def shifted(total: Any, shift: Any) -> Any:
-    """Return a total divided by a power of two, halves to even."""
+    """Return a total divided by a power of two, halves rounded to even."""
     quotient = total >> shift
     rest = total - (quotient << shift)
     half = T.select(shift == 0, 1, (T.i64(1) << shift) >> 1)
@@ -149,19 +149,19 @@ class Shape:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Return the rows and columns of a window, with what dilations leave out."""
+        """Return the rows and columns that a window spans, dilation included."""
         (height, width), (down, right) = self.window, self.dilations
         return (height - 1) * down + 1, (width - 1) * right + 1
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Return the blocks of 16 channels of the operand, those that a column reads, and those of the result."""
+        """Return the numbers of 16-channel blocks: of the operand, per column, and of the result."""
         channels, columns = -(-self.image[2] // SIZE), -(-self.size[2] // SIZE)
         return channels, channels if self.is_deep else 1, columns
 
     @property
     def taps(self) -> int:
-        """Return the products of a block of columns."""
+        """Return the number of products of a block of columns."""
         return self.window[0] * self.window[1] * self.blocks[1]
 
     @property
@@ -214,7 +214,7 @@ def window_products(s: Shape) -> Any:
 
 
 def window_maxima(s: Shape) -> Any:
-    """Return the function of the largest elements of windows, which are products with the identity."""
+    """Return the function of max pooling, by products with the identity."""
     (height, width, channels), (rows, columns, _), (kh, kw) = s.image, s.size, s.window
     (high_rows, wide), (down, right), (top, left) = s.padded, s.strides, s.padding
     blocks, _, results = s.blocks
@@ -253,7 +253,7 @@ def window_maxima(s: Shape) -> Any:
 
 
 def sum_of_two(s: Shape) -> Any:
-    """Return the function of a sum of two operands of 16 channels, which are products with the identity."""
+    """Return the function of a sum of two operands of 16 channels, by products with the identity."""
     rows, columns, _ = s.size
     zero_point, least, most = s.limits
 

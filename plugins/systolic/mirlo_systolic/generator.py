@@ -1,4 +1,4 @@
-"""The code generator: which parts of a model the unit computes, and the programs that they become."""
+"""The code generator: patterns of the parts that the unit computes, and their programs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _scaled(accumulators: Any) -> Any:
 
 @dataclass(frozen=True)
 class Systolic(CodeGenerator):
-    """Whole int8 layers, from the padding of their operands to the quantization of their results."""
+    """Whole int8 layers, from padding to requantization."""
 
     name = "systolic"
     layouts = {"relax.conv": ("N*C", "O*I"), "relax.max_pool": ("N*C",), "relax.avg_pool": ("N*C",)}
@@ -133,14 +133,14 @@ class Systolic(CodeGenerator):
 
     @property
     def tiling(self) -> Tiling:
-        """Return the tiling of layers for which nothing was tuned."""
+        """Return the default tiling of layers that were not tuned."""
         return Tiling(self.rows, self.chunk)
 
     def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
         return tunables(module, self.tiling)
 
     def times(self, artifact: Artifact) -> dict[str, float]:
-        """Return the time of regions on the simulator, which runs them once without data, if it can be made."""
+        """Return the times of regions on the simulator, which runs them once without data, if it is available."""
         if missing_tools():
             return {}
         code = native_code(artifact)
@@ -153,7 +153,7 @@ class Systolic(CodeGenerator):
 
     @property
     def figures(self) -> Figures:  # type: ignore[override]
-        """Return the peaks of the array and of main memory; regions have times of their own, as counted in cycles."""
+        """Return the peak rates of the array and of main memory; times of regions are measured in cycles."""
         gigahertz = MEGAHERTZ / 1e3
         return Figures(
             gflops=2 * SIZE * SIZE * gigahertz, gbytes=SIZE * gigahertz, call_us=1.0, transfer_gbytes=SIZE * gigahertz,
@@ -165,6 +165,6 @@ class Systolic(CodeGenerator):
 
 
 def driver_source() -> str:
-    """Return the driver as one C file, which needs `systolic_execute` of a device or a simulator."""
+    """Return the driver as one C file, which calls `systolic_execute` of a device or a simulator."""
     texts = [(FOLDER / name).read_text(encoding="utf-8") for name in ("driver.h", "driver.c", "region.c")]
     return "#define SYSTOLIC_LINKAGE static\n" + "\n".join(texts).replace('#include "driver.h"\n', "")

@@ -1,4 +1,4 @@
-"""Layers: what they compute, how their loops are scheduled, and the commands that these become."""
+"""Layers: their computation, the schedule of their loops, and the resulting commands."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Tiling:
-    """What a schedule chooses; 0 is as much as fits."""
+    """The parameters of a schedule; 0 means as much as fits."""
 
     rows: int = 0
     """Rows of the result in a tile."""
@@ -102,11 +102,11 @@ class Layer:
 
     @property
     def chunk(self) -> int:
-        """Return the products whose weights are loaded together."""
+        """Return the number of products whose weights are loaded together."""
         return min(self.tiling.chunk, self.shape.taps)
 
     def tile_rows(self) -> int:
-        """Return the rows of a tile, 0 if not even one fits."""
+        """Return the number of rows of a tile, 0 if not even one fits."""
         height, width, _ = self.shape.size
         most = min(height, ACCUMULATOR_ROWS // IN_FLIGHT // len(self.operands) // width)
         wanted = min(most, self.tiling.rows) if self.tiling.rows else most
@@ -118,7 +118,7 @@ class Layer:
         return wanted
 
     def _data_rows(self, rows: int) -> int:
-        """Return the rows of the scratchpad that a tile takes."""
+        """Return the number of scratchpad rows that a tile takes."""
         read = (rows - 1) * self.shape.strides[0] + self.shape.reach[0]
         return read * self.shape.padded[1] * self.shape.blocks[1] * len(self.operands)
 
@@ -137,7 +137,7 @@ class Layer:
 
 @functools.lru_cache(maxsize=128)
 def tile_commands(function: Callable[[Shape], Any], shape: Shape, rows: int, chunk: int) -> TileCommands:
-    """Return the instructions of a layer, which do not depend on where its tensors are."""
+    """Return the instructions of a layer, independent of the addresses of its tensors."""
     return scheduled(function, shape, rows, chunk).commands(CAPACITY)
 
 
@@ -157,7 +157,7 @@ def scheduled(function: Callable[[Shape], Any], shape: Shape, rows: int, chunk: 
 
 
 def arrange_windows(s: Schedule, shape: Shape, tile_rows: int, chunk: int, is_product: bool) -> None:
-    """Arrange tiles of rows, and blocks of 16 columns in them; blocks are outside where each reads its own channels."""
+    """Arrange tiles of rows, and blocks of 16 columns in them; blocks are outermost if each reads separate channels."""
     weights = s.cache_read("products", "w", WEIGHTS)
     n, i, j, m, *taps = s.loops("products")
     tiles, rows = s.split(i, (None, tile_rows))
@@ -199,7 +199,7 @@ def arrange_sum(s: Schedule, tile_rows: int) -> None:
 
 
 def finish(s: Schedule, loop: str, is_sum: bool = False) -> None:
-    """Requantize and store in a loop, behind the products."""
+    """Requantize and store in a loop after the products."""
     if not is_sum:
         s.reverse_compute_at("requantize", loop)
     constants = s.cache_read("requantize", "p", PARAMETERS)
@@ -221,7 +221,7 @@ def finish(s: Schedule, loop: str, is_sum: bool = False) -> None:
 
 
 def _load(layer: Layer, command: TileCommand) -> Iterator[Command]:
-    """Load 16 channels of the rows that a tile reads, with what surrounds the image."""
+    """Load 16 channels of the rows that a tile reads, with the padding around them."""
     (source,), (target,) = command.reads, command.writes
     image = layer.operands[0 if source.buffer in ("x", "a") else 1]
     rows, columns, _ = command.extents
@@ -299,7 +299,7 @@ EMITTERS: dict[str, Callable[[Layer, TileCommand], Iterator[Command]]] = {
 
 
 def parameters(first: np.ndarray, addend: np.ndarray, second: np.ndarray | None = None) -> bytes:
-    """Return what requantizes the columns of a layer: acc * first + acc' * second + addend, as integers and shifts.
+    """Return the requantization of a layer's columns: acc * first + acc' * second + addend, as integers and shifts.
 
     The larger multiplier has 31 bits.
     """

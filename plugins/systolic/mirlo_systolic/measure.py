@@ -27,7 +27,7 @@ SHAPES = (
 
 
 def measure(model: str | Path, options: str = "") -> tuple[bool, list[DeviceStep]]:
-    """Return whether a model computes on the unit what it computes on the CPU, and the cycles of its layers."""
+    """Return whether the unit computes the same results as the CPU, and the cycles of the model's layers."""
     executable, cpu = mirlo.compile(model, f"systolic{options},llvm", cache=False), mirlo.compile(model)
     inputs = cpu.random_inputs()
     found, expected = executable.run(inputs), cpu.run(inputs)
@@ -36,7 +36,7 @@ def measure(model: str | Path, options: str = "") -> tuple[bool, list[DeviceStep
 
 
 def convolve(size: int, channels: int, filters: int, window: int, tiling: Tiling | None = None) -> Step:
-    """Return the cycles of a convolution of zeros."""
+    """Return the cycles of a convolution on zeros."""
     weights = dense(np.zeros((window**2, channels, filters), np.int8))
     constants = parameters(np.ones(filters), np.zeros(filters))
     places = np.cumsum([0, size * size * channels, len(weights), len(constants), size * size * filters]).tolist()

@@ -1,4 +1,4 @@
-"""Commands in four queues: what is loaded when, and the tokens with which neighbors wait for one another.
+"""Commands in four queues: prefetching, and the tokens that synchronize adjacent queues.
 
 Commands come in the order of the loops that they were, as if one were executed after the other. What follows from the
 rows that they read and write keeps that meaning when queues overlap: a command waits for the one that wrote what it
@@ -38,7 +38,7 @@ class Program:
         self.commands: list[Command] = []
 
     def step(self, commands: Iterable[Command]) -> None:
-        """Append commands that overlap one another, and let the unit finish them and record the cycle."""
+        """Append commands that may overlap; the unit finishes them and records the cycle."""
         self.commands += with_tokens(in_time(linked(list(commands))))
         self.commands.append(Command(Queue.LOAD, Op.BARRIER))
 
@@ -48,7 +48,7 @@ class Program:
 
 
 def linked(commands: Sequence[Command]) -> list[Command]:
-    """Let products announce the weights of the next one; where none does, a command takes them before."""
+    """Have products announce the weights of the next product; elsewhere, add a command that takes them."""
     result: list[Command] = []
     last: int | None = None
     """Where the last product is."""
@@ -79,7 +79,7 @@ def _loads_weights(command: Command) -> bool:
 
 
 def in_time(commands: Sequence[Command]) -> list[Command]:
-    """Move loads of data and weights to the first command that reads some of them, with what is read soon."""
+    """Move loads of data and weights to the first command that reads part of them, with loads that are read soon."""
     result: list[Command] = []
     pending: list[list[Command]] = []
     batch = 0
@@ -106,7 +106,7 @@ def in_time(commands: Sequence[Command]) -> list[Command]:
 
 
 def _is_tile(one: Command, other: Command) -> bool:
-    """Return whether two loads are of the same tile: what surrounds an image is filled."""
+    """Return whether two loads are of the same tile; its padding is filled."""
     return one.op is Op.FILL and other.writes[0].memory is Memory.DATA
 
 
@@ -128,7 +128,7 @@ MODEL = QueueModel(ROWS, [QueueToken(one, other) for one, other in NEIGHBORS], r
 
 
 def with_tokens(commands: Sequence[Command]) -> list[Command]:
-    """Return commands with the tokens by which they wait for those of other queues on which they depend."""
+    """Return commands with tokens that make them wait for the commands of other queues that they depend on."""
     queued = (QueuedCommand(each.queue, each.reads, each.writes, each.op.name, each.batch or None) for each in commands)
     result: list[Command] = []
     for step in synchronize(queued, MODEL):

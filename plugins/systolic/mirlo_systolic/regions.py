@@ -113,7 +113,7 @@ def mean_fits(match: Any) -> Any:
 
 
 def move_fits(match: Any) -> Any:
-    """Check a reshape, or bounds, between two scales: return True, or why the unit does not compute it."""
+    """Check a reshape, or a clip, between two scales: return True, or why the unit does not compute it."""
     shapes = (match["x"].shape, match["moved"].shape) if "moved" in match else ()
     if any(len(shape) == 4 and shape[2:] != (1, 1) for shape in map(tuple, shapes)):
         return decline("images have their channels last, so that a reshape of pixels permutes", x=str(match["x"].type))
@@ -126,7 +126,7 @@ def table_fits(match: Any) -> Any:
 
 
 def _by_column(match: Any, rank: int, axis: int) -> Any:
-    """Check that constants have one element, or one for each column of the result."""
+    """Check that constants are scalars or have one element per column of the result."""
     for name in ("scale", "addend", "correction"):
         if name in match:
             shape = (1,) * (rank - len(match[name].shape)) + tuple(match[name].shape)
@@ -136,7 +136,7 @@ def _by_column(match: Any, rank: int, axis: int) -> Any:
 
 
 def _both(first: Any, second: Any) -> Any:
-    """Return the first of two results of checks that is not True, or True."""
+    """Return the first of two check results that is not True, or True."""
     return second if first is True else first
 
 
@@ -155,13 +155,13 @@ def _window_fits(x: Any, first: int, kernel: Sequence[int], padding: Sequence[in
 
 
 def is_view(step: Any) -> bool:
-    """Return whether a step is a reshape of its own, between composites."""
+    """Return whether a step is a separate reshape between composites."""
     return len(step.nodes) == 1 and step.nodes[0].op == "relax.reshape"
 
 
 @dataclass(frozen=True)
 class Border:
-    """What the driver writes around an input, so that each window of its rows is contiguous."""
+    """The padding that the driver writes around an input, so that the rows of its windows are contiguous."""
 
     padding: tuple[int, int, int, int]
     fill: int
@@ -186,7 +186,7 @@ class Border:
 
 @dataclass
 class _Memory:
-    """Where tensors and constants are."""
+    """The addresses of tensors and constants."""
 
     size: int = 0
     places: dict[Any, int] = field(default_factory=dict)
@@ -195,14 +195,14 @@ class _Memory:
     constants: bytearray = field(default_factory=bytearray)
 
     def tensor(self, value: Any) -> int:
-        """Return the address of a tensor, which it gets when it is first asked for."""
+        """Return the address of a tensor, assigned at first use."""
         if value not in self.places:
             border = self.borders.get(value)
             self.places[value] = self._take(math.prod(value.shape) if border is None else border.bytes)
         return self.places[value]
 
     def words(self, value: Any) -> list[int]:
-        """Return how the driver copies a tensor: address, bytes, bytes of a line and between lines; its border."""
+        """Return the driver's copy of a tensor: address, bytes, bytes per line and between lines, border."""
         size, border = math.prod(value.shape), self.borders.get(value)
         if border is None:
             return [self.places[value], size, size, size, 0, 0, 0]
@@ -210,14 +210,14 @@ class _Memory:
         return [begin + border.lead, size, row, border.line, begin, border.bytes, border.fill & 255]
 
     def alias(self, value: Any, view: Any) -> None:
-        """Let a view have the memory of its tensor, if one of them may choose."""
+        """Let a view share the memory of its tensor, if the address of either is free to choose."""
         if view not in self.places:
             self.places[view] = self.tensor(value)
         else:
             self.places.setdefault(value, self.places[view])
 
     def is_done(self, step: Any) -> bool:
-        """Return whether a step is a view, for which there is nothing to do."""
+        """Return whether a step is a view, which needs no commands."""
         return is_view(step) and self.places[step.nodes[0].output] == self.places[step.nodes[0]["x"]]
 
     def constant(self, content: bytes) -> int:
@@ -235,7 +235,7 @@ class _Memory:
 
 @dataclass(frozen=True)
 class PlacedRegion:
-    """The layers of the steps of a region, with what surrounds them in memory."""
+    """The layers of a region's steps, with their memory."""
 
     names: tuple[str, ...]
     layers: tuple[tuple[Layer, ...], ...]
@@ -245,12 +245,12 @@ class PlacedRegion:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the memory that the layers address."""
+        """Return the size in bytes of the memory that the layers address."""
         return self.base + len(self.memory.constants) + SIZE
 
 
 def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
-    """Return the layers of a region, with the tiling that options say; raise `Misfit` if a step is none."""
+    """Return the layers of a region with the tiling in the options; raise `Misfit` if a step is no layer."""
     for step in function.steps:
         if len(step.nodes) == 1 and not is_view(step) and step.nodes[0].op not in (*ROUNDED, *POOLS):
             operator = step.nodes[0].op
@@ -323,7 +323,7 @@ def _layers(step: Any, memory: _Memory, tiling: Tiling) -> list[Layer]:
 
 
 def _pools(pool: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
-    """Return products with the identity, of which the largest or the sum is kept."""
+    """Return pooling as products with the identity, reduced to the largest element or the sum."""
     x = pool["x"] if pool["x"].dtype.name == "i8" else pool["x"].producer["x"]
     batch, height, width, channels = x.shape
     if pool.op == "relax.reduce_mean":
@@ -349,7 +349,7 @@ def _pools(pool: Any, result: Any, expression: Linear, memory: _Memory, tiling: 
 
 
 def contiguous(address: int, shape: tuple[int, int, int]) -> Image:
-    """Return an image whose elements are next to one another."""
+    """Return an image with contiguous elements."""
     return Image(address, shape[2], shape[1] * shape[2])
 
 
@@ -366,7 +366,7 @@ def _by_image(layer: Layer, batch: int) -> list[Layer]:
 
 
 def padded_source(conv: Any) -> tuple[Any, tuple[int, int, int, int], int]:
-    """Return the tensor that a convolution reads, its padding, and what that consists of."""
+    """Return the tensor that a convolution reads, its padding, and the value of the padding."""
     x = conv["x"]
     if x.producer is not None and x.producer.op == "relax.pad" and x.producer.composite is conv.composite:
         _, top, left, _, _, bottom, right, _ = x.producer["pads"]
@@ -375,7 +375,7 @@ def padded_source(conv: Any) -> tuple[Any, tuple[int, int, int, int], int]:
 
 
 def border_of(conv: Any) -> tuple[Any, Border | None]:
-    """Return the tensor that a convolution reads, and a border with which rows of its windows fit a row of the array.
+    """Return the tensor that a convolution reads, and the border that makes window rows fit the array.
 
     An image of few channels leaves most rows of the array without data. The columns of a window are contiguous: they
     are loaded as one row, if there is no padding to fill in between, which the driver writes therefore.
@@ -390,7 +390,7 @@ def border_of(conv: Any) -> tuple[Any, Border | None]:
 
 
 def origin_of(value: Any) -> Any:
-    """Return the tensor that a value is a view of, if nothing else reads the views."""
+    """Return the tensor that a value is a view of, if the views have no other readers."""
     while value.producer is not None and value.producer.op == "relax.reshape" and len(value.users) == 1:
         value = value.producer["x"]
     return value
@@ -441,7 +441,7 @@ def _matmul(matmul: Any, result: Any, expression: Linear, memory: _Memory, tilin
 
 
 def _sum(result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> Layer:
-    """Return products of one or two operands with the identity: 16 elements are a row, whatever their channels."""
+    """Return products of one or two operands with the identity, on rows of 16 elements of any channels."""
     terms = list(expression.terms)
     size = (-(-math.prod(result.shape) // SIZE), 1, SIZE)
     shape = Shape(size, size, is_shared=True, limits=expression.limits)
@@ -453,7 +453,7 @@ def _sum(result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> La
 
 
 def dense(kernel: np.ndarray) -> bytes:
-    """Return the packed weights of [taps, channels, columns]: for 16 columns, those of 16 channels, then of taps."""
+    """Return the packed weights of [taps, channels, columns]: for each 16 columns, each 16 channels of all taps."""
     taps, channels, columns = kernel.shape
     deep, wide = -(-channels // SIZE), -(-columns // SIZE)
     whole = np.pad(kernel, ((0, 0), (0, deep * SIZE - channels), (0, wide * SIZE - columns)))

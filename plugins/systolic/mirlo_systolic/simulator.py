@@ -1,4 +1,4 @@
-"""The RTL as a library of this process, which Verilator makes once for each version of its sources."""
+"""The RTL as a library in this process, built by Verilator once for each version of its sources."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ PARTS = ("load", "array", "requantize", "store")
 
 
 class SimulatorError(Exception):
-    """The simulator cannot be made, or a program does not run on it."""
+    """The simulator cannot be built, or a program fails on it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The cycles of a layer, and those in which each part of the unit worked."""
+    """The cycles of a layer, and the busy cycles of each part of the unit."""
 
     cycles: int
     load: int
@@ -64,7 +64,7 @@ def version() -> str:
 
 @functools.cache
 def library_path() -> Path:
-    """Return the library of the simulator, which is made if no earlier call has."""
+    """Return the library of the simulator, built at the first call."""
     missing = missing_tools()
     if missing:
         raise SimulatorError(f"the simulator needs {', '.join(missing)}: install the packages verilator, make and g++")
@@ -104,7 +104,7 @@ def _library() -> ctypes.CDLL:
 
 
 def execute(memory: np.ndarray, commands: bytes, barriers: int = 0) -> list[Step]:
-    """Execute commands on a memory, which they change; return the cycles until each barrier."""
+    """Execute commands on a memory, in place; return the cycles until each barrier."""
     records = np.zeros((barriers, 1 + len(PARTS)), np.uint64)
     pointer = ctypes.c_void_p
     status = _library().systolic_execute(
@@ -126,7 +126,7 @@ def call(program: bytes, tensors: tuple[np.ndarray, ...], steps: int) -> list[St
 
 
 def measure(program: bytes, steps: int) -> list[Step]:
-    """Run a program on zeros; cycles do not depend on data."""
+    """Run a program on zeros, since cycles do not depend on data."""
     words = np.frombuffer(program, np.uint32)
     tensors = int(words[6]) + int(words[7])
     sizes = words[9 : 8 + 7 * tensors : 7].tolist()

@@ -1,4 +1,4 @@
-"""Tilings of layers by measurement: the simulator counts cycles, which depend on sizes only and are always the same."""
+"""Tuning of tilings: the simulator counts cycles, which depend on sizes only and are reproducible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = (1, 2, 3, 4, 6)
 
 
 def layer_key(layer: Layer) -> str:
-    """Return text of all that the cycles of a layer depend on: addresses do not matter."""
+    """Return a key of everything that the cycles of a layer depend on; addresses do not matter."""
     images = tuple(replace(image, address=0) for image in layer.operands)
     return (
         repr(replace(layer, function=None, operands=images, weights=0, parameters=0, output=0))
@@ -31,13 +31,13 @@ def layer_key(layer: Layer) -> str:
 
 
 def tuned_tiling(layer: Layer, values: Mapping[str, int]) -> Tiling:
-    """Return the tiling of a layer with what was chosen for it."""
+    """Return the tuned tiling of a layer."""
     own = layer.tiling
     return Tiling(values.get("rows", own.rows), values.get("chunk", own.chunk), bool(values.get("linked", own.linked)))
 
 
 def tunables(module: ExternalModule, tiling: Tiling) -> list[Tunable]:
-    """Return the layers of a module, with the tilings that are worth a try."""
+    """Return the layers of a module, with candidate tilings."""
     result = []
     for function in module.functions:
         try:

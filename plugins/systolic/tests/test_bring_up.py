@@ -1,4 +1,4 @@
-"""The page *bring up an accelerator* is one session: each of its blocks runs, in its order."""
+"""The page *bring up an accelerator* is one session: all of its blocks run, in order."""
 
 from __future__ import annotations
 

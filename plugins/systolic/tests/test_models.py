@@ -1,4 +1,4 @@
-"""Models on the simulated unit: in Python, in a library without Python, and what is not placed."""
+"""Models on the simulated unit: in Python, in a library without Python, and parts that are not placed."""
 
 from __future__ import annotations
 

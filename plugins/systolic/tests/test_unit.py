@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Bench:
-    """Main memory, filled from the beginning."""
+    """Main memory, allocated from the start."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -56,7 +56,7 @@ class Bench:
 
 
 def requantized(accumulators: np.ndarray, packed: bytes, limits: tuple[int, int, int]) -> np.ndarray:
-    """Return what parameters make of accumulators, by integers."""
+    """Return the requantization of accumulators by parameters, in integers."""
     columns = np.frombuffer(packed, np.uint8).reshape(-1, 32)[: accumulators.shape[-1]]
     first, addend = (
         columns[:, at : at + size].copy().view(kind)[:, 0] for at, size, kind in ((0, 4, "i4"), (16, 8, "i8"))
@@ -233,7 +233,7 @@ def _shapes() -> list[tuple[Shape, Tiling]]:
 
 @pytest.mark.parametrize(("shape", "tiling"), _shapes())
 def test_layers_compute_what_their_functions_mean(shape: Shape, tiling: Tiling) -> None:
-    """The functions are what the CPU computes, without a schedule."""
+    """The functions without a schedule are the reference, computed on the CPU."""
     rng, bench = np.random.default_rng(4), Bench()
     _, _, blocks = shape.blocks
     x = image(rng, *shape.image)

@@ -1,4 +1,7 @@
-"""The front end for PyTorch: modules, exported programs and their ONNX form. PyTorch is imported when one is given."""
+"""The front end for PyTorch: modules, exported programs and their ONNX form.
+
+PyTorch is imported with the first model.
+"""
 
 from __future__ import annotations
 

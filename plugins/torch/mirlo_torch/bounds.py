@@ -1,4 +1,4 @@
-"""What PyTorch's kernels refuse of data, checked in the call: positions outside of an axis, division by zero.
+"""Checks in the call of data that PyTorch's kernels refuse: positions outside of an axis, division by zero.
 
 A check is one pass over the positions, or the divisors. Known values are checked when importing. An import without
 `checks` leaves out those in the call; a position outside of an axis then reads, or writes, nothing that is defined.

@@ -37,7 +37,7 @@ class CompiledModule:
         return self.executable.run({name: _array(value) for name, value in inputs.items()}, out=out)
 
     def torch(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model on the arguments of `forward`; return its result, of tensors without gradients.
+        """Run the model on the arguments of `forward`; return the result, whose tensors have no gradients.
 
         Arguments and buffers of the module that `forward` writes are written.
         """

@@ -8,12 +8,12 @@ _COMPONENTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def is_complex(dtype: object) -> bool:
-    """Return whether an element type of PyTorch is one of complex numbers that are computed."""
+    """Return whether an element type of PyTorch is a supported type of complex numbers."""
     return str(dtype).removeprefix("torch.") in _COMPONENTS
 
 
 def component(dtype: object) -> object:
-    """Return the element type of the parts of complex numbers; other types as they are."""
+    """Return the element type of the parts of complex numbers; return other types unchanged."""
     return _COMPONENTS.get(str(dtype).removeprefix("torch."), dtype)
 
 

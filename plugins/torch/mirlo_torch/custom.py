@@ -119,7 +119,7 @@ def _prim_emitter(prim_func: SpecializablePrim) -> Emit:
 def _with_dims_of(
     prim_func: SpecializablePrim, op: AtenOperation, tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], dict[str, D.Dim]]:
-    """Return tensors whose dims are equal where a prim function has one symbol for them, which the call checks.
+    """Return tensors with equal dims where a prim function has one symbol for them; the call checks this.
 
     PyTorch's trace knows only what the fake function of an operator requires. The dims that are known to be others are
     returned by name.

@@ -1,4 +1,4 @@
-"""Converters of operators of relax that PyTorch has by another name."""
+"""Converters of operators of relax that have another name in PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _entered: Mapping[str, type[DialectOp]] = {}
 
 
 def load_converters() -> None:
-    """Import all converters, and enter those that follow from classes; a converter of its own comes first."""
+    """Import all converters, then derive the missing ones from operator classes."""
     global _entered
     import_modules("mirlo_torch.ops")
     classes = graph_operations()

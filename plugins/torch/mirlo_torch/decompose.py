@@ -19,7 +19,7 @@ MAX_ROUNDS = 3
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program whose operators have converters, as far as PyTorch decomposes them.
+    """Return a program whose operators have converters, as far as PyTorch can decompose the others.
 
     It has no operators that write and no regions of autocast. An operator that has a converter is kept whole. Raises
     `UnsupportedAten` for an operator that nothing decomposes, before the program is traced for it.
@@ -50,7 +50,7 @@ UPDATING, RUNNING_MEAN, IN_TRAINING = "aten.batch_norm.default", 3, 5
 
 
 def _updating(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
-    """Return the norms that update running statistics, which PyTorch decomposes into writes of these."""
+    """Return the norms that update running statistics, which PyTorch decomposes into writes of the statistics."""
     return {
         node.target for node in program.graph.nodes
         if target_name(node.target) == UPDATING and node.args[IN_TRAINING] and node.args[RUNNING_MEAN] is not None
@@ -67,15 +67,15 @@ def _targets(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload
 
 
 def _is_final(target: torch._ops.OpOverload) -> bool:
-    """Return whether tracing leaves an operator that has no decomposition.
+    """Return whether an operator without a decomposition is still there after tracing.
 
-    It replaces those that write, and operators of other namespaces, such as accesses to the tensors in a subclass.
+    Tracing replaces operators that write, and those of other namespaces, such as accesses to tensors in a subclass.
     """
     return target.namespace == "aten" and not target._schema.is_mutable
 
 
 def _require_converters(program: torch.export.ExportedProgram, without: set[torch._ops.OpOverload]) -> None:
-    """Raise an error for the first operator of these that computes tensors; sizes need no converter."""
+    """Raise an error for the first operator on tensors without a converter; sizes need none."""
     import torch
 
     nodes = [
@@ -115,7 +115,7 @@ def _all_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
 
 
 def decompositions_of_training() -> dict[torch._ops.OpOverload, Callable[..., object]]:
-    """Return those of operators without a converter, for a graph of which it is to be chosen what forward saves.
+    """Return the decompositions for a graph that is divided into forward and backward afterwards.
 
     Operators that draw random numbers stay: decompositions draw others than PyTorch's kernels.
     """

@@ -1,4 +1,4 @@
-"""Operators that draw from a generator: compiled programs do not, since PyTorch's generators are PyTorch's."""
+"""Operators that draw random numbers, which are left to PyTorch: its generators cannot be used in compiled code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERATOR_AT = {SAVING: 0, RESTORING: 1}
 
 
 def called(node: torch.fx.Node) -> tuple[object, Sequence[object]]:
-    """Return the operator that a node calls, itself or in a state of the generator, and the arguments."""
+    """Return the operator that a node calls, directly or with a state of the generator, and its arguments."""
     at = _OPERATOR_AT.get(target_name(node.target))
     return (node.target, node.args) if at is None else (node.args[at], node.args[at + 1 :])
 

@@ -12,7 +12,7 @@ class TorchImportError(FrontendError):
 
 
 class UnsupportedAten(TorchImportError):
-    """An operator that has no converter, or not in this form; the text names it and the user's line."""
+    """An operator, or a form of it, that has no converter; the text names it and the user's line."""
 
     def __init__(self, operator: str, text: str, origins: Sequence[str] = ()) -> None:
         super().__init__(text)

@@ -22,14 +22,14 @@ SAMPLES = 64
 
 @dataclass(frozen=True)
 class WeightSamples:
-    """Elements of weights, and their bits at some time: PyTorch counts no writes through `.data`."""
+    """Sampled elements of weights, with their earlier bits: PyTorch does not count writes through `.data`."""
 
     views: tuple[torch.Tensor, ...]
     bits: torch.Tensor
 
     @staticmethod
     def of(tensors: Iterable[torch.Tensor]) -> tuple[WeightSamples, ...]:
-        """Return samples of tensors, those of one element size together."""
+        """Return samples of tensors, grouped by element size."""
         import torch
 
         groups: dict[torch.dtype, list[torch.Tensor]] = {}
@@ -41,7 +41,7 @@ class WeightSamples:
 
     @property
     def hold(self) -> bool:
-        """Return whether no sample has changed."""
+        """Return whether all samples are unchanged."""
         import torch
 
         return bool(torch.equal(torch.cat(self.views), self.bits))
@@ -79,7 +79,7 @@ class FrozenWeights:
 
     @staticmethod
     def of(tensors: Mapping[str, torch.Tensor]) -> FrozenWeights:
-        """Return the state of tensors now."""
+        """Return the current state of tensors."""
         import torch
 
         held = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
@@ -90,7 +90,7 @@ class FrozenWeights:
         )  # fmt: skip
 
     def changed(self) -> str | None:
-        """Return the name of a tensor that was written or replaced; None if all are as they were."""
+        """Return the name of a tensor that was written or replaced; None if all are unchanged."""
         for index, tensor in enumerate(self.tensors):
             if tensor._version != self.versions[index] or tensor.data_ptr() != self.addresses[index]:
                 return self.names[index]
@@ -110,7 +110,7 @@ class FrozenWeights:
         raise AssertionError("no sample has changed")
 
     def require(self) -> None:
-        """Raise an error if a tensor has changed."""
+        """Raise an error if a tensor was changed."""
         name = self.changed()
         if name is not None:
             raise StaleWeightsError(

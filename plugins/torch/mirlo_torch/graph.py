@@ -1,4 +1,4 @@
-"""Import of graphs: nodes are converted in order, graphs that operators hold where they are."""
+"""Import of graphs: nodes are converted in order; graphs inside of operators where the operators are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GraphImport(GraphImporter):
         self.checks = checks
 
     def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
-        """Import a graph that an operator holds, for these arguments; return its results."""
+        """Import a graph that belongs to an operator, with these arguments; return its results."""
         module = graph if hasattr(graph, "graph") else None
         if module is None:
             raise UnsupportedOperation("calls something that is not a graph")
@@ -108,7 +108,7 @@ class GraphImport(GraphImporter):
             ) from None
 
     def _size(self, node: torch.fx.Node) -> Dim | None:
-        """Return the value of a node that is a size; one that data determine has no expression of known symbols."""
+        """Return the value of a size, None for other nodes; refuse one that depends on unknown data."""
         import torch
 
         value = node.meta.get("val")
@@ -140,7 +140,7 @@ class GraphImport(GraphImporter):
         return args, {key: value for key, value in kwargs.items() if value is not None}
 
     def _as_declared(self, op: AtenOperation, declared: object, converted: object, convert: Converter) -> object:
-        """Return results with the types that PyTorch found: check those, and record their dims."""
+        """Check that results have the types of PyTorch's trace, and record their dims."""
         if isinstance(declared, (list, tuple)):
             results = list(converted) if isinstance(converted, (list, tuple)) else [converted]
             if len(results) != len(declared):
@@ -160,7 +160,7 @@ class GraphImport(GraphImporter):
         return self._with_shape(op, declared, converted)
 
     def _with_shape(self, op: AtenOperation, declared: torch.Tensor, converted: Tensor) -> Tensor:
-        """Return a tensor, or a part of a complex one, with the type that PyTorch found."""
+        """Return a tensor, or a part of a complex one, with the shape of PyTorch's trace."""
         shape = tuple(declared.shape)
         agree = converted.rank == len(shape) and all(
             one == other for one, other in zip(shape, converted.shape, strict=True)
@@ -182,7 +182,7 @@ class GraphImport(GraphImporter):
         return converted
 
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
-        """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
+        """Check a condition on sizes, a node of the trace, in the call; the error contains the message."""
         import torch
 
         value = condition.meta["val"] if _is_node(condition) else condition
@@ -196,7 +196,7 @@ class GraphImport(GraphImporter):
             self.require_nonnegative([difference], message)
 
     def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
-        """Bind the size that the trace gave a result, which data determine, to a number; return it."""
+        """Bind a size of a result that depends on data to a number, and return it."""
         value = op.node.meta["val"]
         results = value if isinstance(value, (list, tuple)) else (value,)
         for size in (size for each in results for size in (each.shape if hasattr(each, "shape") else (each,))):

@@ -87,7 +87,7 @@ def import_exported(
 def _results(
     body: GraphImport, specs: Iterable[OutputSpec], values: Iterable[object]
 ) -> tuple[list[str], list[ir.Value]]:
-    """Return the names and the values of the results; those that are constants are the caller's to fill in."""
+    """Return the names and the values of the results; the caller sets those that are constants."""
     from torch.export.graph_signature import ConstantArgument, OutputKind
 
     rows: dict[bool, list[tuple[str, ir.Value]]] = {False: [], True: []}
@@ -216,7 +216,7 @@ class _Weights:
         return self._made[key]
 
     def _from_elsewhere(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> object:
-        """Return what the caller has in place of a tensor of the module; None if that is nothing."""
+        """Return the caller's replacement of a tensor of the module; None if there is none."""
         if self._make_weight is None or is_complex(held.dtype):
             return None
         with ir.Location.name(node.name):

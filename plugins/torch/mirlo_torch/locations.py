@@ -32,7 +32,7 @@ def source_line(node: torch.fx.Node) -> str | None:
 
 
 def origin_of(node: torch.fx.Node) -> str:
-    """Return the name of the node that this one comes from, in the graph of the module that was exported."""
+    """Return the name of the original node, in the graph of the module that was exported."""
     sources, name = node.meta.get("from_node"), str(node.name)
     while sources:
         sources, name = sources[-1].from_node, str(sources[-1].name)

@@ -1,4 +1,4 @@
-"""The operators of ATen that mean the same as an operator of relax."""
+"""The operators of ATen that are equivalent to an operator of relax."""
 
 from __future__ import annotations
 

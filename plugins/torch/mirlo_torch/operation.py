@@ -52,22 +52,22 @@ class GraphImporter(GraphBuilder, ABC):
 
     @abstractmethod
     def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
-        """Import a graph that an operator holds, for these arguments; return its results."""
+        """Import a graph that belongs to an operator, with these arguments; return its results."""
 
     @abstractmethod
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
-        """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
+        """Check a condition on sizes, a node of the trace, in the call; the error contains the message."""
 
     @abstractmethod
     def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
-        """Bind the size that the trace gave a result, which data determine, to a number; return it."""
+        """Bind a size of a result that depends on data to a number, and return it."""
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
         return super().elementwise(name, self._with_equal_dims(operands), attributes)
 
     def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
+        """Return operands with one expression of each dim, where a guard of the trace states equality."""
         result = list(operands)
         for axis in range(-max((x.rank for x in operands), default=0), 0):
             dims = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
@@ -78,7 +78,7 @@ class GraphImporter(GraphBuilder, ABC):
         return result
 
     def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
-        """Return x with a dim that a guard of the trace says is equal to its own, which the call checks."""
+        """Return x with a dim that a guard of the trace states to be equal to its own; the call checks it."""
         dim = x.shape[axis]
         if dim == wanted or isinstance(dim, int):
             return x
@@ -100,12 +100,12 @@ class AtenOperation(OperationView):
     # Results
 
     def result(self, index: int | None = None) -> TensorType:
-        """Return the type of a result, of several the one with this index."""
+        """Return the type of the result with this index."""
         value = self.node.meta["val"]
         return self.type_of(value if index is None else value[index])
 
     def type_of(self, value: torch.Tensor) -> TensorType:
-        """Return the type of a tensor of the trace, of complex ones that of their parts."""
+        """Return the type of a tensor of the trace; for complex tensors, the type of their parts."""
         return TensorType(self.builder.sizes.dims(value.shape), element_type(component(value.dtype)))
 
     @property
@@ -115,7 +115,7 @@ class AtenOperation(OperationView):
 
     @property
     def dtype(self) -> DType:
-        """Return the element type of the only result, of complex ones that of their parts."""
+        """Return the element type of the only result; for complex results, that of their parts."""
         return element_type(component(self.node.meta["val"].dtype))
 
     @property
@@ -146,7 +146,7 @@ class AtenOperation(OperationView):
         return [self.operand(x, kind) for x in operands]
 
     def wide(self, x: Tensor) -> Tensor:
-        """Return 16-bit floats as f32, in which PyTorch computes with them."""
+        """Convert 16-bit floats to f32, in which PyTorch computes with them."""
         return x.cast("f32") if x.dtype.is_float and x.dtype.bits < 32 else x
 
     # Common forms
@@ -158,12 +158,12 @@ class AtenOperation(OperationView):
         return order.cast("i64")
 
     def fixed(self, size: Dim, what: str) -> int:
-        """Return a size that must be a number."""
+        """Return a size as an integer; raise an error if it is dynamic."""
         if not isinstance(size, int):
             raise UnsupportedOperation(f"needs {what} that is a number, found '{size}'")
         return size
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Return an axis as one that is not negative; a tensor without dims has one for this purpose."""
+    """Return an axis as an index from 0; a tensor without dims counts as one with one axis."""
     return axis % max(rank, 1)

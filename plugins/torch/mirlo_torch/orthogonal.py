@@ -64,7 +64,7 @@ def _hypotenuse(x: Tensor, y: Tensor) -> Tensor:
 
 
 def reflected(op: OperationView, vectors: Tensor, factors: Tensor, y: Tensor, *, is_transposed: bool) -> Tensor:
-    """Return Q y or its transpose times y, of Q as reflections: their vectors below a diagonal, and their factors."""
+    """Return Q y, or its transpose times y; Q is stored as reflections: vectors below a diagonal, and factors."""
     count, rows = factors.shape[-1], vectors.shape[-2]
     index = op.positions(TensorType.of((rows, 1), "i64"), 0)
     last = op.size(count) - 1
@@ -82,7 +82,7 @@ def reflected(op: OperationView, vectors: Tensor, factors: Tensor, y: Tensor, *,
 
 
 def orthogonal_matrix(op: OperationView, vectors: Tensor, factors: Tensor, columns: D.Dim) -> Tensor:
-    """Return the first columns of Q, of its reflections."""
+    """Return the first columns of Q, from its reflections."""
     rows = vectors.shape[-2]
     identity = op.emit("eye", shape=(rows, columns), dtype=vectors.dtype)
     return reflected(op, vectors, factors, identity.expand((*vectors.shape[:-2], rows, columns)), is_transposed=False)
@@ -92,7 +92,7 @@ def orthogonal_matrix(op: OperationView, vectors: Tensor, factors: Tensor, colum
 
 
 def eigen_symmetric(op: OperationView, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues of symmetric matrices, from the least on, and their vectors as columns."""
+    """Return the eigenvalues of symmetric matrices in ascending order, and the eigenvectors as columns."""
     size = _rows(x)
     padded = size + size % 2
     square = op.emit("pad", x, pads=[0] * x.rank + [0] * (x.rank - 2) + [padded - size] * 2, mode="constant", value=0.0)
@@ -106,7 +106,7 @@ def eigen_symmetric(op: OperationView, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def singular_values(op: OperationView, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, the singular values from the largest on, and V^T of matrices with no more columns than rows.
+    """Return U, the singular values in descending order, and V^T of matrices with columns <= rows.
 
     Columns of U whose singular value is 0 are 0.
     """
@@ -137,7 +137,7 @@ Rotation = Callable[[list[Tensor]], Sequence[Tensor]]
 def _rotate_until(
     op: OperationView, carried: list[Tensor], rotate: Rotation, is_far: Callable[[Tensor], Tensor]
 ) -> list[Tensor]:
-    """Repeat sweeps of rotations until the first tensor is where it is to be."""
+    """Repeat sweeps of rotations until the first tensor has converged."""
     size = _rows(carried[0])
     sweep = max(size - 1, 1)
 
@@ -154,7 +154,7 @@ def _rotate_until(
 
 
 def _tournament(op: OperationView, size: int) -> Tensor:
-    """Return the order of rows in the next round: the first stays, the others move on around the table."""
+    """Return the order of rows in the next round: the first row stays, the others rotate."""
     half = size // 2
     top, bottom = list(range(half)), list(range(half, size))
     moved = [top[0], bottom[0], *top[1:-1]] if half > 1 else top
@@ -173,14 +173,14 @@ def _angles(p: Tensor, q: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Return the rows of matrices, of which each in the upper half is rotated with one in the lower half."""
+    """Return the rows of matrices after rotating each row of the upper half with one of the lower half."""
     upper, lower = x.halves(x.rank - 2)
     c, s = cosine.expand_dims(-1), sine.expand_dims(-1)
     return concat([c * upper - s * lower, s * upper + c * lower], x.rank - 2)
 
 
 def _rotate_symmetric(op: OperationView, size: int) -> Rotation:
-    """Return a round of Jacobi's method on symmetric matrices, beside vectors as rows."""
+    """Apply a round of Jacobi's method to symmetric matrices, and to the eigenvectors."""
     order, half = _tournament(op, size), size // 2
 
     def rotate(tensors: list[Tensor]) -> list[Tensor]:
@@ -198,7 +198,7 @@ def _rotate_symmetric(op: OperationView, size: int) -> Rotation:
 
 
 def _rotate_rows(op: OperationView, size: int) -> Rotation:
-    """Return a round of Jacobi's method that makes rows orthogonal, beside vectors as rows."""
+    """Apply a round of Jacobi's method that makes rows orthogonal, and rotate the vectors too."""
     order = _tournament(op, size)
 
     def rotate(tensors: list[Tensor]) -> list[Tensor]:
@@ -212,7 +212,7 @@ def _rotate_rows(op: OperationView, size: int) -> Rotation:
 
 
 def _is_far_symmetric(op: OperationView) -> Callable[[Tensor], Tensor]:
-    """Return whether elements beside the diagonal are not small beside the whole matrix."""
+    """Return whether off-diagonal elements are still large relative to the matrix."""
 
     def is_far(square: Tensor) -> Tensor:
         row, column = _places(op, square)
@@ -223,7 +223,7 @@ def _is_far_symmetric(op: OperationView) -> Callable[[Tensor], Tensor]:
 
 
 def _is_far_from_orthogonal(op: OperationView) -> Callable[[Tensor], Tensor]:
-    """Return whether rows are not orthogonal, by the cosines between them."""
+    """Return whether rows are not yet orthogonal, by the cosines between them."""
 
     def is_far(rows: Tensor) -> Tensor:
         products = rows @ transposed(op, rows)
@@ -236,7 +236,7 @@ def _is_far_from_orthogonal(op: OperationView) -> Callable[[Tensor], Tensor]:
 
 
 def _places(op: OperationView, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and the columns that elements of matrices are in."""
+    """Return the row index and the column index of each element of matrices."""
     matrix = TensorType.of(x.shape[-2:], "i64")
     return op.positions(matrix, 0), op.positions(matrix, 1)
 
@@ -248,13 +248,13 @@ def _diagonal(op: OperationView, x: Tensor) -> Tensor:
 
 
 def _identity_rows(op: OperationView, x: Tensor) -> Tensor:
-    """Return unit matrices with as many rows as matrices have."""
+    """Return unit matrices of the same number of rows."""
     rows = x.shape[-2]
     return op.emit("eye", shape=(rows, rows), dtype=x.dtype).expand((*x.shape[:-2], rows, rows))
 
 
 def _rows_in_order(x: Tensor, order: Tensor) -> Tensor:
-    """Return the rows of matrices in an order."""
+    """Return the rows of matrices in the specified order."""
     wanted = order.expand_dims(-1).expand((*order.shape, x.shape[-1]))
     return x.gather_elements(wanted, axis=x.rank - 2)
 

@@ -1,4 +1,4 @@
-"""From a module of PyTorch to a module of relax that shares its weights."""
+"""Conversion of a module of PyTorch to a module of relax that shares its weights."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
 
 
 def _wrapper(program: torch.export.ExportedProgram) -> Callable[[CompiledModel], CompiledModule]:
-    """Return what wraps the executable of a program."""
+    """Return the function that wraps the executable of a program."""
     signature = ModuleSignature.of(program)
     held = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
     for name in written_buffers(program):
@@ -99,7 +99,7 @@ def export(module: torch.nn.Module, example: ExampleInputs) -> torch.export.Expo
 
 
 def _require_inference(program: torch.export.ExportedProgram) -> None:
-    """Raise an error for an operator that draws random numbers, or computes as in training, which says what to do."""
+    """Raise an error for an operator that draws random numbers or is in training mode, with the remedy."""
     for node in program.graph.nodes:
         if is_random(node):
             line = source_line(node)

@@ -28,7 +28,7 @@ _NAMES = {
 
 
 def promoted(operands: Sequence[object]) -> DType:
-    """Return the type of tensors and numbers together: dims weigh more than none, and those more than numbers.
+    """Return the common type: tensors with dims take precedence over scalars, and these over Python numbers.
 
     What weighs less counts only where it is of a higher category: floats are above integers, integers above bools.
     """
@@ -60,7 +60,7 @@ def _category(element: DType) -> int:
 
 
 def _joined(left: DType, right: DType) -> DType:
-    """Return the type of two tensors of equal weight."""
+    """Return the common type of two tensors of equal precedence."""
     if left is right:
         return left
     low, high = sorted((left, right), key=lambda each: (_category(each), each.bits))

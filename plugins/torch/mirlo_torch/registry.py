@@ -1,4 +1,4 @@
-"""Converters of ATen's operators, by name; and the operators that are refused, each with its reason."""
+"""Converters of ATen's operators by name, and the operators that are not supported, each with its reason."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def complex_converter(*names: str) -> Callable[[F], F]:
 
 
 def decomposition(*names: str) -> Callable[[F], F]:
-    """Register a function that computes these operators by others."""
+    """Register a function that computes these operators by other operators."""
     return register_in(DECOMPOSITIONS, names)
 
 
 def aten_names(cls: type[DialectOp]) -> Iterator[str]:
-    """Yield the names, with overloads, of the operators that a class is: `aten.exp.default`.
+    """Yield the names, with overloads, of the ATen operators of a class: `aten.exp.default`.
 
     The class of a plug-in states them: `ATEN = ("exp", "acme::scale")`.
     """
@@ -64,7 +64,7 @@ def aten_names(cls: type[DialectOp]) -> Iterator[str]:
 
 
 def has_converter(name: str) -> bool:
-    """Return whether an operator is kept whole, for real or for complex tensors."""
+    """Return whether an operator is converted without decomposition, for real or for complex tensors."""
     return name in USERS or name in CONVERTERS or name in COMPLEX
 
 

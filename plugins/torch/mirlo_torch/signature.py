@@ -1,4 +1,4 @@
-"""How the arguments and results of `forward` map to the inputs and outputs of the compiled model."""
+"""The mapping of the arguments and results of `forward` to the inputs and outputs of the compiled model."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class ModuleSignature:
 
     @property
     def state(self) -> list[torch.Tensor]:
-        """Return the buffers that a call writes, which the model takes behind the arguments."""
+        """Return the buffers that a call writes, which are the model's inputs after the arguments."""
         return [target for target, _ in self.written if not isinstance(target, int)]
 
     def tensors(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[torch.Tensor]:
-        """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
+        """Return the tensors among the arguments of a call; other arguments must equal the compiled ones."""
         from torch.utils import _pytree as pytree
 
         leaves, structure = pytree.tree_flatten((args, kwargs))
@@ -73,7 +73,7 @@ class ModuleSignature:
         return result
 
     def result(self, tensors: list[torch.Tensor], arguments: list[torch.Tensor]) -> object:
-        """Return the result of `forward` that consists of these tensors; write those of state and of arguments."""
+        """Return the result of `forward` from these tensors; write buffers and arguments in place."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -117,7 +117,7 @@ def require_no_writes(program: torch.export.ExportedProgram, reason: str) -> Non
 
 
 def written_buffers(program: torch.export.ExportedProgram) -> list[str]:
-    """Return the buffers that a program writes, in the order in which it gives their new values."""
+    """Return the buffers that a program writes, in the order of their new values in its results."""
     from torch.export.graph_signature import OutputKind
 
     specs = program.graph_signature.output_specs
@@ -142,6 +142,6 @@ def _written(program: torch.export.ExportedProgram) -> tuple[tuple[torch.Tensor 
 
 
 def _kind_of(node: torch.fx.Node) -> _Tensor:
-    """Return what stands for a result."""
+    """Return the kind of a result."""
     dtype = getattr(node.meta.get("val"), "dtype", None)
     return COMPLEX if dtype is not None and dtype.is_complex else TENSOR

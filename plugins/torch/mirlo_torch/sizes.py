@@ -19,7 +19,7 @@ LARGEST_PART = 1 << 12
 
 
 class SizeExpression(Protocol):
-    """What is read of an expression of sympy."""
+    """The part of sympy's expressions that is read here."""
 
     args: Sequence[SizeExpression]
     is_Integer: bool
@@ -38,13 +38,13 @@ class SizeExpression(Protocol):
 
 
 class SizeReader:
-    """Reads sizes; an expression that the shape inference of relax has written in another way keeps that form."""
+    """Reads sizes as dims; a dim that shape inference wrote in another form keeps that form."""
 
     def __init__(self) -> None:
         self._known: dict[SizeExpression, Dim] = {}
 
     def learn(self, size: torch.SymInt | int, dim: Dim) -> None:
-        """Record the dim of a tensor that has this size."""
+        """Record the dim of a tensor for this size."""
         if not isinstance(size, int) and not isinstance(dim, int):
             self._known.setdefault(size.node.expr, dim)
 
@@ -53,7 +53,7 @@ class SizeReader:
         return int(size) if isinstance(size, int) else self.of_expression(size.node.expr)
 
     def only_value(self, size: torch.SymInt | int) -> int | None:
-        """Return the value of a size that has one alone, where sizes of inputs are in the ranges of the trace."""
+        """Return the value of a size that has one value for all inputs in the ranges of the trace."""
         if isinstance(size, int):
             return size
         bounds = size.node.shape_env.bound_sympy(size.node.expr)
@@ -71,7 +71,7 @@ class SizeReader:
         return self._read(expression) if dim is None else dim
 
     def differences(self, condition: SizeExpression) -> list[Dim]:
-        """Return sizes that are not negative exactly if a condition holds."""
+        """Return sizes that are all nonnegative exactly if a condition holds."""
         kind = type(condition).__name__
         if kind == "And":
             return [each for part in condition.args for each in self.differences(part)]
@@ -94,7 +94,7 @@ class SizeReader:
         return reduce(function, map(self.of_expression, expression.args))
 
     def _scaled(self, expression: SizeExpression) -> Dim:
-        """Return a size times a float, rounded down: exact where the float is a fraction of few bits."""
+        """Return a size times a float, rounded down; exact if the float is a short binary fraction."""
         floats = [part for part in expression.args[0].args if part.is_Float]
         sizes = [part.args[0] for part in expression.args[0].args if type(part).__name__ == "ToFloat"]
         if expression.args[0].is_Mul and len(floats) == len(sizes) == 1 and len(expression.args[0].args) == 2:

@@ -32,7 +32,7 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def to_input(tensor: torch.Tensor) -> np.ndarray:
-    """Return the elements of a CPU tensor as a compiled model takes them: complex ones as pairs in a last dim."""
+    """Return the elements of a CPU tensor for a compiled model: complex elements are pairs in a last dim."""
     import torch
 
     if not tensor.dtype.is_complex:
@@ -41,7 +41,7 @@ def to_input(tensor: torch.Tensor) -> np.ndarray:
 
 
 def to_complex(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the complex numbers of which the last dim holds the parts."""
+    """Return the complex numbers whose parts are in the last dim."""
     import torch
 
     if not tensor.numel():  # has strides of any kind
@@ -61,6 +61,6 @@ def to_tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def _ml_dtypes_name(dtype: torch.dtype) -> str | None:
-    """Return the name in ml_dtypes of an element type that numpy does not have."""
+    """Return the name in ml_dtypes of an element type that numpy lacks."""
     name = str(dtype).removeprefix("torch.")
     return name if name == "bfloat16" or name.startswith("float8") else None

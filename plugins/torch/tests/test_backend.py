@@ -1,4 +1,4 @@
-"""`torch.compile(backend=BACKEND)`: each test fails with a backend that compiles a captured graph as it comes."""
+"""`torch.compile(backend=BACKEND)`: each test fails with a backend that compiles captured graphs unchanged."""
 
 from __future__ import annotations
 
@@ -250,18 +250,18 @@ def _export(graph: Any, inputs: Any) -> Any:
 
 
 def _of_a_trace(graph: Any, inputs: Any, **options: Any) -> Any:
-    """Compile a graph as it comes: weights are inputs, and nothing is functional."""
+    """Compile a graph unchanged: weights are inputs, and writes stay."""
     return _export(graph, inputs)
 
 
 def _on_copies(graph: Any, inputs: Any, **options: Any) -> Any:
-    """Compile a graph, and run it on copies of what it is given."""
+    """Compile a graph, and run it on copies of its inputs."""
     run = _export(graph, inputs)
     return lambda *given: run(*(x.clone() for x in given))
 
 
 def _with_frozen_weights(graph: Any, inputs: Any, **options: Any) -> Any:
-    """Compile a graph with the weights of now as constants."""
+    """Compile a graph with the present weights as constants."""
     graph = copy.deepcopy(graph)
     nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
     kept = [i for i, x in enumerate(inputs) if not isinstance(x, torch.nn.Parameter)]
@@ -277,7 +277,7 @@ def _with_frozen_weights(graph: Any, inputs: Any, **options: Any) -> Any:
 
 
 def _eager_if_refused(graph: Any, inputs: Any, **options: Any) -> Any:
-    """Run a graph eagerly if it is not compiled, and say nothing."""
+    """Run a graph eagerly, without a warning, if it cannot be compiled."""
     try:
         return _export(graph, inputs)
     except Exception:

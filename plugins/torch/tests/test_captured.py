@@ -22,7 +22,7 @@ def _fresh() -> Iterator[None]:
 
 
 def require_equal(function: Callable[..., Any], calls: list[tuple[Any, ...]], dynamic: bool | None) -> None:
-    """Require the results of PyTorch, with nothing left to it."""
+    """Compare with the results of PyTorch, and check that all is compiled."""
     run = torch.compile(function, backend="mirlo", dynamic=dynamic, options={"strict": True, "cache": False})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("error", message="mirlo")

@@ -98,7 +98,7 @@ def by_elements(op: Any, b: Any) -> Any:
 
 
 class Scaler(CodeGenerator):
-    """Takes the operator by a pattern."""
+    """A code generator that takes the operator by a pattern."""
 
     name = "mirlotest"
     pipeline = "legalize"

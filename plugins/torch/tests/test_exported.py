@@ -1,4 +1,4 @@
-"""What exporters write: sizes and ranks that the operators' definitions leave open, against ONNX Runtime."""
+"""Programs of exporters, with sizes and ranks that the operators leave open, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assert_like_onnxruntime(model: onnx.ModelProto, *cases: dict[str, tuple[int,
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_images_of_any_size_to_one_size(mode: str, coordinates: str) -> None:
-    """Only the sizes that come out are numbers."""
+    """Only the sizes of the results are constant."""
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": "floor"}
     model = model_of(
         [helper.make_node("Resize", ["x", "", "", "sizes"], ["out"], **attributes)],
@@ -96,7 +96,7 @@ def test_bags_of_embeddings_of_any_number(mode: str, tmp_path: Path) -> None:
 
 
 def test_slices_of_as_many_axes_as_the_call_gives() -> None:
-    """Without axes the first ones are sliced, of which a list of run-time length says how many."""
+    """Without axes, the leading axes are sliced; a list of the call determines how many."""
     model = model_of([helper.make_node("Slice", ["x", "starts", "ends"], ["out"])], {"x": ["n", 4]}, {})
     for name, dim in (("starts", "k"), ("ends", "m")):
         model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [dim]))

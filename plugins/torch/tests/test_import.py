@@ -130,7 +130,7 @@ def test_operations_have_the_names_and_lines_of_the_module() -> None:
 
 
 def test_what_has_no_converter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the operator and the user's line, and comes before the program is traced for others."""
+    """The error names the operator and the user's line, and precedes any tracing."""
     load_converters()
     calls: list[int] = []
     monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", lambda *args, **words: calls.append(1))

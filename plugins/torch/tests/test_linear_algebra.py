@@ -100,7 +100,7 @@ def _reflections(a: Any) -> list[Any]:
 
 
 def _spectra(a: Any) -> list[Any]:
-    """Compute what does not depend on the signs of vectors."""
+    """Compute values that do not depend on the signs of vectors."""
     square = a[..., : a.shape[-1], :]
     least = a @ a[..., :1, :].mT @ a[..., :1, :]  # of rank 1
     results = [L.eigvalsh(square), L.eigvalsh(square, "U"), L.svdvals(a), L.svdvals(least)[..., :1]]

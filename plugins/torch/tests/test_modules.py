@@ -83,7 +83,7 @@ def test_changed_weights_are_refused(net: Any, change: str) -> None:
 
 
 def test_weights_are_shared() -> None:
-    """An embedding is read where it is: its rows are views of the module's tensor."""
+    """An embedding is read in place: its rows are views of the module's tensor."""
     table = torch.nn.Embedding(20_000, 64).eval()
     compiled = mirlo.compile(table, args=(torch.tensor([1, 2]),), cache=False)
     held = [compiled.weight(spec.name) for spec in compiled.artifact.params]
@@ -167,7 +167,7 @@ def test_missing_examples_and_training_mode_are_refused() -> None:
 
 
 def test_frames() -> None:
-    """Few elements are slices, more are gathered; along any axis, of any size in a call, and also none at all."""
+    """Few frames are slices, many are gathered; along any axis, of any size in the call, including none."""
 
     def cut(x: Any) -> Any:
         return [

@@ -1,4 +1,4 @@
-"""Graphs of which a part is left to PyTorch: random numbers, what has no converter, results that share memory."""
+"""Graphs of which a part is left to PyTorch: random numbers, operators without converter, results that share memory."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_sizes_are_known_in_each_stage(seed: int) -> None:
-    """Graphs of random steps are compiled with any size, whatever stands between a size and its first use."""
+    """Graphs with random steps are compiled with any size, wherever a size is first used."""
     names = random.Random(seed).sample(list(STEPS), 4)
 
     def function(x: Any) -> Any:

@@ -19,7 +19,7 @@ X = torch.zeros(1)
 
 
 def _require_same(calls: list[tuple[Any, ...]], function: Any) -> None:
-    """Require that all calls of a function with numbers give what PyTorch gives, in one program."""
+    """Compare all calls of a function with numbers with PyTorch, in one program."""
     module = Calls(lambda x: [function(*numbers) + x.to(numbers[-1]) for numbers in calls]).eval()
     found = mirlo.compile(module, args=(X,), cache=False).torch(X)
     for call, one, other in zip(calls, found, module(X), strict=True):

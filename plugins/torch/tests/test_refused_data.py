@@ -65,7 +65,7 @@ def test_positions_outside_of_an_axis(name: str) -> None:
 
 
 def _require_refusal(function: Callable[..., Any], call: Callable[..., Any], *given: Any) -> None:
-    """Require that a call is an error as PyTorch's is."""
+    """Check that a call raises an error, as PyTorch's does."""
     with pytest.raises((IndexError, RuntimeError)) as expected:
         function(*given)
     with pytest.raises((InputError, expected.type)):
@@ -194,7 +194,7 @@ def test_conditions_on_data(function: Callable[..., Any], dynamic: bool) -> None
 
 @pytest.mark.parametrize("size", [5, None], ids=["static", "dynamic"])
 def test_an_element_at_a_number_of_the_data(size: int | None) -> None:
-    """The begin of a slice is a symbol where the tensor's dims are numbers: it is checked all the same."""
+    """The begin of a slice depends on data while the dims are constant: it is checked."""
     module = Calls(lambda x, n: x[n.item()] * 2).eval()
     dynamic = None if size else {"x": {0: torch.export.Dim.DYNAMIC}, "rest": (None,)}
     made = mirlo.compile(module, args=(X.flatten()[:5], torch.tensor(3)), dynamic_shapes=dynamic, cache=False)
@@ -221,7 +221,7 @@ SLICES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("size", [5, None], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", SLICES)
 def test_slices_bounded_by_a_number_of_the_data(name: str, size: int | None) -> None:
-    """PyTorch gives such a size a symbol of its own, about which the program says nothing but its range."""
+    """PyTorch has a separate symbol for such a size, of which only the range is known."""
     x = torch.arange(15.0).reshape(5, 3) if size else torch.arange(21.0).reshape(7, 3)
     dynamic = None if size else {"x": {0: torch.export.Dim.DYNAMIC}, "rest": (None,)}
     module = Calls(SLICES[name]).eval()

@@ -34,7 +34,7 @@ def test_arguments_are_written(name: str) -> None:
 
 
 class Counts(torch.nn.Module):  # type: ignore[misc]
-    """Has statistics, and a buffer that counts calls."""
+    """A module with statistics, and a buffer that counts calls."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -180,7 +180,7 @@ def _evaluated(model: Any, optimizer: Any, number: int) -> float:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of training, and what it compiles."""
+    """A mode of training, and the number of graphs that it compiles."""
 
     model: Callable[[], Any]
     step: Callable[[Any, Any, int], float]
@@ -230,7 +230,7 @@ def test_two_hundred_steps(model: Callable[[], Any]) -> None:
 def _train(
     model: Callable[[], Any], step: Callable[[Any, Any, int], float], options: dict[str, Any] | None, steps: int = 8
 ) -> tuple[list[float], dict[str, Any]]:
-    """Return the losses of some steps, and the buffers after them: of eager PyTorch without options."""
+    """Return the losses of some steps and the buffers afterwards; without options, those of eager PyTorch."""
     torch.manual_seed(0)
     net = model()
     optimizer = torch.optim.AdamW(net.parameters(), 1e-2)

@@ -1,4 +1,4 @@
-"""Converters of users that return something else than tensors, or raise: errors name the function and the node."""
+"""Converters of users that return something else than tensors, or raise: the errors name the function and the node."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class NoWebGpuDevice(DeviceError, NoDevice):
 
 @cache
 def api() -> ModuleType:
-    """Return the package `wgpu`, which looks for devices by the interfaces of `BACKENDS`."""
+    """Return the package `wgpu`, restricted to the interfaces in `BACKENDS`."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native.extras import set_instance_extras
@@ -74,7 +74,7 @@ class WebGpuDevice:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Raise what the package raises as errors of the device: a model from a file may bind what does not exist."""
+        """Raise errors of the package as errors of the device: a model from a file may be malformed."""
         try:
             yield
         except api().GPUError as error:
@@ -82,7 +82,7 @@ class WebGpuDevice:
 
     @property
     def alignment(self) -> int:
-        """Return the bytes that the offsets of bound ranges are multiples of."""
+        """Return the alignment in bytes of the offsets of bound ranges."""
         return self.limits["min-storage-buffer-offset-alignment"]
 
     def buffer(self, size: int) -> wgpu.GPUBuffer:
@@ -91,7 +91,7 @@ class WebGpuDevice:
         return self._buffer(size, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
 
     def staging(self, size: int) -> wgpu.GPUBuffer:
-        """Allocate memory that the host reads."""
+        """Allocate memory that the host can read."""
         flags = api().BufferUsage
         return self._buffer(size, flags.MAP_READ | flags.COPY_DST)
 
@@ -105,7 +105,7 @@ class WebGpuDevice:
             raise DeviceError(f"'{self.name}' has no room for {size} bytes: {_first_line(error)}") from error
 
     def upload(self, buffer: wgpu.GPUBuffer, offset: int, address: int, size: int) -> None:
-        """Copy bytes of the host to a multiple of four; bytes after the last ones are undefined up to a multiple."""
+        """Copy bytes of the host, padded to a multiple of four; the padding is undefined."""
         if not size:
             return
         whole = size // 4 * 4
@@ -116,7 +116,7 @@ class WebGpuDevice:
             self.queue.write_buffer(buffer, offset + whole, rest.ljust(4, b"\0"))
 
     def layout(self, bindings: int, reads_scalars: bool) -> tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]:
-        """Return the layouts of kernels with this many buffers, of which the last one may have scalars."""
+        """Return the layouts of kernels with this number of buffers; the last one may hold scalars."""
         key = (bindings, reads_scalars)
         if key not in self._layouts:
             wgpu = api()
@@ -143,7 +143,7 @@ class WebGpuDevice:
             raise DeviceError(f"'{self.name}' does not take a kernel of the model: {_first_line(error)}") from error
 
     def bind(self, places: Sequence[tuple[wgpu.GPUBuffer, int, int]], reads_scalars: bool) -> wgpu.GPUBindGroup:
-        """Return a group of ranges: buffer, offset and bytes of each."""
+        """Return a bind group of ranges: buffer, offset and size in bytes of each."""
         entries = [
             {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size}}
             for i, (buffer, offset, size) in enumerate(places)
@@ -162,7 +162,7 @@ def _first_line(error: Exception) -> str:
 
 
 def device(number: int = 0) -> WebGpuDevice:
-    """Return the device with this number; by default the one that models run on, a discrete GPU if there is one."""
+    """Return the device with this number; by default a discrete GPU if there is one."""
     return _device(number)
 
 

@@ -1,4 +1,4 @@
-"""Emission of an artifact: kernels in WGSL and the host program, the same for devices and browsers."""
+"""Emission of an artifact: kernels in WGSL and the host program, for devices and browsers alike."""
 
 from __future__ import annotations
 

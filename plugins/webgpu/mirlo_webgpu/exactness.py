@@ -1,4 +1,4 @@
-"""Arithmetic that depends on rounding, which WGSL lets drivers simplify: `(x + c) - c` to `x`.
+"""Arithmetic that depends on rounding, which WGSL lets drivers simplify, such as `(x + c) - c` to `x`.
 
 Elementary functions round by adding a large constant, find the error of a sum by subtracting its parts again, and add
 the product with a constant in two parts.
@@ -31,7 +31,7 @@ def must_round(op: ir.Operation) -> bool:
 
 
 def _shares_factor(op: ir.Operation, user: ir.Operation, number: int) -> bool:
-    """Return whether a product is added to another one with the same factor, n·a + n·b, which may become n·(a + b)."""
+    """Return whether n·a is added to n·b, which drivers may turn into n·(a + b)."""
     if op.name not in _PRODUCTS or user.name != "spirv.GL.Fma" or number != 2:
         return False
     factors = list(op.operands)[:2]
@@ -39,7 +39,7 @@ def _shares_factor(op: ir.Operation, user: ir.Operation, number: int) -> bool:
 
 
 def _gives_back(op: ir.Operation, other: ir.Value) -> bool:
-    """Return whether a sum with another value may undo an operation."""
+    """Return whether a sum with another value may cancel an operation."""
     return _is_constant(other) or _depends(op, other, _DEPTH)
 
 
@@ -49,7 +49,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _depends(op: ir.Operation, value: ir.Value, depth: int) -> bool:
-    """Return whether an operation computes with a value."""
+    """Return whether an operation uses a value."""
     for operand in op.operands:
         if operand == value:
             return True

@@ -59,13 +59,13 @@ def _splat(kind: str, value: str) -> str:
 
 
 def shielded(expression: str, kind: str, zero: str) -> str:
-    """Return a float that drivers see as a result of integers."""
+    """Return a float passed through integer operations, so that drivers cannot simplify it."""
     bits = f"bitcast<{_with_scalar(kind, 'u32')}>({expression})"
     return f"bitcast<{type_name(kind)}>({bits} ^ {_splat(kind, zero)})"
 
 
 def literal(attribute: ir.Attribute, kind: str, variable: Callable[[int], str]) -> Operand:
-    """Return a constant; `variable` returns the name of a variable with bits that no literal has."""
+    """Return a constant; `variable` returns the name of a variable for bits without a literal."""
     if kind == "i1":
         return Operand("true" if ir.BoolAttr(attribute).value else "false", kind)
     if kind == "i32":
@@ -118,7 +118,7 @@ def _signed_comparison(symbol: str) -> Expression:
 
 
 def _or_nan(symbol: str) -> Expression:
-    """Return a comparison that holds for NaN, by bits: drivers may take the negation of one for the opposite."""
+    """Return a comparison that is true for NaN, by bits: drivers may replace a negation by the opposite comparison."""
     return lambda op, x: f"(({x[0].text} {symbol} {x[1].text}) | {_has_nan(op, x)})"
 
 

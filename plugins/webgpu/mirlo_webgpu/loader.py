@@ -1,4 +1,4 @@
-"""The loader `webgpu`: a compiled model on a device with WebGPU, placed there by its first call."""
+"""The loader `webgpu`: a compiled model on a device with WebGPU, uploaded by its first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model on a device with WebGPU: one submission per inference if the host has nothing to decide.
+"""A model on a device with WebGPU: one submission per inference, unless the host has to decide something.
 
 Weights and constants are uploaded once, each to a buffer of its own. Pipelines are made once, and groups of bound
 ranges once per set of input sizes.
@@ -85,7 +85,7 @@ class WebGpuModel:
             self._staging = target.staging(0)
 
     def call(self, tensors: Pointers | None, params: Pointers | None, arena: int, stamps: int | None) -> None:
-        """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
+        """Run the entry function on arrays of addresses, with the signature of code for CPUs."""
         if tensors is None or params is None:
             self.frames.measure(arena)
             return
@@ -112,7 +112,7 @@ class WebGpuModel:
                 self._interpret(record, params, addresses)
 
     def _interpret(self, record: CallRecord, params: Pointers, addresses: Sequence[int]) -> None:
-        """Run a call in which the host decides."""
+        """Run a call whose host program has decisions."""
         worker = Worker(self, record, params)
         try:
             if self.frames.run(record, worker.execute):
@@ -122,7 +122,7 @@ class WebGpuModel:
             self.late.clear()
 
     def _finish(self, commands: Commands, addresses: Sequence[int]) -> None:
-        """Submit what is left, and copy the outputs to the host."""
+        """Submit the remaining commands, and copy the outputs to the host."""
         first = len(self.artifact.inputs)
         regions = self.frame.regions[first:]
         for region in regions:
@@ -141,7 +141,7 @@ class WebGpuModel:
         return buffer
 
     def _allocate_memory(self) -> None:
-        """Allocate memory for the sizes of this call; discard groups if memory moves."""
+        """Allocate memory for the sizes of this call; discard bind groups if memory moves."""
         frame = self.frame
         if frame.arena > self._arena.size:
             self._steps.clear()
@@ -152,7 +152,7 @@ class WebGpuModel:
             self._staging = self.device.staging(frame.total)
 
     def scratch(self, size: int) -> wgpu.GPUBuffer:
-        """Return memory for copies within one buffer, which WebGPU does not have."""
+        """Return memory for copies within one buffer, which WebGPU does not support."""
         if self._scratch is None or self._scratch.size < size:
             self._scratch = self.device.buffer(size)
         return self._scratch
@@ -178,7 +178,7 @@ class WebGpuModel:
         return self._steps[key]
 
     def prepare(self, step: LaunchStep) -> Launch | Copy:
-        """Return a launch or a copy for this call's memory."""
+        """Return a launch or a copy with this call's memory."""
         if "copy" in step:
             source, target = step["copy"]
             return Copy(self.place(source), self.place(target))
@@ -266,7 +266,7 @@ class Commands:
             self._pass = None
 
     def submit(self) -> None:
-        """Submit what is recorded."""
+        """Submit the recorded commands."""
         self._end_pass()
         if self._encoder is not None:
             self._device.queue.submit([self._encoder.finish()])
@@ -274,7 +274,7 @@ class Commands:
 
 
 class Worker(StepWorker):
-    """Executes the steps of one call in which the host decides."""
+    """Executes the steps of a call whose host program has decisions."""
 
     def __init__(self, model: WebGpuModel, record: CallRecord, params: Pointers) -> None:
         super().__init__(model.artifact, record, params)
@@ -287,7 +287,7 @@ class Worker(StepWorker):
         self.commands.add(self._model.prepare(step))
 
     def fetch(self, where: StepRange, target: int, size: int) -> None:
-        """Copy bytes of a range to the host, after all previous steps."""
+        """Copy a range to the host, after all previous steps."""
         place = self._model.place(where)
         start = place.offset // 4 * 4
         before = place.offset - start

@@ -1,4 +1,4 @@
-"""How many of ONNX's node tests run by WebGPU: `python -m mirlo_webgpu.onnx_tests [--every N]`.
+"""A table of ONNX's node tests on WebGPU: `python -m mirlo_webgpu.onnx_tests [--every N]`.
 
 Each model is compiled for target `webgpu` and compared with the results that ONNX has for it.
 """
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _outcome(case: onnx.backend.test.case.TestCase) -> str:
-    """Return what happens to a test: the reason where it is refused."""
+    """Return the outcome of a test, or the reason of a refusal."""
     try:
         compiled = mirlo.compile(case.model, target="webgpu", cache=False)
         for inputs, expected in case.data_sets:
@@ -66,7 +66,7 @@ def _array(value: object) -> object:
 
 
 def _agrees(result: object, wanted: object, tolerance: float) -> bool:
-    """Return whether a result is that of the test; lists are sequences."""
+    """Return whether a result equals the expected one; lists are sequences."""
     if isinstance(wanted, (list, tuple)):
         members = list(result) if isinstance(result, Iterable) else []
         return len(members) == len(wanted) and all(map(_agrees, members, wanted, [tolerance] * len(members)))

@@ -40,7 +40,7 @@ def write_pages(
 
 
 def describe(artifact: ModelArtifact, store: ParameterStore, name: str) -> tuple[dict[str, object], bytes]:
-    """Return what `index.js` reads, and the bytes of the weights."""
+    """Return the description that `index.js` reads, and the bytes of the weights."""
     frames = Frames(artifact)
     if frames.host is not None or not frames.is_straight:
         raise ArtifactError(
@@ -65,7 +65,7 @@ def describe(artifact: ModelArtifact, store: ParameterStore, name: str) -> tuple
 
 
 class _Table:
-    """The kernels and steps of a model, as `index.js` reads them."""
+    """The kernels and steps of a model in the form that `index.js` reads."""
 
     def __init__(self, artifact: ModelArtifact, frame: CallFrame, weights: Sequence[bytes], params: int) -> None:
         self.weights = weights
@@ -78,7 +78,7 @@ class _Table:
         self._buffers = self._largest = 0
 
     def steps(self, step: LaunchStep) -> list[dict[str, object]]:
-        """Return the steps of one: a copy within a buffer, and of a range that is bound twice, goes through scratch."""
+        """Return the steps of one; copies within a buffer and ranges that are bound twice go through scratch."""
         if "copy" in step:
             source, target = (self._range(where) for where in step["copy"])
             return self._copies(source, target)
@@ -96,7 +96,7 @@ class _Table:
 
     @staticmethod
     def _separate(ranges: list[BoundRange], is_written: Sequence[bool]) -> tuple[list[dict[str, object]], int]:
-        """Replace ranges that overlap with copies in scratch, of those that are only read; return the copies' steps.
+        """Replace read-only ranges that overlap others by copies in scratch; return the steps of these copies.
 
         Browsers refuse two bindings of memory of which a kernel may write one.
         """
@@ -137,7 +137,7 @@ class _Table:
         return self._numbers[name]
 
     def limits(self) -> dict[str, int]:
-        """Return the limits beyond those of every device that the model needs."""
+        """Return the limits that the model needs beyond the guaranteed ones."""
         buffers = [self._frame.arena, self._frame.total, self.scratch, *map(len, self.weights)]
         needed = {
             "maxStorageBuffersPerShaderStage": (self._buffers, 8), "maxBufferSize": (max(buffers), 1 << 28),
@@ -158,7 +158,7 @@ def _tensors(specs: Sequence[TensorSpec], regions: Sequence[Region]) -> list[dic
 
 
 def _concatenate(parts: Sequence[bytes]) -> tuple[list[tuple[int, int]], bytes]:
-    """Return the places of parts in a file, and its bytes."""
+    """Return the offsets of parts in a file, and its bytes."""
     places, at = [], 0
     for part in parts:
         places.append((at, len(part)))

@@ -11,12 +11,12 @@ MIN_BOUND = 16
 
 
 def words(size: int) -> int:
-    """Return bytes rounded up to a multiple of four, as WebGPU copies and binds them."""
+    """Return a size in bytes rounded up to a multiple of four, the unit of copies and bindings."""
     return -(-size // 4) * 4
 
 
 def bound_size(size: int) -> int:
-    """Return the bytes that a range of this size is bound with."""
+    """Return the size in bytes with which a range is bound."""
     return max(words(size), MIN_BOUND)
 
 

@@ -24,7 +24,7 @@ _ATOMICS = {"spirv.AtomicAnd": "atomicAnd", "spirv.AtomicOr": "atomicOr"}
 
 @dataclass(frozen=True)
 class WgslKernel:
-    """A kernel as text, and what it needs of a device."""
+    """A kernel as text, and its requirements on the device."""
 
     text: str
     shared: int
@@ -86,7 +86,7 @@ class _Printer:
     # Declarations
 
     def _find_atomics(self, function: ir.Operation) -> None:
-        """Find the global variables of whose elements parts are stored."""
+        """Find the global variables of whose words parts are stored."""
         pointers: dict[ir.Value, str] = {}
 
         def visit(op: ir.Operation) -> ir.WalkResult:
@@ -101,7 +101,7 @@ class _Printer:
         walk(function, visit, ir.WalkOrder.PRE_ORDER)
 
     def _declarations(self) -> tuple[list[str], int]:
-        """Return the declarations of global variables, and the bytes of shared memory."""
+        """Return the declarations of global variables, and the size of shared memory in bytes."""
         lines, shared = [], 0
         variables = [op for op in self._operations if op.name == "spirv.GlobalVariable"]
         last = max((_binding(op) for op in variables if "binding" in op.attributes), default=-1)
@@ -184,7 +184,7 @@ class _Printer:
         self._constants[value] = literal(op.attributes["value"], str(value.type), self._bits_variable)
 
     def _bits_variable(self, bits: int) -> str:
-        """Return a variable with the bits of a number: a constant expression must not be infinite."""
+        """Return a variable with the bits of a float: a constant expression must not be infinite."""
         return self._special.setdefault(bits, f"bits_{bits:08x}")
 
     def _address(self, op: ir.Operation) -> None:
@@ -226,7 +226,7 @@ class _Printer:
     # Structured regions
 
     def _selection(self, op: ir.Operation) -> None:
-        """Print `if`: the first block branches to one or two others, which branch to the last one."""
+        """Print `if`: the first block branches to one or two blocks, which branch to the merge block."""
         blocks = list(op.regions[0].blocks)
         branch, merge = self._block(blocks[0]), blocks[-1]
         if branch is None or branch.name != "spirv.BranchConditional":
@@ -249,7 +249,7 @@ class _Printer:
         self._depth -= 1
 
     def _loop(self, op: ir.Operation) -> None:
-        """Print `loop`: entry, header with a condition, body, an empty block that continues, and the end."""
+        """Print `loop`: entry block, header with a condition, body, empty continue block, merge block."""
         blocks = list(op.regions[0].blocks)
         if len(blocks) != 5:
             raise PassError(f"a loop in WGSL has five blocks, found {len(blocks)}", op.location)
@@ -275,7 +275,7 @@ class _Printer:
         self._line("}")
 
     def _next_iteration(self, carried: Sequence[str], values: Sequence[ir.Value], continues: ir.Block) -> None:
-        """Assign the carried values of the next iteration, in the order of the block that continues."""
+        """Assign the carried values of the next iteration, in the order of the continue block."""
         (branch,) = (op.operation for op in continues.operations)
         latest = dict(zip(continues.arguments, values, strict=True))
         for name, value in zip(carried, branch.operands, strict=True):
@@ -291,7 +291,7 @@ def _binding(op: ir.Operation) -> int:
 
 
 def _array(kind: str, atomic: bool, location: ir.Location) -> tuple[str, int]:
-    """Return the type of an array, and its bytes if they are known."""
+    """Return the type of an array, and its size in bytes if known."""
     match = _ARRAY.search(kind)
     if match is None:
         raise PassError(f"memory of type '{kind}' has no counterpart in WGSL", location)

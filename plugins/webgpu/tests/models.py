@@ -1,4 +1,4 @@
-"""Small models in ONNX, and where WebGPU is."""
+"""Small models in ONNX, and the check for a device with WebGPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
 
 @cache
 def _missing() -> str:
-    """Return why nothing runs here; empty if it does."""
+    """Return why WebGPU is not available; empty if it is."""
     try:
         device()
     except DeviceError as error:
@@ -29,7 +29,7 @@ def _missing() -> str:
 
 
 def needs_webgpu() -> pytest.MarkDecorator:
-    """Skip tests, and say so, where there is no device with WebGPU."""
+    """Skip tests, with a message, if there is no device with WebGPU."""
     return pytest.mark.skipif(bool(_missing()), reason=f"no WebGPU: {_missing()}")
 
 

@@ -1,4 +1,4 @@
-"""Models on a device with WebGPU, beside ONNX Runtime; the arithmetic of integers beside numpy."""
+"""Models on a device with WebGPU, compared with ONNX Runtime; integer arithmetic compared with numpy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def compare(proto: onnx.ModelProto, feed: Mapping[str, np.ndarray], tolerance: float = 1e-5) -> None:
-    """Compare with ONNX Runtime, relative to the largest value."""
+    """Compare with ONNX Runtime, with a tolerance relative to the largest value."""
     ort = pytest.importorskip("onnxruntime")
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
@@ -136,7 +136,7 @@ def test_quotients(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["i8", "u8", "i16", "bool"])
 def test_parts_of_words_are_stored(kind: str) -> None:
-    """Threads that store parts of one word leave the others alone."""
+    """Threads that store parts of one word keep the other parts."""
     dtype = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "bool": np.bool_}[kind]
     x = RNG.integers(0, 2 if kind == "bool" else 200, 1003).astype(dtype)
     name = "Not" if kind == "bool" else "Neg" if kind != "u8" else "BitwiseNot"
@@ -186,7 +186,7 @@ def test_saved_model_is_loaded(tmp_path: object) -> None:
 
 
 def test_sequences_of_products() -> None:
-    """Intermediate results share memory, at offsets that every device binds."""
+    """Intermediate results share memory, at offsets that every device can bind."""
     names: Sequence[str] = [f"t{i}" for i in range(6)]
     steps = enumerate(zip(["x", *names], [*names, "y"], strict=True))
     nodes = [node("MatMul", [a, f"w{i}"], [b]) for i, (a, b) in steps]

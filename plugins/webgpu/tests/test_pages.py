@@ -1,4 +1,4 @@
-"""Models in a page, in a browser with a software device, beside ONNX Runtime."""
+"""Models in a page, in a browser with a software device, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CALL = """
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder; a page hands in its result."""
+    """Serves a folder, and receives the result of a page."""
 
     results: list[Any] = []
     finished = threading.Event()
@@ -74,7 +74,7 @@ def compiled(proto: onnx.ModelProto, folder: Path, *flags: str) -> Path:
 
 
 def visit(folder: Path, code: str) -> Any:
-    """Return what code in a page of a folder returns."""
+    """Return the result of code in a page of a folder."""
     (folder / "test.html").write_text(PAGE.replace("CODE", code))
     Handler.finished.clear()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
@@ -95,7 +95,7 @@ def visit(folder: Path, code: str) -> Any:
 
 
 def literals(feed: Mapping[str, np.ndarray]) -> str:
-    """Return arrays as JavaScript."""
+    """Return arrays as JavaScript literals."""
     kinds = {"float32": "Float32Array", "int64": "BigInt64Array", "int8": "Int8Array"}
     rows = []
     for name, array in feed.items():

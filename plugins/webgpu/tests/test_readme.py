@@ -1,4 +1,4 @@
-"""The README's commands and program run as they stand there."""
+"""The commands and the program of the README run unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working folder, with the model that the page is about."""
+    """Return the working folder, with the model of the page."""
     monkeypatch.chdir(tmp_path)
     weights = {"w": np.random.default_rng(0).standard_normal((784, 10), np.float32)}
     onnx.save(

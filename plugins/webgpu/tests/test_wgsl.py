@@ -1,4 +1,4 @@
-"""Kernels as WGSL: their text, and what the target refuses."""
+"""Kernels as WGSL: their text, and what the target rejects."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The library cuBLASLt in this process: plans become calls of it, on tensors that lie on the GPU."""
+"""The library cuBLASLt in this process: plans become calls of it, on tensors in GPU memory."""

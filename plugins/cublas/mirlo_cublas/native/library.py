@@ -1,4 +1,4 @@
-"""cuBLASLt through ctypes: found where CUDA or NVIDIA's wheels put it, and what it says when it fails."""
+"""cuBLASLt through ctypes: loading from CUDA or NVIDIA's wheels, and error messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT, RELU, BIAS, GELU = 1, 2, 4, 32
 
 
 class Algorithm(ctypes.Structure):
-    """What the heuristics find: `cublasLtMatmulHeuristicResult_t`."""
+    """A result of the heuristics: `cublasLtMatmulHeuristicResult_t`."""
 
     _fields_ = [
         ("algorithm", ctypes.c_uint64 * 8),
@@ -35,7 +35,7 @@ class Algorithm(ctypes.Structure):
 
 
 class CuBlasError(Exception):
-    """The library is not there, or refuses."""
+    """The library is missing or returned an error."""
 
 
 CUBLAS = NvidiaLibrary(

@@ -55,7 +55,7 @@ class ProductCall:
 
     @property
     def epilogue(self) -> int:
-        """Return the library's epilogue: what it does with the sums."""
+        """Return the library's epilogue of the product."""
         bits = _ACTIVATIONS[self.product.activation] | (lt.BIAS if self.product.bias is not None else 0)
         return bits or lt.DEFAULT
 
@@ -79,7 +79,7 @@ class ProductCall:
         return result
 
     def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
-        """Give the product to a stream."""
+        """Enqueue the product on a stream."""
         product, handle, workspace = self.product, place.handle, place.memory("workspace", WORKSPACE)
         a, b, d = (address(number) for number in (product.a, product.b, product.d))
         c = d if product.added is None else address(product.added)
@@ -96,7 +96,7 @@ class ProductCall:
         CUBLAS.check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
     def _algorithm(self, handle: c_void_p, addresses: Sequence[int]) -> Algorithm:
-        """Return what the heuristics choose for tensors of this alignment."""
+        """Return the algorithm that the heuristics choose for tensors of this alignment."""
         key = tuple(min(address & -address, MAX_ALIGNMENT) if address else MAX_ALIGNMENT for address in addresses)
         algorithm = self._algorithms.get(key)
         if algorithm is not None:
@@ -127,7 +127,7 @@ class ProductCall:
         return result
 
     def release(self) -> None:
-        """Give the descriptors back."""
+        """Destroy the descriptors."""
         self._library.cublasLtMatmulDescDestroy(self.operation)
         for matrix in (self.first, self.second, self.result):
             self._library.cublasLtMatrixLayoutDestroy(matrix)

@@ -104,7 +104,7 @@ def _bounded(graph: _Graph, scores: int, step: AttentionStep) -> int:
 
 
 def hidden() -> float:
-    """Return the value of masked scores: the smallest finite value for older versions, else minus infinity."""
+    """Return the value of masked scores: the smallest finite value for old versions, else minus infinity."""
     return -3.4028234663852886e38 if version() < (9, 10, 0) else float("-inf")
 
 

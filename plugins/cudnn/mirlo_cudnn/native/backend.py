@@ -67,7 +67,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class OperationGraph:
-    """The operations that one engine executes."""
+    """The operations executed by one engine."""
 
     tensors: tuple[BackendTensor, ...]
     operations: tuple[Operation, ...]

@@ -1,4 +1,4 @@
-"""Which graphs of attention cuDNN has engines for, on a GPU that is described to it (for `test_engines.py`)."""
+"""Lists which graphs of attention cuDNN has engines for, on a GPU that is only described (for `test_engines.py`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CASES = {
 
 
 def engines(step: AttentionStep, device: dict[str, object]) -> int:
-    """How many engines compute an attention."""
+    """Return the number of engines that compute an attention."""
     made = Descriptors("asking")
     text = json.dumps(device).encode()
     try:

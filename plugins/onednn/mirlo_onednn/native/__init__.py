@@ -1,1 +1,1 @@
-"""The oneDNN library in this process: plans become primitives, primitives a function of generated code."""
+"""The oneDNN library in this process: plans become primitives, which generated code calls by function pointers."""

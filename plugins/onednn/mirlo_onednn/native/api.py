@@ -1,4 +1,4 @@
-"""The part of oneDNN's C interface that is used: constants, prototypes, and what a status means."""
+"""The part of oneDNN's C interface that is used: constants, prototypes, and the meaning of statuses."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def typed_library() -> ctypes.CDLL:
 
 
 class Refused(OneDnnError):
-    """A call that the library answered with a status other than success."""
+    """A call that returned a status other than success."""
 
     def __init__(self, name: str, status: int) -> None:
         known = STATUS[status] if 0 <= status < len(STATUS) else f"status {status}"
@@ -141,7 +141,7 @@ class Refused(OneDnnError):
 
 
 def call(name: str, *arguments: object) -> None:
-    """Call a function; a status other than success is an error."""
+    """Call a function; raise an error for a status other than success."""
     status = functions()[name](*arguments)
     if status:
         raise Refused(name, status)
@@ -161,7 +161,7 @@ class Owned:
 
 
 def create_object(create: str, destroy: str, *arguments: object) -> Owned:
-    """Create an object: the function's first parameter receives it."""
+    """Create an object through a function that returns it by its first parameter."""
     out = c_void_p()
     call(create, ctypes.byref(out), *arguments)
     assert out.value is not None
@@ -175,7 +175,7 @@ def dims(values: Sequence[int]) -> ctypes.Array[c_int64]:
 
 @cache
 def engine() -> int:
-    """Return the library's engine for the CPU, one per process."""
+    """Return the library's CPU engine, one per process."""
     out = c_void_p()
     call("engine_create", ctypes.byref(out), 1, 0)
     assert out.value is not None

@@ -20,7 +20,7 @@ from mirlo_onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 
 @dataclass
 class PrimitiveCall:
-    """One call of the library."""
+    """A call of the library."""
 
     primitive: api.Owned
     arguments: list[tuple[int, PrimitiveValue]]
@@ -32,7 +32,7 @@ class PrimitiveCall:
 
 @dataclass
 class Memories:
-    """What the functions of an artifact share: constants in the layouts that primitives want, and how to calculate."""
+    """State shared by the functions of an artifact: constants in the layouts of primitives, and the math mode."""
 
     params: Mapping[str, np.ndarray]
     fpmath: str = "strict"
@@ -40,7 +40,7 @@ class Memories:
     packed: dict[str, list[PrimitiveValue]] = field(default_factory=dict)
 
     def value(self, key: str, array: np.ndarray, tensor: PlanTensor) -> PrimitiveValue:
-        """Return the constant as it is stored."""
+        """Return the constant in the layout of the model."""
         known = self.packed.setdefault(key, [])
         if not known:
             array = np.ascontiguousarray(array)
@@ -76,7 +76,7 @@ class PrimitiveBuilder:
             self.values[name] = memories.value(f"{function.name}/{name}", array, function.tensors[name])
 
     def build(self, makers: Mapping[str, Callable[[PrimitiveBuilder, PrimitiveNode], PrimitiveValue]]) -> None:
-        """Make the steps of all nodes, then those that bring the results to where the caller wants them."""
+        """Build the steps of all nodes, then those that put the results into the caller's layout."""
         for number, node in enumerate(self.function.nodes):
             self._number, self.node = number, node.op
             self.values[node.result] = makers[node.op](self, node)
@@ -99,11 +99,11 @@ class PrimitiveBuilder:
         return self._preferred[name][0]
 
     def is_last_use(self, name: str) -> bool:
-        """Return whether nothing after the current node reads the memory of this value."""
+        """Return whether no later node reads the memory of this value."""
         return self._last_use[name] <= self._number
 
     def in_layout(self, value: PrimitiveValue, desc: Desc) -> PrimitiveValue:
-        """Reorder the value to this layout if needed."""
+        """Return the value in this layout, reordered if needed."""
         if value.desc == desc:
             return value
         for known in value.converted:
@@ -118,7 +118,7 @@ class PrimitiveBuilder:
         return self.in_layout(value, row_major(value.desc.shape, value.desc.dtype))
 
     def reshaped(self, value: PrimitiveValue, shape: Sequence[int]) -> PrimitiveValue:
-        """Return the value under another shape; it is reordered first if its layout does not allow that."""
+        """Return the value with another shape; reorder it first if its layout does not allow a view."""
         shape = tuple(shape) or (1,)
         if shape == value.desc.shape:
             return value
@@ -150,7 +150,7 @@ class PrimitiveBuilder:
         return self._view(value, value.desc.permuted(axes))
 
     def result(self, name: str, desc: Desc, over: PrimitiveValue | None = None) -> PrimitiveValue:
-        """Memory for a result in this layout: the caller's where that is possible, else `over`, else the arena's."""
+        """Return memory for a result in this layout: the caller's if possible, else `over`, else the arena's."""
         wanted, output = self._preferred[name]
         if output and desc.shape == wanted.shape and desc == wanted and output in self._outputs:
             return PrimitiveValue(desc, self._outputs[output])
@@ -159,7 +159,7 @@ class PrimitiveBuilder:
         return self.scratch(desc)
 
     def scratch(self, desc: Desc) -> PrimitiveValue:
-        """Memory of the arena."""
+        """Return memory of the arena."""
         storage = Storage("arena", desc.bytes)
         self.storages.append(storage)
         return PrimitiveValue(desc, storage)
@@ -234,7 +234,7 @@ def implementation(descriptor: api.Owned) -> str:
 
 
 def chosen(descriptor: api.Owned, what: int, like: Desc, index: int = 0) -> Desc:
-    """Return the layout that a primitive chose for the tensor that was given as `like`."""
+    """Return the layout that a primitive chose for the tensor `like`."""
     return of_primitive(descriptor.pointer, what, index, like.shape, like.dtype)
 
 
@@ -283,7 +283,7 @@ def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
 
 
 def preferred_layouts(function: PrimitiveRegion) -> dict[str, tuple[Desc, str]]:
-    """Return, by value, the layout in which its reader has it row-major, and the output that it then is.
+    """Return, by value, the layout from which its reader has it row-major, and the output that results.
 
     Usually that is row-major itself. Where the only reader is a view, it is what the view turns into row-major: so the
     result of a matrix product that is permuted next is written in its final order.

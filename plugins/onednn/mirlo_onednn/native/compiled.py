@@ -24,7 +24,7 @@ from mirlo_onednn.plan import PrimitiveRegion
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What a step is: the operation of the plan, and the library's name of what computes it."""
+    """A step: the operation of the plan, and the library's name of the implementation."""
 
     operation: str
     implementation: str
@@ -32,7 +32,7 @@ class StepInfo:
 
 @dataclass(frozen=True)
 class RegionReport:
-    """What became of a function."""
+    """What a function was compiled to."""
 
     steps: tuple[StepInfo, ...]
     arena_bytes: int
@@ -45,7 +45,7 @@ class RegionReport:
 
 
 class Context:
-    """What a call has for itself; memory that is never written to is never taken."""
+    """The state of one call at a time; memory of the arena that is never written is never mapped."""
 
     def __init__(self, arena: np.ndarray, scratchpad: np.ndarray) -> None:
         self.arena = arena
@@ -54,7 +54,7 @@ class Context:
 
 
 class Compiled:
-    """Tables for functions; what they point to lives as long as this object."""
+    """Tables for functions; the memory that they point to lives as long as this object."""
 
     def __init__(
         self, functions: Sequence[PrimitiveRegion], memories: Memories, threads: int, contexts: int = 1

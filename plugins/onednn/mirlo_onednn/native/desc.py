@@ -11,7 +11,7 @@ from mirlo_onednn.native.library import OneDnnError
 
 
 class Desc:
-    """A layout of a shape; one that is `any` is the library's to choose."""
+    """A layout of a shape; with format `any` the library chooses it."""
 
     def __init__(self, owned: api.Owned, shape: Sequence[int], dtype: str) -> None:
         self._owned = owned
@@ -20,12 +20,12 @@ class Desc:
 
     @property
     def pointer(self) -> int:
-        """Return the address of the descriptor, for calls."""
+        """Return the address of the descriptor."""
         return int(self._owned.pointer)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of memory of a tensor, padding included."""
+        """Return the size of a tensor in bytes, padding included."""
         return int(api.typed_library().dnnl_memory_desc_get_size(self.pointer))
 
     def __eq__(self, other: object) -> bool:
@@ -47,7 +47,7 @@ class Desc:
 
     @property
     def is_dense(self) -> bool:
-        """Return whether the elements are contiguous, but for the padding of blocks."""
+        """Return whether the elements are contiguous, except for the padding of blocks."""
         strides = self.strides
         steps = [] if strides is None else [(s, dim) for s, dim in zip(strides, self.shape, strict=True) if dim > 1]
         expected = 1
@@ -58,7 +58,7 @@ class Desc:
         return True
 
     def reshaped(self, shape: Sequence[int]) -> Desc | None:
-        """Return the same memory under another shape, or None if this layout does not allow it."""
+        """Return the same memory with another shape, or None if this layout does not allow it."""
         if tuple(shape) == self.shape:
             return self
         if math.prod(shape) != math.prod(self.shape):
@@ -84,7 +84,7 @@ class Desc:
 
 
 def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
-    """Return the strides under another shape of as many elements, or None if there are none."""
+    """Return the strides for another shape of as many elements, or None if there are none."""
     if 0 in wanted:
         return [1] * len(wanted)
     old = [(dim, stride) for dim, stride in zip(shape, strides, strict=True) if dim != 1]
@@ -139,7 +139,7 @@ def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
 
 
 def row_major(shape: Sequence[int], dtype: str) -> Desc:
-    """Row-major; a scalar is a vector of one element, since the library has no rank 0."""
+    """Return a row-major layout; a scalar is a vector of one element, since the library has no rank 0."""
     shape = tuple(shape) or (1,)
     strides = [1]
     for dim in reversed(shape[1:]):

@@ -1,4 +1,4 @@
-"""Finding and loading the library: it comes in a wheel, which puts it under the prefix of the Python environment."""
+"""Finding and loading the library, which a wheel installs under the prefix of the Python environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Library:
     version: tuple[int, int, int]
 
     def address(self, name: str) -> int:
-        """Return the address of a function of the library, or of what it was linked with."""
+        """Return the address of a function of the library, or of a library that it is linked with."""
         address = ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
         assert address is not None
         return address
@@ -52,7 +52,7 @@ _lock = make_lock()
 
 
 def load_library() -> Library:
-    """Load the library once per process; raise an error that says what to install if there is none."""
+    """Load the library once per process; raise an error that names the package to install if there is none."""
     with _lock:
         return _load()
 
@@ -116,7 +116,7 @@ WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """Let waiting threads of OpenMP sleep soon, unless the user has set it; OpenMP reads this when it is loaded.
+    """Let waiting OpenMP threads sleep soon, unless the user has set this; OpenMP reads it when it is loaded.
 
     Left to itself it spins for milliseconds, which costs the threads of everything else in the process, Mirlo's own
     kernels among them, and where cores are shared, most of the time of its own.
@@ -133,7 +133,7 @@ def _patient() -> Iterator[None]:
 
 
 def _folders() -> list[Path]:
-    """Return the folders into which wheels put it: `lib` of the environment, or of the user's site."""
+    """Return the folders where wheels install it: `lib` of the environment, or of the user's site."""
     import site
 
     prefixes = dict.fromkeys([sys.prefix, sys.base_prefix, site.getuserbase() or sys.prefix])
@@ -146,7 +146,7 @@ def _find() -> Path | None:
 
 @contextmanager
 def threads_set(count: int) -> Iterator[None]:
-    """Have the library use so many threads when it is called by this thread."""
+    """Have the library use this number of threads for calls of this thread."""
     handle = load_library().handle
     before = handle.omp_get_max_threads()
     handle.omp_set_num_threads(count)

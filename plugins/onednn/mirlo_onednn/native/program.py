@@ -25,7 +25,7 @@ CACHED_FUNCTIONS = 16
 
 
 class OneDnnProgram:
-    """Native functions for a plan; what they need lives as long as this object."""
+    """Native functions for a plan; the memory that they use lives as long as this object."""
 
     def __init__(
         self, plan: OneDnnPlan, params: Mapping[str, np.ndarray], threads: int = 1, fpmath: str = "strict"
@@ -49,7 +49,7 @@ class OneDnnProgram:
 
     @property
     def reports(self) -> dict[str, RegionReport]:
-        """Return the report of each function; with dynamic dims, for the sizes of the last call that had new ones."""
+        """Return the report of each function; with dynamic dims, for the last new sizes."""
         newest = {name: opened.report for name, opened in self._dynamic.items() if opened.report is not None}
         return {**self._compiled.reports, **newest}
 
@@ -59,7 +59,7 @@ class OneDnnProgram:
 
 
 class DynamicFunction:
-    """A function with dims that its callers tell."""
+    """A function with dims that the call determines."""
 
     def __init__(self, function: PrimitiveRegion, memories: Memories, threads: int) -> None:
         self.function = function
@@ -73,7 +73,7 @@ class DynamicFunction:
         """Sizes, table and what it is made of; calls take turns, so that what is dropped is not in use."""
 
     def _miss(self, tensors: int) -> int | None:
-        """Build the table for new sizes when native code calls; return its address, or None."""
+        """Build the table for new sizes when native code requests it; return its address, or None."""
         try:
             shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
             values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.dynamic_dims]

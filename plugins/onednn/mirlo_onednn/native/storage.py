@@ -1,4 +1,4 @@
-"""Where values lie: memory of the caller, constants, and an arena that values share whose times do not overlap."""
+"""Storage of values: memory of the caller, constants, and an arena shared by values with disjoint lifetimes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Storage:
     """In the arena."""
 
     def used_by(self, step: int) -> None:
-        """Note a use."""
+        """Record a use."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
 @dataclass(frozen=True, eq=False)
 class PrimitiveValue:
-    """A tensor, or a part of one: memory and the layout in which it lies there."""
+    """A tensor, or a part of one: its memory and layout."""
 
     desc: Desc
     storage: Storage
@@ -54,7 +54,7 @@ class PrimitiveValue:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether a value is all that is in its storage."""
+        """Return whether a value covers its whole storage."""
         return self.offset == 0 and self.desc.bytes == self.storage.bytes
 
 
@@ -66,7 +66,7 @@ def aligned(count: int) -> np.ndarray:
 
 
 def plan_arena(storages: Sequence[Storage]) -> int:
-    """Give every storage of the arena its offset, the largest first, each at the lowest place; the size."""
+    """Assign an offset to every storage of the arena, largest first at the lowest free place; return the total size."""
     placed: list[Storage] = []
     size = 0
     for storage in sorted((s for s in storages if s.kind == "arena" and s.last >= 0), key=lambda s: -s.bytes):

@@ -1,4 +1,4 @@
-"""Native code between generated code and the library: no Python is on the way of a call.
+"""Native code between generated code and the library: calls do not enter Python.
 
 A table says which memories take the addresses of the caller's tensors, and the primitives with their arguments. A page
 of LLVM IR (`trampoline.ll`) finds the table of a call and walks it.
@@ -28,7 +28,7 @@ Miss = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class CallTable:
-    """A function of fixed shapes as native code reads it."""
+    """A function of fixed shapes in the form that native code reads."""
 
     stream: int
     boundary: tuple[tuple[int, int, int], ...]
@@ -81,7 +81,7 @@ class _State(ctypes.Structure):
 
 
 class _Shared(ctypes.Structure):
-    """What calls look at: whether this is the child of a fork, who is next to wait, the locks of the contexts."""
+    """State shared by calls: whether this is the child of a fork, whose turn it is, the locks of the contexts."""
 
     _fields_ = [("forked", ctypes.c_int64), ("turn", ctypes.c_int64), ("mutexes", ctypes.c_char * (128 * 8))]
 
@@ -103,7 +103,7 @@ class Trampoline:
         self._states[name] = _State(tensors=tensors, tables=array)
 
     def add_dynamic(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: object) -> _State:
-        """Add a function whose tables are made when they are needed."""
+        """Add a function whose tables are built on demand."""
         axes = (_Axis * len(dims))(*[_Axis(tensor, axis) for tensor, axis, _ in dims])
         self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
         return self._states[name]
@@ -115,7 +115,7 @@ class Trampoline:
         return functions
 
     def after_fork(self) -> None:
-        """Reset the child of a fork, in which no thread holds the lock and the library's threads do not exist."""
+        """Reset the child of a fork, where no thread holds the lock and the library has no threads."""
         ctypes.memset(ctypes.addressof(self._shared), 0, ctypes.sizeof(_Shared))
         self._shared.forked = 1
 
@@ -139,7 +139,7 @@ def native_table(table: CallTable) -> _Table:
 
 
 def key_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """Write sizes to memory."""
+    """Write sizes to memory as a key."""
     return (ctypes.c_int64 * len(values))(*values)
 
 

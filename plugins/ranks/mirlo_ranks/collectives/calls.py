@@ -15,13 +15,13 @@ from mirlo_ranks.collectives.program import RankExchange, RankProgram, read_prog
 
 
 class RankGroup(Protocol):
-    """What moves tensors between ranks."""
+    """The interface of transports: exchanges of tensors between ranks."""
 
     def exchange(self, number: int, exchange: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
-        """Write the result of this rank; all ranks call this in the same order with the same `number`."""
+        """Write the result of this rank; all ranks make the same calls, with the same `number`, in the same order."""
 
     def close(self) -> None:
-        """Leave the group: the others get an error when they wait for this rank."""
+        """Leave the group: other ranks that wait for this one get an error."""
 
 
 JoinGroup = Callable[[RankPlace, str], RankGroup]
@@ -29,7 +29,7 @@ JoinGroup = Callable[[RankPlace, str], RankGroup]
 
 
 class RankFunctions:
-    """The functions of a model's regions; the group is joined in the first call, so that a model loads alone."""
+    """The functions of a model's regions; the first call joins the group, so that a model loads alone."""
 
     def __init__(self, programs: dict[str, RankProgram], digest: str, join: JoinGroup) -> None:
         self._programs, self._digest, self._join = programs, digest, join
@@ -41,7 +41,7 @@ class RankFunctions:
             self._numbers[name] = sum(len(programs[other].exchanges) for other in self._numbers)
 
     def function(self, name: str) -> Callable[..., None]:
-        """Return what a model calls: the inputs, then the outputs, which are written."""
+        """Return the function of a region: it takes the inputs, then the outputs, which it writes."""
         program, first = self._programs[name], self._numbers[name]
 
         def call(*tensors: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The code generator `collectives`: regions as lists of exchanges, which a loader runs over a transport."""
+"""The code generator `collectives`: regions become lists of exchanges, executed by a loader over a transport."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mirlo_ranks.collectives.program import RankExchange, RankProgram
 
 @dataclass(frozen=True)
 class Collectives(CodeGenerator):
-    """Exchanges between ranks, over a transport: the loader that the option names."""
+    """Exchanges between ranks over a transport, whose loader is an option."""
 
     name = "collectives"
     guarded = False
@@ -32,7 +32,7 @@ class Collectives(CodeGenerator):
 
     @property
     def format(self) -> str:  # type: ignore[override]
-        """Return the loader of the artifacts: the transport."""
+        """Return the format of artifacts, which is the name of the transport."""
         return self.transport
 
     def patterns(self) -> Sequence[PatternTuple]:
@@ -40,12 +40,12 @@ class Collectives(CodeGenerator):
         return [(op.OPERATION_NAME.partition(".")[2], is_op(op.OPERATION_NAME)) for op in COLLECTIVES]
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """Describe the exchanges of each region."""
+        """Return the exchanges of each region as an artifact."""
         programs = {function.name: _program(function).to_json() for function in module.functions}
         return Artifact(self.transport, module.names, metadata={"programs": programs})
 
     def requirements(self) -> Sequence[str]:
-        """Return what the ranks need."""
+        """Return the requirements on the ranks."""
         if self.transport == "shared-memory":
             return ["processes of one user on one machine, RANK and WORLD_SIZE in their environment"]
         return ["MPI and mpi4py"] if self.transport == "mpi" else [f"the loader '{self.transport}'"]

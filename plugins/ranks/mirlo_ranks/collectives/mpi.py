@@ -40,7 +40,7 @@ def _recorded() -> Iterator[None]:
 
 @cache
 def _mpi() -> ModuleType:
-    """Return MPI, initialized; a process that ends by an error ends the other ranks, which else would wait for it."""
+    """Return MPI, initialized; an error that ends a process aborts the other ranks, which would wait forever."""
     is_of_program = "mpi4py.MPI" in sys.modules
     try:
         from mpi4py import MPI
@@ -64,7 +64,7 @@ def _mpi() -> ModuleType:
 
 
 class MpiGroup:
-    """A communicator of this model's own."""
+    """A communicator used by one model."""
 
     def __init__(self, place: RankPlace, digest: str) -> None:
         with _recorded():
@@ -99,7 +99,7 @@ class MpiGroup:
             raise RankError(f"{exchange.kind} of different operands ({sizes}): all ranks need inputs of one shape")
 
     def close(self) -> None:
-        """Leave the group; the communicator ends with MPI, as freeing it would wait for all ranks."""
+        """Leave the group; the communicator is freed by MPI's end, since freeing it waits for all ranks."""
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

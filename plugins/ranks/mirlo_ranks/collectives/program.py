@@ -1,4 +1,4 @@
-"""What a region of collectives does: exchanges between named tensors, as an artifact holds them."""
+"""Exchanges of a region between named tensors, as an artifact stores them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class RankExchange:
-    """One collective operator."""
+    """One collective."""
 
     kind: str
     x: str
@@ -55,7 +55,7 @@ class RankExchange:
         return tuple(result)
 
     def combine(self, arrays: list[np.ndarray], rank: int, out: np.ndarray) -> None:
-        """Write the result of a rank from the operands of all ranks, in the order of its group."""
+        """Write the result of a rank from the operands of its group, in order."""
         if self.kind == "collective_permute":
             source = next((source for source, target in self.groups if target == rank), None)
             out[...] = 0 if source is None else arrays[source]
@@ -87,7 +87,7 @@ class RankProgram:
         rank: int,
         exchange: Callable[[int, RankExchange, np.ndarray, np.ndarray], None],
     ) -> None:
-        """Write the outputs of a rank, which follow the inputs; `exchange` takes the number of a step, x and out."""
+        """Write the outputs, which follow the inputs; `exchange` takes the number of a step, its operand and result."""
         values = dict(zip(self.inputs, tensors, strict=False))
         outputs = dict(zip(self.outputs, tensors[len(self.inputs) :], strict=True))
         for number, step in enumerate(self.exchanges):
@@ -101,7 +101,7 @@ class RankProgram:
             exchange(number, step, x, values[step.y])
 
     def to_json(self) -> dict[str, object]:
-        """Return JSON values."""
+        """Return the program as JSON values."""
         steps = [
             [s.kind, s.x, s.y, s.ranks, list(s.axes), s.dtype, list(map(list, s.groups)), s.reduction]
             for s in self.exchanges
@@ -110,7 +110,7 @@ class RankProgram:
 
 
 def read_programs(metadata: Mapping[str, object], functions: tuple[str, ...]) -> dict[str, RankProgram]:
-    """Return the programs in an artifact's metadata, checked: they come from a file."""
+    """Return the programs in an artifact's metadata, after validating them."""
     programs = metadata.get("programs")
     if not isinstance(programs, dict):
         raise ArtifactError("the exchanges of the model are not listed: expected 'programs'; compile it again")
@@ -146,7 +146,7 @@ def _read_exchange(content: object) -> RankExchange | None:
 
 
 def _are_groups(kind: str, groups: tuple[tuple[int, ...], ...], ranks: int) -> bool:
-    """Return whether each rank is in one group, or each pair has a target of its own."""
+    """Return whether each rank is in exactly one group, or each pair has a distinct target."""
     if kind == "collective_permute":
         return all(len(pair) == 2 for pair in groups) and len({pair[1] for pair in groups}) == len(groups)
     if kind == "rank_id":
@@ -164,7 +164,7 @@ def _is_texts(value: object) -> TypeGuard[list[str]]:
 
 
 def combine_ranks(arrays: list[np.ndarray], out: np.ndarray, reduction: str) -> None:
-    """Combine arrays in their order, so that the result has the same bits on all ranks."""
+    """Combine arrays in rank order, so that the result has the same bits on all ranks."""
     combination = COMBINATIONS[reduction]
     is_narrow = out.dtype.kind not in "biu" and out.dtype.itemsize < 4
     if not is_narrow:

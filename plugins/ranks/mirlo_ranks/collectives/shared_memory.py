@@ -70,7 +70,7 @@ _JOINED: Counter[str] = Counter()
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
-    """Return the functions of a region; the ranks find each other in the first call."""
+    """Return the functions of a region; the first call connects the ranks."""
     return rank_functions(artifact, join_group)
 
 
@@ -94,7 +94,7 @@ def join_group(place: RankPlace, digest: str) -> SharedMemoryGroup:
 
 
 def _folder() -> Path:
-    """Return a folder that only this user can enter."""
+    """Return a folder that only this user can access."""
     named = os.environ.get(FOLDER)
     folder = Path(named or Path(tempfile.gettempdir()) / f"mirlo-ranks-{effective_user()}")
     make_private(folder)
@@ -108,7 +108,7 @@ def _folder() -> Path:
 
 @dataclass(eq=False)
 class Peer:
-    """Another rank, as this one sees it."""
+    """The connection to another rank."""
 
     rank: int
     connection: socket.socket
@@ -120,7 +120,7 @@ class Peer:
     descriptors: list[int] = field(default_factory=list)
 
     def close(self) -> None:
-        """Close what belongs to the rank."""
+        """Close the connection and its memory."""
         self.connection.close()
         for descriptor in (*self.descriptors, *([] if self.watch is None else [self.watch])):
             os.close(descriptor)
@@ -129,7 +129,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """How ranks find each other: each listens at a path, and connects to those before it."""
+    """Connects ranks: each listens at a path, and connects to those with lower numbers."""
 
     folder: Path
     name: str
@@ -191,7 +191,7 @@ class _Meeting:
         raise TimeoutError
 
     def _greeted(self, connection: socket.socket, deadline: float, expected: int | None) -> Peer:
-        """RankExchange what both ends are; a rank of another model, or another user's, is refused."""
+        """Exchange the identities of both ends; refuse a rank of another model or another user."""
         connection.settimeout(max(deadline - time.monotonic(), 0.001))
         process_and_user = peer_of(connection)
         peer = Peer(-1, connection, None)
@@ -216,7 +216,7 @@ class _Meeting:
         return peer
 
     def _monitored(self, peer: Peer, rank: int) -> HeartbeatMonitor:
-        """Return the monitor of a rank, whose count came with its greeting."""
+        """Return the heartbeat monitor of a rank, whose descriptor came with its greeting."""
         if len(peer.descriptors) != 1:
             raise RankError(f"rank {rank} sent {len(peer.descriptors)} descriptors, expected that of its heartbeat")
         try:
@@ -250,7 +250,7 @@ class SharedMemoryGroup:
         exchange.combine(arrays, self._place.rank, out)
 
     def _send(self, number: int, x: np.ndarray) -> None:
-        """Copy an operand to the half that no rank reads any more, and signal the others.
+        """Copy an operand to the half of memory that no rank reads now, and signal the others.
 
         They have read the half of the exchange before last: they sent the header of the last one afterwards.
         """
@@ -276,7 +276,7 @@ class SharedMemoryGroup:
         return descriptor
 
     def _receive(self, number: int, exchange: RankExchange, x: np.ndarray) -> list[np.ndarray]:
-        """Return the operands of all ranks; those of others are read where they wrote them."""
+        """Return the operands of all ranks, as views of their memory."""
         arrays: dict[int, np.ndarray] = {self._place.rank: x}
         waiting = {peer.connection.fileno(): peer for peer in self._peers}
         watches = {peer.watch: peer for peer in self._peers if peer.watch is not None}
@@ -299,7 +299,7 @@ class SharedMemoryGroup:
         return [arrays[rank] for rank in range(self._place.ranks)]
 
     def _require_alive(self, waiting: list[Peer], number: int, is_late: bool) -> None:
-        """Raise an error if ranks that have sent nothing are stopped, or are late."""
+        """Raise an error if ranks that have sent nothing are stopped or exceed the timeout."""
         own = self._place.rank
         for peer in waiting:
             if peer.heartbeat is not None and peer.heartbeat.is_silent():
@@ -310,7 +310,7 @@ class SharedMemoryGroup:
             raise RankError(f"rank {own} waited {self._seconds:g} s for rank {slow} ({TIMEOUT})")
 
     def _read(self, peer: Peer, number: int) -> bool:
-        """Read what a rank has sent; return whether its header is complete."""
+        """Read the data that a rank has sent; return whether its header is complete."""
         try:
             received, descriptors = receive_some(peer.connection, _HEADER.size - len(peer.received))
         except BlockingIOError:
@@ -324,7 +324,7 @@ class SharedMemoryGroup:
         return len(peer.received) == _HEADER.size
 
     def _operand(self, peer: Peer, number: int, exchange: RankExchange, x: np.ndarray) -> np.ndarray:
-        """Return a rank's operand, whose size must be that of the own one."""
+        """Return a rank's operand, which must have the size of this rank's."""
         count, other, nbytes, capacity = _HEADER.unpack(peer.received)
         peer.received = b""
         if (count, other) != (self._count, number):
@@ -359,7 +359,7 @@ class SharedMemoryGroup:
         )
 
     def close(self) -> None:
-        """Close all connections: the other ranks see the end of this one."""
+        """Close all connections, which the other ranks notice."""
         _close_all(self._peers)
         self._peers = []
         if self._problem is None:
@@ -383,7 +383,7 @@ def _receive_exactly(peer: Peer, size: int) -> bytes:
 
 
 def _forget_groups() -> None:
-    """Close the connections in a fork: the ends of ranks are those of their processes."""
+    """Close the connections in the child of a fork, which belong to the parent."""
     for group in list(_GROUPS):
         group.close()
 

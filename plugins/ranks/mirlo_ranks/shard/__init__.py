@@ -1,1 +1,1 @@
-"""One model on several ranks: which part of each tensor a rank has, and the collectives between them."""
+"""Sharding of one model among ranks: the part of each tensor per rank, and the collectives between them."""

@@ -1,4 +1,4 @@
-"""Programs whose tensors have annotated layouts: operators are divided as the rules that stand with them say."""
+"""Programs with annotated layouts: operators are divided by their sharding rules."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ PARTITIONED = (TO_PARTS, FROM_PARTS)
 
 
 def has_layouts(function: ir.OpView) -> bool:
-    """Return whether a function says which parts ranks have of its tensors."""
+    """Return whether a function annotates the layouts of its tensors."""
     return any(op.operation.name in PARTITIONED for block in blocks(function) for op in block.operations)
 
 
 @dataclass
 class LayoutDivider:
-    """A function in the course of being divided as its annotated layouts say.
+    """A function that is being divided by its annotated layouts.
 
     A value is the program's, of which the rank has a part in a layout, or it is the rank's own: what `to_parts`
     returns, and all that is computed from it, up to `from_parts`.
@@ -97,13 +97,13 @@ class LayoutDivider:
             self._propagate(op)
 
     def _is_own(self, op: ir.Operation) -> bool:
-        """Return whether an operation computes with values of the rank."""
+        """Return whether an operation computes on values of the rank."""
         reads = [*op.operands, *(captured(op) if len(op.regions) else ())]
         is_terminator = op.name == "func.return"
         return not is_terminator and (Trait.COLLECTIVE in traits_of(op) or any(value in self._own for value in reads))
 
     def _compute_own(self, op: ir.Operation) -> None:
-        """Keep an operation on values of the rank; what is the program's is whole."""
+        """Keep an operation on values of the rank; operands from the program are whole."""
         self._read_whole(op)
         self._own.update(op.results)
         if Trait.COLLECTIVE in traits_of(op) and len(op.operands):
@@ -115,7 +115,7 @@ class LayoutDivider:
                     self._own.update(inner.operation.results)
 
     def _propagate(self, op: ir.Operation) -> None:
-        """Compute an operation in parts, as its operands are divided, or whole."""
+        """Compute an operation on parts, as its operands are divided, or on whole operands."""
         present = [self._layout(value) for value in op.operands]
         if all(layout.is_whole for layout in present) or not len(op.results):
             self._read_whole(op)
@@ -137,7 +137,7 @@ class LayoutDivider:
     def _splits(
         self, op: ir.Operation, rule: ShardingRule, present: Sequence[RankLayout], summed: Split | None
     ) -> dict[str, Split]:
-        """Return how labels are divided: as operands are, the largest parts first, where all dims allow it."""
+        """Return how labels are divided: as the operands are, the largest parts first, if all dims allow it."""
         candidates: list[tuple[int, str, Split]] = []
         for layout, labels in zip(present, rule.operands, strict=True):
             for split, label in zip(layout.dims, labels, strict=True):
@@ -179,7 +179,7 @@ class LayoutDivider:
                 replace_inside(op, value, other)
 
     def _value(self, value: ir.Value) -> ir.Value:
-        """Return a value of the rank, or a value of the program that is whole."""
+        """Return a value of the rank, or a whole value of the program."""
         if value in self._own:
             return self._known[value][0] if value in self._known else value
         return self._convert(value, whole(len(self._layout(value).dims)))
@@ -210,7 +210,7 @@ class LayoutDivider:
         return sliced(value, part)
 
     def _take_when_run(self, value: ir.Value, kind: TensorType, axis: int, split: Split) -> ir.Value:
-        """Return a part of constant bools that only the run knows.
+        """Return a part of constant bools that is only known at run time.
 
         What they choose between would be dead on a rank whose part has one value, and its collectives with it: the
         ranks would have others.
@@ -256,14 +256,14 @@ def _divides(op: ir.Operation, rule: ShardingRule, label: str, count: int) -> bo
 
 
 def _kept_sum(rule: ShardingRule, present: Sequence[RankLayout]) -> Split | None:
-    """Return which partial sums operands and results are, where an operator of sums is the sum of its results."""
+    """Return which operands and results are partial sums, for an operator that is linear in them."""
     partial = frozenset(i for i, layout in enumerate(present) if layout.summed is not None)
     sums = {present[i].summed for i in partial}
     return sums.pop() if partial in rule.linear and len(sums) == 1 else None
 
 
 def _product(splits: Sequence[Split]) -> Split | None:
-    """Return which combination of parts each rank has, as one number; None for no splits."""
+    """Return the index of each rank's part over all splits; None without splits."""
     if not splits:
         return None
     total = [0] * len(splits[0])

@@ -1,4 +1,4 @@
-"""Parts of constants: of weights, and of what is computed from weights alone, such as a dequantized product's."""
+"""Parts of constants: of weights, and of values computed from weights alone, such as dequantized ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AxisRange:
 
 @dataclass
 class ConstantParts:
-    """The constants of a graph, and the parts that were taken of them."""
+    """The constants of a graph, and the parts taken of them."""
 
     session: Session
     known: set[ir.Value] = field(default_factory=set)
@@ -49,7 +49,7 @@ class ConstantParts:
     _names: dict[tuple[str, AxisRange], str] = field(default_factory=dict)
 
     def note(self, op: ir.Operation) -> bool:
-        """Remember whether an operation depends on constants only; call this in the order of the program."""
+        """Record whether an operation depends on constants only; call this in program order."""
         if not is_pure_relax(op) or len(op.regions):
             return False
         if not len(op.operands):
@@ -62,7 +62,7 @@ class ConstantParts:
         return True
 
     def nbytes(self, value: ir.Value, depth: int = 0) -> int:
-        """Return the bytes of the weights that a constant value is computed from."""
+        """Return the size in bytes of the weights that a constant value is computed from."""
         if value not in self.known or depth > MAX_DEPTH:
             return 0
         if is_constant(value):
@@ -83,7 +83,7 @@ class ConstantParts:
         )
 
     def take(self, value: ir.Value, part: AxisRange) -> ir.Value:
-        """Return a part of a constant, at the insertion point, from parts of the weights that it is computed from."""
+        """Return a part of a constant, at the insertion point, computed from parts of its weights."""
         if part == self._all_of(value, part.axis):
             return value
         if (value, part) not in self._parts:
@@ -106,7 +106,7 @@ class ConstantParts:
             return rebuilt(value.owner, operands, rule, _shape_of(kind, part))[0]
 
     def _inner(self, value: ir.Value, part: AxisRange) -> tuple[ShardingRule, list[AxisRange | None]] | None:
-        """Return the ranges of the operands that a range of the result is computed from; None where there are none."""
+        """Return the ranges of the operands for a range of the result; None if there are none."""
         op = value.owner
         rule = sharding_rule_of(op.opview)
         label = rule.results[0][part.axis] if rule is not None and len(op.results) == 1 else ""
@@ -132,7 +132,7 @@ class ConstantParts:
         return rule, ranges
 
     def _constant(self, value: ir.Value, part: AxisRange) -> ir.Value:
-        """Return a part of a weight: rows are read where they are, columns are copied when they are needed."""
+        """Return a part of a weight: rows are views, columns are copied on demand."""
         kind = TensorType.from_mlir(value.type)
         assert kind is not None
         own = kind.with_shape(_shape_of(kind, part))
@@ -159,7 +159,7 @@ class ConstantParts:
 
 
 def sliced(value: ir.Value, part: AxisRange) -> ir.Value:
-    """Return a range of an axis, at the insertion point."""
+    """Return a slice over a range of an axis, at the insertion point."""
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
     begin = tuple(part.begin if i == part.axis else 0 for i in range(kind.rank))

@@ -27,13 +27,13 @@ TakePart = Callable[[ir.Value, AxisRange, Split], ir.Value]
 
 
 def take_slice(value: ir.Value, part: AxisRange, split: Split) -> ir.Value:
-    """Return a part of a value as a slice of it."""
+    """Return a slice of a value."""
     return sliced(value, part)
 
 
 @dataclass
 class LayoutConverter:
-    """Emits what gives a rank another part of a tensor, at the insertion point."""
+    """Emits the operations that convert a rank's part to another layout, at the insertion point."""
 
     rank: int
     ranks: int
@@ -42,7 +42,7 @@ class LayoutConverter:
     def convert(
         self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout, take: TakePart = take_slice
     ) -> ir.Value:
-        """Return what the rank has of a value in another layout, from `own`, what it has of it now."""
+        """Return this rank's part of a value in another layout; `own` is its present part."""
         own, present = self._added(value, own, present, wanted)
         own, present = self._moved(value, own, present, wanted)
         for axis, split in enumerate(present.dims):
@@ -60,7 +60,7 @@ class LayoutConverter:
     def _added(
         self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout
     ) -> tuple[ir.Value, RankLayout]:
-        """Add partial sums; each rank gets only its part of a dim that is to be divided as the sums are."""
+        """Add partial sums; if a dim is to be divided in the same way, each rank gets only its part."""
         summed = present.summed
         if summed is None or summed == wanted.summed:
             return own, present
@@ -74,7 +74,7 @@ class LayoutConverter:
     def _moved(
         self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout
     ) -> tuple[ir.Value, RankLayout]:
-        """Divide another axis in the place of one that is divided in the same way."""
+        """Divide another axis instead of one that is divided in the same way."""
         for axis, split in enumerate(present.dims):
             others = [i for i, each in enumerate(wanted.dims) if each == split and present.dims[i] is None]
             if split is None or wanted.dims[axis] == split or not others:

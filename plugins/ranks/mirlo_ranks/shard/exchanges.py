@@ -1,4 +1,4 @@
-"""The collectives of a function in the record of its ranks, also of one that had them before."""
+"""The record of a function's collectives, including those that it had before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo_ranks.shard.plan import InsertedCollective, ShardingRecord
 
 
 def record_exchanges(function: ir.OpView, record: ShardingRecord) -> bool:
-    """Record the collectives that a function has; return whether there are any, for as many ranks as are requested."""
+    """Record the collectives of a function; return whether it has any, for the requested number of ranks."""
     operations = [op.operation for block in blocks(function) for op in block.operations]
     collectives = [op for op in operations if Trait.COLLECTIVE in traits_of(op)]
     for op in collectives:
@@ -23,7 +23,7 @@ def record_exchanges(function: ir.OpView, record: ShardingRecord) -> bool:
 
 
 def note_exchange(op: ir.Operation | ir.OpView, location: ir.Location, record: ShardingRecord) -> None:
-    """Record a collective, and what a rank sends by it for one token."""
+    """Record a collective, and the bytes that a rank sends by it for one token."""
     kind = TensorType.from_mlir(op.operands[0].type)
     assert kind is not None
     names = names_of(location)
@@ -32,7 +32,7 @@ def note_exchange(op: ir.Operation | ir.OpView, location: ir.Location, record: S
 
 
 def _sent(op: ir.Operation | ir.OpView, kind: TensorType) -> int:
-    """Return the bytes of an operand that the other ranks of its group read."""
+    """Return the bytes of an operand that other ranks of its group read."""
     view, nbytes = op.operation.opview, _bytes_of_token(kind)
     if op.name == "relax.collective_permute":
         return nbytes
@@ -42,7 +42,7 @@ def _sent(op: ir.Operation | ir.OpView, kind: TensorType) -> int:
 
 
 def _bytes_of_token(kind: TensorType) -> int:
-    """Return the bytes of a tensor if all dims that only run time knows are 1."""
+    """Return the bytes of a tensor with all dynamic dims set to 1."""
     count = kind.dtype.bytes
     for dim in kind.shape:
         size = substitute(dim, dict.fromkeys(D.symbols_of(dim), 1))

@@ -1,4 +1,4 @@
-"""Experts: branches with weights of their own whose results are joined, each computed by one rank."""
+"""Experts: joined branches with separate weights, each computed by one rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirlo_ranks.shard.values import RankValues
 
 @dataclass
 class Experts:
-    """The joined branches of a function that a plan gives to ranks as they are."""
+    """The joined branches of a function that a plan assigns to ranks as whole branches."""
 
     function: ir.OpView
     values: RankValues
@@ -44,7 +44,7 @@ class Experts:
         return op in self._owned
 
     def divide(self, op: ir.Operation) -> bool:
-        """Join the experts of this rank with zeros for those of others; return whether the operation joins experts."""
+        """Join this rank's experts with zeros for the others; return whether the operation joins experts."""
         branches = self._joins.get(op)
         if branches is None:
             return False
@@ -73,7 +73,7 @@ class Experts:
 
 
 def _products_of(value: ir.Value) -> list[ir.Operation]:
-    """Return the products that a value is computed from, up to those whose results others read too."""
+    """Return the products that a value is computed from, up to those with other users."""
     products, waiting = list[ir.Operation](), [value]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""Whether a division of a value pays: whether what follows keeps it divided up to a sum, or to the end."""
+"""Whether it pays to divide a value: whether its users keep it divided up to a sum, or to the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_VALUES = 1000
 
 @dataclass
 class Follower:
-    """A search from a value to the operators that use it."""
+    """A search through the users of a value."""
 
     ranks: int
     block: ir.Block
@@ -34,7 +34,7 @@ class Follower:
     _seen: set[ir.Value] = field(default_factory=set)
 
     def refusal(self, value: ir.Value, sharding: Sharding) -> Decline | None:
-        """Return why a value is not divided so, None if all of its users take it divided."""
+        """Return why a value is not divided in this way, None if all of its users accept it."""
         waiting = [(value, sharding)]
         while waiting:
             each, present = waiting.pop()
@@ -79,7 +79,7 @@ class Follower:
 
 
 def state_of(value: ir.Value, block: ir.Block) -> ir.Value | None:
-    """Return the argument of a function that a value replaces in the next call; None if it is no such value.
+    """Return the argument that a result replaces in the next call; None if there is none.
 
     It may be written in another shape: rows of pages are, one behind the other.
     """
@@ -93,14 +93,14 @@ def state_of(value: ir.Value, block: ir.Block) -> ir.Value | None:
 
 
 def _unshaped(value: ir.Value) -> ir.Value:
-    """Return what a value is a reshape of."""
+    """Return the value before reshapes."""
     while isinstance(value, ir.OpResult) and value.owner.name == "relax.reshape":
         value = value.owner.operands[0]
     return value
 
 
 def refusal_of(op: ir.Operation, rule: ShardingRule, label: str, parts: int, ranks: int) -> Decline | None:
-    """Return why a label of an operation cannot be in so many parts, None if it can."""
+    """Return why a label of an operation cannot be divided in these parts, None if it can."""
     for value, labels in (*zip(op.operands, rule.operands, strict=True), *zip(op.results, rule.results, strict=True)):
         kind = TensorType.from_mlir(value.type)
         for axis, each in enumerate(labels):
@@ -113,7 +113,7 @@ def refusal_of(op: ir.Operation, rule: ShardingRule, label: str, parts: int, ran
 
 
 def divided_results(op: ir.Operation, rule: ShardingRule, label: str, parts: int) -> list[tuple[ir.Value, Sharding]]:
-    """Return the results of an operation that have a label, and their shardings."""
+    """Return the results of an operation that have a label, with their shardings."""
     results = list[tuple[ir.Value, Sharding]]()
     for value, labels in zip(op.results, rule.results, strict=True):
         kind = TensorType.from_mlir(value.type)

@@ -1,4 +1,4 @@
-"""Products whose columns are split behind them, such as one for query, key and value: each becomes several."""
+"""Fused products whose columns are split afterwards, such as query, key and value: each becomes several products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mirlo_ranks.shard.constants import AxisRange, ConstantParts
 
 
 def separate_products(function: ir.OpView, constants: ConstantParts) -> None:
-    """Divide products with weights whose results are split: parts of parts are no ranges of the whole weights."""
+    """Divide products whose results are split: a part of each part is no contiguous range of the fused weights."""
     for op in operations(function):
         if constants.note(op) or op.name != "relax.split":
             continue
@@ -17,7 +17,7 @@ def separate_products(function: ir.OpView, constants: ConstantParts) -> None:
 
 
 def _products_before(split: ir.Operation, constants: ConstantParts) -> list[tuple[ir.Operation, int]] | None:
-    """Return the product before a split and the additions of biases between, each with the number of its weights."""
+    """Return the product before a split, and additions of biases between, with the indices of their weights."""
     chain: list[tuple[ir.Operation, int]] = []
     value = split.operands[0]
     while isinstance(value, ir.OpResult) and len(list(value.uses)) == 1:
@@ -78,7 +78,7 @@ def _product_of(
 
 
 def _weights_range(op: ir.Operation, number: int, axis: int, part: AxisRange) -> AxisRange | None:
-    """Return the range of the weights of an operation that a range of its result is computed from."""
+    """Return the range of an operation's weights for a range of its result."""
     rule = sharding_rule_of(op.opview)
     label = rule.results[0][axis] if rule is not None else ""
     if rule is None or not label or label not in rule.operands[number] or label in rule.operands[1 - number]:

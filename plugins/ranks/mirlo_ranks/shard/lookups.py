@@ -1,4 +1,4 @@
-"""Tables of which each rank has some rows: a rank's result has zeros where the row is another rank's."""
+"""Lookups in tables of which each rank has some rows: a rank's result is zero where another rank has the row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo_ranks.shard.values import RankValues
 
 
 def look_up(op: ir.Operation, rule: ShardingRule, values: RankValues, part: AxisRange) -> ir.Value:
-    """Return a partial sum: the rows at positions of which this rank has the rows, and zeros."""
+    """Return a partial sum: the rows that this rank has, and zeros for others."""
     assert rule.looked_up is not None
     number, axis = rule.looked_up
     table, positions = op.operands[number], values.convert(op.operands[rule.positions], WHOLE)

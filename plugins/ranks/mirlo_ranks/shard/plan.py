@@ -1,4 +1,4 @@
-"""What a caller asks of the division among ranks, and the record of what was done."""
+"""The strategies that a caller requests, and the record of the resulting division."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRATEGIES = ("auto", COLUMN, ROW, EXPERT, VOCABULARY, REPLICATE)
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The strategies of nodes, by patterns of their names; the first pattern that fits decides."""
+    """Strategies by patterns of nodes' names; the first pattern that matches decides."""
 
     rows: tuple[tuple[str, str], ...] = ()
 
@@ -32,14 +32,14 @@ class RankPlan:
         return RankPlan(tuple(rows))
 
     def strategy(self, names: Sequence[str]) -> str:
-        """Return what is asked of a node with these names."""
+        """Return the strategy requested for a node with these names."""
         for pattern, strategy in self.rows:
             if any(fnmatchcase(name, pattern) for name in names):
                 return strategy
         return "auto"
 
     def unused(self, names: Sequence[str]) -> list[str]:
-        """Return the patterns that fit none of these names."""
+        """Return the patterns that match none of these names."""
         return [pattern for pattern, _ in self.rows if not any(fnmatchcase(name, pattern) for name in names)]
 
 
@@ -60,7 +60,7 @@ class DividedNode:
 
 @dataclass(frozen=True)
 class InsertedCollective:
-    """A collective operator, and what a rank sends by it for one token."""
+    """A collective, and the bytes that a rank sends by it for one token."""
 
     operator: str
     name: str

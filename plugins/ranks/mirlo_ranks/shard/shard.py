@@ -1,4 +1,4 @@
-"""The pass `shard`: one rank's part of a model."""
+"""The pass `shard`: turn a model into one rank's part."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Shard(Pass):
 
 
 class GraphDivider:
-    """A function in the course of being divided, operation by operation."""
+    """A function that is being divided, operation by operation."""
 
     def __init__(
         self, function: ir.OpView, rank: int, ranks: int, plan: RankPlan, record: ShardingRecord, session: Session
@@ -105,7 +105,7 @@ class GraphDivider:
         self.values = RankValues(rank, ranks, self.constants, record)
 
     def run(self) -> None:
-        """Divide all operations, and declare the types of what the function takes and returns."""
+        """Divide all operations, and set the types of the function's arguments and results."""
         separate_products(self.function, self.constants)
         self._check_plan()
         experts = Experts(self.function, self.values, self.plan)
@@ -143,7 +143,7 @@ class GraphDivider:
         self._propagate(op, rule)
 
     def _divide_product(self, op: ir.Operation, rule: ShardingRule, weights: Sequence[int]) -> None:
-        """Divide a product by columns, or by what it sums over if its operand is divided so."""
+        """Divide a product by columns, or by its summed dim if its operand is divided so."""
         asked = self.plan.strategy(names_of(op.location))
         label, parts = self._label(op, rule)
         if asked == plans.REPLICATE:
@@ -173,7 +173,7 @@ class GraphDivider:
     def _column(
         self, op: ir.Operation, rule: ShardingRule, weights: Sequence[int], is_asked: bool
     ) -> tuple[str, int, Decline | None, str]:
-        """Return the label of the columns, in how many parts they are, or why they are not, and the strategy."""
+        """Return the label of the columns, the number of parts or the reason for none, and the strategy."""
         columns = [each for i in weights for each in rule.operands[i] if each and each in rule.results[0]]
         if not columns:
             return "", 1, decline("no dim of the weights is a dim of the result"), plans.REPLICATE
@@ -190,7 +190,7 @@ class GraphDivider:
         return label, 1, first, plans.REPLICATE
 
     def _weights_divide(self, op: ir.Operation, rule: ShardingRule, label: str, parts: int) -> bool:
-        """Return whether parts of all weights of an operation along a label can be taken."""
+        """Return whether all weights of an operation can be divided along a label."""
         for value, labels in zip(op.operands, rule.operands, strict=True):
             if value in self.constants.known and label in labels:
                 axis = labels.index(label)
@@ -200,7 +200,7 @@ class GraphDivider:
         return True
 
     def _look_up(self, op: ir.Operation, rule: ShardingRule) -> bool:
-        """Divide the rows of a table; return whether that was done."""
+        """Divide the rows of a table; return whether it was possible."""
         assert rule.looked_up is not None
         number, axis = rule.looked_up
         asked = self.plan.strategy(names_of(op.location))
@@ -227,13 +227,13 @@ class GraphDivider:
         return True
 
     def _is_input(self, value: ir.Value) -> bool:
-        """Return whether a value is an argument of the function, in any shape or type."""
+        """Return whether a value is an argument of the function, possibly reshaped or cast."""
         while isinstance(value, ir.OpResult) and value.owner.name in ("relax.reshape", "relax.cast"):
             value = value.owner.operands[0]
         return isinstance(value.owner, ir.Block) and value.owner == self.block
 
     def _propagate(self, op: ir.Operation, rule: ShardingRule) -> None:
-        """Compute an operation as its operands are divided: as sums, in parts, or whole."""
+        """Compute an operation on its divided operands: as partial sums, in parts, or whole."""
         present = [self.values.sharding(value) for value in op.operands]
         partial = frozenset(i for i, each in enumerate(present) if each.is_partial)
         if partial in rule.linear and all(each.is_whole for i, each in enumerate(present) if i not in partial):
@@ -249,7 +249,7 @@ class GraphDivider:
             self._compute_whole(op)
 
     def _label(self, op: ir.Operation, rule: ShardingRule) -> tuple[str, int]:
-        """Return the label that operands are divided by, and in how many parts; an empty one if there is none."""
+        """Return the label that divides the operands, and the number of parts; an empty label if there is none."""
         best = "", 1
         for value, labels in zip(op.operands, rule.operands, strict=True):
             sharding = self.values.sharding(value)
@@ -312,7 +312,7 @@ class GraphDivider:
         return is_argument and self.values.sharding(value).is_whole and len(list(value.uses)) == 1
 
     def _compute_whole(self, op: ir.Operation) -> None:
-        """Compute an operation on each rank, from whole operands, also those that its regions read."""
+        """Compute an operation on each rank from whole operands, including those that its regions read."""
         for i, value in enumerate(op.operands):
             op.operands[i] = self.values.convert(value, WHOLE)
         for value in list(captured(op)) if len(op.regions) else ():
@@ -321,7 +321,7 @@ class GraphDivider:
                 replace_inside(op, value, whole)
 
     def _return(self, op: ir.Operation) -> None:
-        """Return whole values, and the rows of caches that this rank keeps."""
+        """Return whole values, and this rank's rows of caches."""
         with ir.InsertionPoint(op), op.location:
             for i, value in enumerate(op.operands):
                 keeps = self._is_kept(value) and self.values.sharding(value).axis is not None

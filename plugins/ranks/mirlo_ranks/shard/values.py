@@ -1,4 +1,4 @@
-"""The values of a rank: for each value of the graph, the part that this rank has, and conversions between parts."""
+"""The values of a rank: its part of each value of the graph, and conversions between parts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RankValues:
         return self._known[value][1] if value in self._known else WHOLE
 
     def own(self, value: ir.Value) -> ir.Value:
-        """Return what this rank has of a value of the graph."""
+        """Return this rank's part of a value of the graph."""
         return self._known[value][0] if value in self._known else value
 
     def put(self, value: ir.Value, own: ir.Value, sharding: Sharding) -> None:
-        """Remember what this rank has of a value of the graph."""
+        """Record this rank's part of a value of the graph."""
         self._known[value] = own, sharding
 
     def range_of(self, sharding: Sharding, size: int, rank: int | None = None) -> AxisRange:
@@ -41,7 +41,7 @@ class RankValues:
         return AxisRange(sharding.axis, index * count, count)
 
     def convert(self, value: ir.Value, wanted: Sharding) -> ir.Value:
-        """Return a value of the graph with another sharding, at the insertion point; once for all of its users."""
+        """Return a value of the graph with another sharding, at the insertion point; converted once for all users."""
         present = self.sharding(value)
         if present == wanted:
             return self.own(value)

@@ -1,4 +1,4 @@
-"""Collectives over shared memory: what operators mean in numpy, ranks that end, and what does not fit."""
+"""Collectives over shared memory: results as in numpy, ranks that end, and mismatched calls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _operands(ranks: int, rows: int, dtype: Any = np.float32) -> list[np.ndarray
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_collectives(ranks: int, tmp_path: Any) -> None:
-    """Also where memory has to grow, and where there are no elements."""
+    """Also with memory that has to grow, and with empty tensors."""
     executable, sizes = _compiled(tmp_path, ranks), (3, 0, 5000, 1)
 
     def call(rank: int) -> list[list[np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Collectives by MPI, started by `mpirun`: the numbers, and the end of a rank."""
+"""Collectives by MPI, started by `mpirun`: results, and the end of a rank."""
 
 from __future__ import annotations
 

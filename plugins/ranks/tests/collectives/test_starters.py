@@ -1,4 +1,4 @@
-"""Language models on ranks that `torchrun` and `mpirun` start: the text is that of one process."""
+"""Language models on ranks started by `torchrun` and `mpirun` generate the text of one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _write_model(folder: Path) -> None:
 
 
 def _compare(folder: Path, starter: list[str], *options: str) -> None:
-    """Compare what two ranks write with what one process writes."""
+    """Compare the text of two ranks with that of one process."""
     _write_model(folder)
     expected = output_of(mirlo(*GENERATE, cwd=folder))
     command = [*starter, sys.executable, "-m", "mirlo.tools.cli", *GENERATE, "--ranks", "2", *options]

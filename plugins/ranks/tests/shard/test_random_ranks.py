@@ -1,4 +1,4 @@
-"""Random graphs whose products are divided give the numbers that they give whole; ranks are threads of this process."""
+"""Random graphs give the same results divided and whole; ranks are threads of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that are divided among ranks compute what they compute whole, and each rank has its part of the weights."""
+"""Models divided among ranks give the same results as whole, and each rank has its part of the weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _quantized(rows: int, columns: int, number: int) -> tuple[str, dict[str, np.
 
 
 def _model(folder: Path) -> tuple[Path, ParameterStore, Any]:
-    """Return two products with weights of 4 bits, and what they mean in numpy."""
+    """Return two products with weights of 4 bits, and their reference in numpy."""
     (up, up_arrays, up_values), (down, down_arrays, down_values) = (
         _quantized(INNER, HIDDEN, 1),
         _quantized(HIDDEN, INNER, 2),
@@ -83,7 +83,7 @@ def test_packed_weights(ranks: int, tmp_path: Path) -> None:
 
 
 def test_a_block_is_not_divided(tmp_path: Path) -> None:
-    """Where a rank would have pieces of a block of the second product, the first one is whole, with the reason."""
+    """A second product whose blocks would be divided stays whole, with the reason."""
     path, store, _ = _model(tmp_path)
     session = Session(store)
     with make_context(), ir.Location.unknown():
@@ -99,7 +99,7 @@ def test_a_block_is_not_divided(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_product_whose_sum_is_not_divided(tmp_path: Path) -> None:
-    """A plan that requires rows of a convolution leaves it whole, with the reason."""
+    """A convolution stays whole although a plan requires rows, with the reason."""
     image, kernel = "tensor<1x2x4x4xf32>", "tensor<2x2x1x1xf32>"
     text = f"""
 func.func @main(%x: {image}) -> {image} {{

@@ -1,4 +1,4 @@
-"""The front end for JAX: exported programs and functions that `jax.jit` made. JAX is imported when one is given."""
+"""The front end for JAX: exported programs and functions of `jax.jit`. JAX is imported with the first program."""
 
 from __future__ import annotations
 

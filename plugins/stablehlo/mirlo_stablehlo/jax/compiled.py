@@ -49,7 +49,7 @@ class FunctionSignature:
         )  # fmt: skip
 
     def kept_names(self) -> tuple[str, ...]:
-        """Return the names of the inputs that the program has."""
+        """Return the names of the inputs that the program kept."""
         return tuple(self.inputs[i] for i in self.kept)
 
     def arrays(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[np.ndarray]:
@@ -77,7 +77,7 @@ def is_key(dtype: object) -> bool:
 
 
 def _array(leaf: object, name: str, dtype: np.dtype) -> np.ndarray:
-    """Return an argument as the program takes it, converted as `jax.jit` does: 64 bits are 32, unless JAX has them."""
+    """Return an argument as the program takes it, converted as by `jax.jit`: 64 bits to 32, unless JAX enables 64."""
     import jax
 
     if is_key(dtype):

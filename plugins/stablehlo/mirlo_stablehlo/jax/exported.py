@@ -1,4 +1,4 @@
-"""From a function of JAX to a module of relax, through the StableHLO that `jax.export` writes."""
+"""Conversion of a function of JAX to a module of relax, through the StableHLO of `jax.export`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _spec(value: object) -> jax.ShapeDtypeStruct:
 
 
 def _require_plain(model: export.Exported) -> None:
-    """Refuse programs that need more than their arguments."""
+    """Refuse programs that need more than their arguments to run."""
     if len(model.platforms) != 1:
         listed = ", ".join(model.platforms)
         raise JaxImportError(f"the function is exported for {listed}: export it for one, platforms=['cpu']")
@@ -117,7 +117,7 @@ def _require_plain(model: export.Exported) -> None:
 
 
 def _words_of(argument: jax.core.ShapedArray) -> tuple[object, ...]:
-    """Return the shape of an argument as the program takes it: each key is a row of words."""
+    """Return the shape of an argument in the program: each key is a row of 32-bit words."""
     import jax
 
     words: Sequence[object] = jax.eval_shape(jax.random.key_data, argument).shape if is_key(argument.dtype) else ()

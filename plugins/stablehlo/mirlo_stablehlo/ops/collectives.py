@@ -1,4 +1,4 @@
-"""Collectives, and the number of a process among those that run the program."""
+"""Collectives, and the ids of processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def all_reduce(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("cross-replica-sum")
 def cross_replica_sum(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert what came before `all_reduce`."""
+    """Convert `cross-replica-sum`, the predecessor of `all_reduce`."""
     return _exchanged(op, "all_reduce", op.grid.groups(op.op))
 
 
@@ -69,7 +69,7 @@ def collective_permute(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("collective_broadcast")
 def collective_broadcast(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert a copy of the first process of each group; others get zeros."""
+    """Convert a broadcast from the first process of each group; processes in no group get zeros."""
     groups = op.grid.groups(op.op)
     return _permuted(op, tuple((group[0], rank) for group in groups for rank in group))
 
@@ -103,7 +103,7 @@ def _permuted(op: StablehloOperation, pairs: RankGroups) -> list[Tensor]:
 
 
 def _exchanged(op: StablehloOperation, operator: str, groups: RankGroups, **attributes: object) -> list[Tensor]:
-    """Exchange the parts of each operand."""
+    """Apply a collective to each operand."""
     _require_all(op, groups)
     if all(len(group) == 1 for group in groups):
         return list(op.operands)
@@ -118,7 +118,7 @@ def _reduced(
     gathered: Callable[[Tensor], Tensor],
     **attributes: object,
 ) -> list[Tensor]:
-    """Reduce each operand by the region: a known combination by an operator, others one by one of what is gathered."""
+    """Reduce each operand by the region: a known function by a collective, others by gathering and folding."""
     _require_all(op, groups)
     if all(len(group) == 1 for group in groups):
         return list(op.operands)
@@ -136,7 +136,7 @@ def _reduced(
 
 
 def _combined(op: StablehloOperation, block: ir.Block, parts: Sequence[Tensor], groups: RankGroups) -> list[Tensor]:
-    """Apply a region to what the processes of a group have along the first axis, in their order."""
+    """Apply a region to the values that a group's processes contributed along the first axis, in their order."""
     total = [part.slice(0, 0, 1) for part in parts]
     for place in range(1, len(groups[0])):
         total = apply(op, block, [*total, *(part.slice(0, place, 1) for part in parts)])
@@ -144,7 +144,7 @@ def _combined(op: StablehloOperation, block: ir.Block, parts: Sequence[Tensor], 
 
 
 def _require_all(op: StablehloOperation, groups: RankGroups) -> None:
-    """Require each process in one group: the result of others is not defined."""
+    """Check that each process is in one group: the results of others are not defined."""
     ranks = op.grid.ranks
     if sorted(rank for group in groups for rank in group) != list(range(ranks)):
         raise UnsupportedOperation(f"has groups {groups}: expected each of the {ranks} processes in one")

@@ -1,4 +1,4 @@
-"""Operations on complex tensors: each is imported as two real ones."""
+"""Operations on complex tensors, imported as operations on two real ones."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def compare(op: StablehloOperation) -> Tensor:
 
 @complex_converter("constant")
 def constant(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `constant`; one whose elements are equal is kept as one element."""
+    """Convert `constant`; a splat is kept as one element."""
     declared = op.declared()
     elements = _elements(op, declared)
     result = []
@@ -141,7 +141,7 @@ def constant(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
-    """Return the elements [count, 2] of a constant, from MLIR's text: the bindings do not read complex ones."""
+    """Return the elements [count, 2] of a constant from MLIR's text, since the bindings cannot read complex ones."""
     target = declared.dtype.to_numpy()
     text = op.op.get_asm(use_local_scope=True, print_generic_op_form=True)
     if "dense<" not in text:
@@ -172,7 +172,7 @@ def iota(op: StablehloOperation) -> Sequence[Tensor]:
 
 @complex_converter("reduce")
 def reduce(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert sums by parts; other functions of a reduction take both."""
+    """Convert reductions: sums by parts, other functions on both parts."""
     is_sum = len(op.parts) == 2 and combiner(op.op.regions[0].blocks[0]) == "add" and op.ints("dimensions")
     return op.by_parts(CONVERTERS[op.name]) if is_sum else _listed(CONVERTERS[op.name](op))
 

@@ -37,7 +37,7 @@ def einsum(op: StablehloOperation) -> Tensor:
 def contract(
     op: StablehloOperation, left_batch: list[int], right_batch: list[int], left_axes: list[int], right_axes: list[int]
 ) -> Tensor:
-    """Return a product: batch dims first, then what is left of both sides."""
+    """Return a product: batch dims first, then the remaining dims of both sides."""
     left, right = _widened(op)
     kept = [i for i in range(left.rank) if i not in left_batch + left_axes]
     others = [i for i in range(right.rank) if i not in right_batch + right_axes]
@@ -58,7 +58,7 @@ def contract(
 
 
 def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: tuple[Dim, ...]) -> tuple[Tensor, bool]:
-    """Return an operand with the dims of each group together, and whether rows and columns are exchanged."""
+    """Return an operand with the dims of each group merged, and whether rows and columns are exchanged."""
     batch, rows, columns = groups
     order = [*batch, *rows, *columns]
     swapped = [*batch, *columns, *rows]
@@ -70,7 +70,7 @@ def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: t
 
 
 def _widened(op: StablehloOperation) -> tuple[Tensor, Tensor]:
-    """Return the operands in the element type of the result, in which is accumulated."""
+    """Return the operands in the element type of the result, in which sums are accumulated."""
     target = op.declared().dtype
     left, right = op.operands[:2]
     return _as(op, left, target), _as(op, right, target)

@@ -1,4 +1,4 @@
-"""Calls, branches and loops; operations that other systems define."""
+"""Calls, branches and loops; composites and custom calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ IDENTITIES = ("annotate_device_placement",)
 @of_parts
 @converter("call")
 def call(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert a call: the function's operations take its place."""
+    """Convert a call by inlining the function."""
     return op.builder.call(op.text("callee"), op.operands)
 
 
 @of_parts
 @converter("composite")
 def composite(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert an operation that says how it is computed, if there is none of its name."""
+    """Convert a composite by its name, or else by its decomposition."""
     known = (COMPLEX if op.is_complex else CONVERTERS).get(op.text("name"))
     if known is not None:
         result = known(op)
@@ -34,7 +34,7 @@ def composite(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("custom_call")
 def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert a call of a function that the program does not have; those that check sizes become checks."""
+    """Convert a custom call; those that check sizes become checks."""
     name = op.text("call_target_name")
     if name in IDENTITIES and len(op.parts) == 1:
         return list(op.operands)
@@ -65,7 +65,7 @@ _ADVICE = {
 
 
 def _require(op: StablehloOperation) -> None:
-    """Check in the call what JAX requires of sizes, where it is not known already."""
+    """Check in the call a condition of JAX on sizes that is not known to hold."""
     known = op.operands[0].known_sizes
     message = op.text("error_message", "a size does not fit")
     if known is not None:
@@ -88,7 +88,7 @@ def if_(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("case")
 def case(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `case`: an index outside of the branches takes the last one."""
+    """Convert `case`: an index out of range selects the last branch."""
     blocks = [region.blocks[0] for region in op.op.regions]
     return _branches(op, blocks, 0)
 
@@ -108,14 +108,14 @@ def _branches(op: StablehloOperation, blocks: list[ir.Block], number: int) -> li
 def _chosen(
     op: StablehloOperation, flag: Tensor, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
 ) -> list[Tensor]:
-    """Make an scf.if of a branch, and of what makes the other one."""
+    """Emit an scf.if of a branch and the function that emits the other one."""
     return op.builder.choose(flag, op.declared_parts(), (lambda: op.builder.block(then, [], op.scope), otherwise))
 
 
 @of_parts
 @converter("tuple", "optimization_barrier", "after_all", "create_token")
 def same_parts(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert operations that compute nothing: the parts of the result are those of the operands."""
+    """Convert operations without computation: the parts of the result are those of the operands."""
     return op.operands
 
 

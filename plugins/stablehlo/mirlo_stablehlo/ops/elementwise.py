@@ -16,7 +16,7 @@ from mirlo_stablehlo.registry import converter, of_parts
 
 @converter("compare")
 def compare(op: StablehloOperation) -> Tensor:
-    """Convert `compare`; the total order of floats differs from the usual one for NaN and -0 only."""
+    """Convert `compare`; the total order of floats differs from the usual one only for NaN and -0."""
     if op.word("compare_type") == "TOTALORDER" and op.type(0).dtype.is_float:
         left, right = (_ordered(x) for x in op.operands)
     else:
@@ -25,7 +25,7 @@ def compare(op: StablehloOperation) -> Tensor:
 
 
 def _ordered(x: Tensor) -> Tensor:
-    """Return integers in the order of floats: negative ones have their bits inverted."""
+    """Return integers in the total order of floats: the bits of negative ones are inverted."""
     bits = x.dtype.bits
     integer = {16: "i16", 32: "i32", 64: "i64"}.get(bits)
     if integer is None:
@@ -38,7 +38,7 @@ def _ordered(x: Tensor) -> Tensor:
 
 @converter("clamp")
 def clamp(op: StablehloOperation) -> Tensor:
-    """Convert `clamp`; constant bounds become those of `clip`."""
+    """Convert `clamp`; with constant bounds, to `clip`."""
     low, x, high = op.operands
     bounds = op.scalar(0), op.scalar(2)
     if x.dtype.is_float and bounds[0] is not None and bounds[1] is not None:
@@ -50,7 +50,7 @@ def clamp(op: StablehloOperation) -> Tensor:
 
 @converter("divide")
 def divide(op: StablehloOperation) -> Tensor:
-    """Convert `divide`: an integer divided by 0 is -1, all of its bits are set, as XLA has it."""
+    """Convert `divide`; an integer divided by 0 is -1, with all bits set, as in XLA."""
     x, y = op.operands
     ones = np.iinfo(y.dtype.to_numpy()).max if y.dtype.is_unsigned else -1
     return where(y.equals(0), ones, x / y, y.dtype) if _may_be_zero(y) else x / y
@@ -58,7 +58,7 @@ def divide(op: StablehloOperation) -> Tensor:
 
 @converter("remainder")
 def remainder(op: StablehloOperation) -> Tensor:
-    """Convert `remainder`: that of an integer divided by 0 is the integer, as XLA has it."""
+    """Convert `remainder`; an integer modulo 0 is the integer itself, as in XLA."""
     x, y = op.operands
     return where(y.equals(0), x, x.fmod(y)) if _may_be_zero(y) else x.fmod(y)
 
@@ -70,7 +70,7 @@ def _may_be_zero(divisors: Tensor) -> bool:
 
 @converter("convert")
 def convert(op: StablehloOperation) -> Tensor:
-    """Convert `convert`: floats outside of an integer type become its nearest value, NaN 0, as XLA has it."""
+    """Convert `convert`: floats out of the range of an integer type become its nearest value, NaN 0, as in XLA."""
     x, target = op.operands[0], op.declared().dtype
     source = x.dtype
     if source is target:
@@ -82,7 +82,7 @@ def convert(op: StablehloOperation) -> Tensor:
 
 @converter("bitcast_convert")
 def bitcast_convert(op: StablehloOperation) -> Tensor:
-    """Convert `bitcast_convert`: elements of another size are parts of, or made of, those in a last dim."""
+    """Convert `bitcast_convert`: elements are split into, or joined from, those in a last dim."""
     x, target = op.operands[0], op.declared().dtype
     source = x.dtype
     if source.bits == target.bits:
@@ -112,7 +112,7 @@ def _divided(op: StablehloOperation, raw: Tensor) -> Tensor:
 
 
 def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
-    """Return elements that are made of those in the last dim, which have the lowest bits first."""
+    """Return wider elements joined from those in the last dim, the lowest bits first."""
     target, bits = op.declared().dtype, raw.dtype.bits
     count, last = target.bits // bits, raw.rank - 1
     result: Tensor | None = None
@@ -146,7 +146,7 @@ def round_nearest_afz(op: StablehloOperation) -> Tensor:
 
 @converter("shift_left", "shift_right_arithmetic", "shift_right_logical")
 def shift(op: StablehloOperation) -> Tensor:
-    """Convert the shifts; a distance that is not less than the number of bits gives 0, or the sign."""
+    """Convert the shifts; a distance of at least the number of bits gives 0, or the sign."""
     x, by = op.operands
     dtype = x.dtype
     distance = by if dtype.is_unsigned else by.cast(_unsigned(dtype.bits))
@@ -176,7 +176,7 @@ def count_bits(op: StablehloOperation) -> Tensor:
 
 @converter("reduce_precision")
 def reduce_precision(op: StablehloOperation) -> Tensor:
-    """Convert `reduce_precision` to a type with these bits and back."""
+    """Convert `reduce_precision`: round to a type with these bits and back."""
     x = op.operands[0]
     form = op.integer("exponent_bits"), op.integer("mantissa_bits")
     narrow = {(5, 10): "f16", (8, 7): "bf16", (8, 23): "f32", (11, 52): "f64"}.get(form)

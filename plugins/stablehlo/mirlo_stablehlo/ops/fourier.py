@@ -12,7 +12,7 @@ from mirlo_stablehlo.registry import complex_converter
 
 @complex_converter("fft")
 def fft(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `fft` over the last dims, one after the other; a real side is transformed where it is innermost."""
+    """Convert `fft` over the last dims, one after the other; real transforms are innermost."""
     kind, lengths = op.word("fft_type"), op.ints("fft_length")
     if not lengths or any(length < 1 for length in lengths):
         raise UnsupportedOperation(f"transforms lengths {lengths}: expected at least 1")

@@ -1,4 +1,4 @@
-"""Reads and writes at positions that are computed: `gather`, `scatter`, dynamic slices."""
+"""Reads and writes at computed positions: `gather`, `scatter`, dynamic slices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mirlo_stablehlo.registry import converter
 
 @converter("dynamic_slice")
 def dynamic_slice(op: StablehloOperation) -> Tensor:
-    """Convert `dynamic_slice`: the slice is moved to lie within the tensor."""
+    """Convert `dynamic_slice`: the start is clamped so that the slice lies within the tensor."""
     x, sizes = op.operands[0], op.ints("slice_sizes")
     begins = _begins(op, op.operands[1:], x.shape, sizes)
     known = begins.known_sizes
@@ -38,7 +38,7 @@ def dynamic_slice(op: StablehloOperation) -> Tensor:
 
 
 def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
-    """Return where a slice begins, a vector of i64, such that it lies within the shape."""
+    """Return the clamped start indices of a slice, a vector of i64."""
     room = [dim - size for dim, size in zip(shape, sizes, strict=True)]
     known_starts = [start.known_sizes for start in starts]
     known = [sizes_[0] for sizes_ in known_starts if sizes_ is not None]
@@ -50,7 +50,7 @@ def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Di
 
 
 def _within(op: StablehloOperation, at: Tensor, room: Sequence[Dim]) -> Tensor:
-    """Return positions of 0 to `room`, of each coordinate in the last dim."""
+    """Clamp the coordinates in the last dim to 0 to `room`."""
     zero = op.constant(0, at.dtype)
     return minimum(maximum(at, zero), _row(op, room, at.type))
 
@@ -82,7 +82,7 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
-    """Return the points of a box: [*sizes, coordinates]."""
+    """Return the coordinates of all points of a box: [*sizes, coordinates]."""
     shape = (*sizes, len(sizes))
     total = begins.expand(shape)
     for axis, size in enumerate(sizes):
@@ -97,7 +97,7 @@ def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tenso
 
 @converter("gather", "dynamic_gather")
 def gather(op: StablehloOperation) -> Tensor:
-    """Convert `gather`: positions are clamped, windows of several elements become positions of their own."""
+    """Convert `gather`: start indices are clamped; windows of several elements become one index per element."""
     numbers = stablehlo().GatherDimensionNumbers(op.op.attributes["dimension_numbers"])
     x = op.operands[0]
     sizes: Sequence[Dim] = op.ints("slice_sizes") if op.name == "gather" else op.dims(2)
@@ -110,7 +110,7 @@ def gather(op: StablehloOperation) -> Tensor:
 
 
 class _Windows:
-    """Positions in a tensor as `gather` and `scatter` give them."""
+    """The windows in a tensor that `gather` and `scatter` address."""
 
     def __init__(
         self, op: StablehloOperation, x: Tensor, indices: Tensor, vector_dim: int, index_map: list[int],
@@ -126,7 +126,7 @@ class _Windows:
 
     @property
     def outer(self) -> tuple[Dim, ...]:
-        """Return the dims of the indices, without that of the coordinates."""
+        """Return the dims of the indices, without the dim of the coordinates."""
         return self.points.shape[:-1]
 
     @property
@@ -156,7 +156,7 @@ class _Windows:
         return concat([*columns, *([wide] if index_map else [])], -1)
 
     def _spread(self, points: Tensor) -> tuple[Tensor, list[int]]:
-        """Return a point for each element of a window along indexed dims, and these: [*outer, *spans, coordinates]."""
+        """Return the index of each element along indexed dims, and the spans: [*outer, *spans, coordinates]."""
         op = self.op
         spans = [axis for axis in self.window if axis in self.indexed and self.sizes[axis] != 1]
         if not spans:
@@ -193,7 +193,7 @@ class _Windows:
         return self._arranged(result, held, offset_dims)
 
     def _taken(self, x: Tensor, points: Tensor, offset_dims: list[int]) -> Tensor:
-        """Return slices along one axis: an embedding, say."""
+        """Return slices along one axis, as an embedding does."""
         axis = self.indexed[0]
         indices = points.reshape(self.outer)
         result = x.gather(indices, axis=axis)
@@ -204,7 +204,7 @@ class _Windows:
         return self._arranged(result.permute(order), held, offset_dims)
 
     def _arranged(self, windows: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
-        """Return windows with their dims in the order of x, at the places that the result has for them."""
+        """Return windows with their dims in the positions that the result declares."""
         count = len(self.outer)
         ones = [axis for axis in self.window if axis not in held]
         if ones:
@@ -221,7 +221,7 @@ class _Windows:
 
 @converter("scatter")
 def scatter(op: StablehloOperation) -> Tensor:
-    """Convert `scatter`: windows that do not fit go to a row that is cut off at the end."""
+    """Convert `scatter`: windows that do not fit are written to an extra row that is cut off afterwards."""
     if len(op.operands) != 3:
         raise UnsupportedOperation("of several tensors at once")
     numbers = stablehlo().ScatterDimensionNumbers(op.op.attributes["scatter_dimension_numbers"])
@@ -271,7 +271,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:
-    """Return which windows lie within the tensor; None if all are known to."""
+    """Return which windows lie within the tensor; None if all do."""
     known = points.constant
     if known is not None and all(isinstance(size, int) for size in room):
         most = np.array(room)
@@ -284,7 +284,7 @@ def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor
 
 
 def _redirected(op: StablehloOperation, points: Tensor, fits: Tensor, outer: int, beyond: Dim) -> Tensor:
-    """Return points of which those that do not fit are in the row `beyond`."""
+    """Return indices, with those of windows that do not fit moved to the row `beyond`."""
     count = points.shape[-1]
     assert isinstance(count, int)
     spread = points.rank - 1 - outer
@@ -297,7 +297,7 @@ def _redirected(op: StablehloOperation, points: Tensor, fits: Tensor, outer: int
 def _arranged_updates(
     op: StablehloOperation, form: _Windows, updates: Tensor, windows: list[int], held: list[int]
 ) -> Tensor:
-    """Return updates with the outer dims first, then these dims of windows, without those of one position."""
+    """Return updates with the outer dims first, then the window dims, without window dims of size 1."""
     outer = [i for i in range(updates.rank) if i not in windows]
     position = dict(zip(form.window, windows, strict=True))
     ones = [position[axis] for axis in form.window if axis not in held]

@@ -37,7 +37,7 @@ def lapack_function(name: str) -> Converter | None:
 
 
 def convert_lapack(op: StablehloOperation, convert: Converter) -> Sequence[Tensor]:
-    """Convert a call of a function of LAPACK, of which nothing has checked the operands."""
+    """Convert a call of a LAPACK function, whose operands are not verified yet."""
     count = 2 if convert is _trsm else 1
     if len(op.operands) < count:
         raise UnsupportedOperation(f"takes {count} operands, found {len(op.operands)}")
@@ -46,7 +46,7 @@ def convert_lapack(op: StablehloOperation, convert: Converter) -> Sequence[Tenso
 
 
 def _letter(op: StablehloOperation, name: str) -> str:
-    """Return an argument of a function of LAPACK, which is a letter."""
+    """Return a letter argument of a LAPACK function."""
     config = op.op.attributes["mhlo.backend_config"] if op.has("mhlo.backend_config") else None
     if not isinstance(config, ir.DictAttr) or name not in config or not isinstance(config[name], ir.IntegerAttr):
         raise UnsupportedOperation(f"has no argument '{name}'")
@@ -54,13 +54,13 @@ def _letter(op: StablehloOperation, name: str) -> str:
 
 
 def _potrf(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `potrf`, whose second result is the number of the first pivot that is not positive."""
+    """Convert `potrf`; the second result is the index of the first pivot that is not positive, from 1."""
     result = cholesky(op, op.operands[0], lower=_letter(op, "uplo") == "L")
     return [result, first_without_root(op, result)]
 
 
 def _getrf(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `getrf`, which counts rows from 1; the last result is the number of the first pivot that is 0."""
+    """Convert `getrf`, which counts rows from 1; the last result is the index of the first zero pivot."""
     factors, pivots = op.emit_all("lu", op.operands[0])
     one = op.constant(1, pivots.dtype)
     return [factors, pivots + one, first_zero_pivot(op, factors)]

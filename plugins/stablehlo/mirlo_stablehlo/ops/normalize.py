@@ -15,7 +15,7 @@ def _epsilon(op: StablehloOperation) -> float:
 
 
 def _of_features(op: StablehloOperation, x: Tensor) -> Tensor:
-    """Return a vector with an element for each feature, such that it broadcasts to the operand."""
+    """Return a vector with one element per feature, reshaped to broadcast to the operand."""
     return of_channels(x, op.operands[0], op.integer("feature_index")).expand(op.type(0).shape)
 
 

@@ -1,4 +1,4 @@
-"""Random bits of the two generators that are defined, threefry and philox: those that XLA makes on CPUs."""
+"""Random bits of the generators threefry and philox, with the bits that XLA computes on CPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Words = list[Tensor]
 
 @converter("rng_bit_generator")
 def rng_bit_generator(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `rng_bit_generator`: the state is the key, then the counter. DEFAULT is philox, as XLA has it on CPUs."""
+    """Convert `rng_bit_generator`: the state is the key, then the counter; DEFAULT is philox, as in XLA on CPUs."""
     kind, declared, state = op.word("rng_algorithm"), op.declared(1), op.type(0)
     sizes = (2,) if kind == "THREE_FRY" else (2, 3)
     if state.dtype is not U64 or state.rank != 1 or state.shape[0] not in sizes:
@@ -37,7 +37,7 @@ def _state(op: StablehloOperation, index: int) -> Tensor:
 
 
 def _as_declared(op: StablehloOperation, drawn: Tensor, declared: TensorType) -> Tensor:
-    """Return bits as the element type of the result; narrow ones are the lowest of 32."""
+    """Return bits in the element type of the result; narrow types take the lowest of 32 bits."""
     bits, dtype = declared.dtype.bits, declared.dtype
     if drawn.dtype.bits != bits:
         drawn = drawn.cast(f"u{bits}")
@@ -53,7 +53,7 @@ def _advanced(op: StablehloOperation, count: int) -> Tensor:
 
 
 def _counter(op: StablehloOperation, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the counter of 128 bits after steps: the low and the high half."""
+    """Return the 128-bit counter after these steps: the low and the high half."""
     start = _state(op, 1)
     low = start + steps
     high = _state(op, 2 if op.type(0).shape[0] == 3 else 0)  # XLA takes the key where the state has no more
@@ -77,7 +77,7 @@ def _arithmetic(op: StablehloOperation, dtype: DType) -> Callable[[str, Tensor, 
 
 
 def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
-    """Return bits and the steps of the counter: each makes two words of 32 bits, which are apart along one dim."""
+    """Return bits and the steps of the counter: each gives two 32-bit words, which are apart along one dim."""
     shape = declared.static_shape
     key = _halves(op, _state(op, 0))
     if declared.dtype.bits == 64:
@@ -95,19 +95,19 @@ def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int
 
 
 def _split_axis(shape: tuple[int, ...]) -> int:
-    """Return the dim along which the two words are: the first even one, or the largest."""
+    """Return the dim along which the two words are placed: the first even one, or the largest."""
     even = [i for i, size in enumerate(shape) if size % 2 == 0]
     return even[0] if even else shape.index(max(shape)) if shape else 0
 
 
 def _numbers(op: StablehloOperation, shape: tuple[int, ...]) -> Tensor:
-    """Return the position of each element; the last dim varies fastest."""
+    """Return the row-major index of each element."""
     count = TensorType((prod(shape),), U64)
     return op.positions(count, 0).reshape(shape)
 
 
 def _threefry_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
-    """Return the two words of 20 rounds of threefry."""
+    """Return two 32-bit words after the 20 rounds of threefry."""
     do = _arithmetic(op, U32)
     parity = do("bitwise_xor", do("bitwise_xor", key[0], key[1]), THREEFRY_PARITY)
     keys = [*key, parity]
@@ -123,7 +123,7 @@ def _threefry_words(op: StablehloOperation, counter: Words, key: Words) -> Words
 
 
 def _philox(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
-    """Return bits and the steps of the counter: each makes four words of 32 bits, which are side by side."""
+    """Return bits and the steps of the counter: each gives four adjacent 32-bit words."""
     shape = declared.static_shape
     per_step = 2 if declared.dtype.bits == 64 else 4
     count = -(-prod(shape) // per_step)
@@ -136,7 +136,7 @@ def _philox(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
 
 
 def _philox_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
-    """Return the four words of the rounds of philox."""
+    """Return four 32-bit words after the rounds of philox."""
     do = _arithmetic(op, U32)
     a, b, c, d = counter
     for round_ in range(PHILOX_ROUNDS):

@@ -1,4 +1,4 @@
-"""Reductions, and windows that slide: `reduce`, `reduce_window`."""
+"""Reductions, also over sliding windows: `reduce`, `reduce_window`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Te
 
 @converter("reduce")
 def reduce(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `reduce`: a known combination to its operator, any other to a tree of elementwise operations."""
+    """Convert `reduce`: a known function to its operator, any other to a tree of elementwise operations."""
     count = len(op.operands) // 2
     block, axes = op.op.regions[0].blocks[0], op.ints("dimensions")
     values, starts = op.operands[:count], op.operands[count:]
@@ -43,7 +43,7 @@ def _reduced(kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor
 
 
 def _is_identity(kind: str, start: Tensor) -> bool:
-    """Return whether a combination with this start changes nothing."""
+    """Return whether a start is the identity of the function."""
     constant = start.constant
     if constant is None:
         return False
@@ -59,7 +59,7 @@ def _is_identity(kind: str, start: Tensor) -> bool:
 
 
 def _like(values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
-    """Return the starting values as tensors of the shapes of others."""
+    """Return initial values broadcast to the shapes of other tensors."""
     return [
         Tensor(start.builder, value.type, start.value, start.array if start.constant is None else start.constant)
         for value, start in zip(values, starts, strict=True)
@@ -69,7 +69,7 @@ def _like(values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
 def _position_of_extreme(
     op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor], axes: Sequence[int]
 ) -> list[Tensor] | None:
-    """Return the largest or smallest element with its position, if that is what the region computes."""
+    """Return the largest or smallest element and its index, if the region computes these."""
     choice = is_argument_of_extreme(op.op.regions[0].blocks[0])
     producer = op.op.operands[1].owner
     name = getattr(getattr(producer, "operation", None), "name", "")
@@ -87,7 +87,7 @@ def _position_of_extreme(
 def _tree(
     op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor], axes: Sequence[int]
 ) -> list[Tensor]:
-    """Combine halves of each axis until one element is left: the order of combinations is not defined."""
+    """Combine halves of each axis until one element is left; the order of a reduction is not defined."""
     block = op.op.regions[0].blocks[0]
     level = list(values)
     for axis in axes:
@@ -112,7 +112,7 @@ def _tree(
 
 @converter("reduce_window")
 def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `reduce_window` to pooling, a running sum, or combinations of slices."""
+    """Convert `reduce_window` to pooling, a running sum, or combined slices."""
     count, rank = len(op.operands) // 2, op.type(0).rank
     ones = [1] * rank
     window, strides = op.ints("window_dimensions"), op.ints("window_strides", ones)
@@ -145,7 +145,7 @@ def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
 def _combined(
     op: StablehloOperation, values: list[Tensor], axis: int, window: int, stride: int, dilation: int
 ) -> list[Tensor]:
-    """Combine the elements of windows along one axis; spans that are powers of two are combined from halves."""
+    """Combine the elements of windows along one axis, in log2 steps for powers of two."""
     block = op.op.regions[0].blocks[0]
     size = values[0].shape[axis]
     assert isinstance(size, int)
@@ -176,7 +176,7 @@ def _combined(
 def _running(
     op: StablehloOperation, kind: str, x: Tensor, window: list[int], strides: list[int], low: list[int], high: list[int]
 ) -> Tensor | None:
-    """Return a running sum or product, as JAX writes it: a window of the whole axis, padded on one side."""
+    """Return a running sum or product, if a window covers the whole axis, padded on one side, as JAX writes it."""
     wide = [i for i, size in enumerate(window) if size != 1]
     if len(wide) != 1 or kind not in ("add", "mul") or any(step != 1 for step in strides):
         return None
@@ -192,7 +192,7 @@ def _running(
 def _pooled(
     op: StablehloOperation, kind: str, x: Tensor, window: list[int], strides: list[int], low: list[int], high: list[int]
 ) -> Tensor | None:
-    """Return the maximum or sum of windows by pooling over the axes that have them."""
+    """Return the maximum or sum of windows by pooling."""
     axes = [i for i in range(x.rank) if window[i] != 1 or strides[i] != 1 or low[i] or high[i]]
     rest = [i for i in range(x.rank) if i not in axes]
     if not 1 <= len(axes) <= 3 or any(size < 0 for size in (*low, *high)):

@@ -1,4 +1,4 @@
-"""Operations that are not supported, and why."""
+"""Operations that are not supported, each with its reason."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MAX_WINDOW = 1024
 
 @dataclass(frozen=True)
 class _Tap:
-    """An offset in all windows."""
+    """An offset within a window, the same in all windows."""
 
     offsets: tuple[int, ...]
     valid: np.ndarray
@@ -30,7 +30,7 @@ class _Tap:
 
 
 class _Windows:
-    """The windows of an operand, and what is chosen in them."""
+    """The windows of an operand, and the element that each selects."""
 
     def __init__(self, op: StablehloOperation) -> None:
         self.op = op
@@ -64,7 +64,7 @@ class _Windows:
         return count
 
     def taps(self) -> Iterator[_Tap]:
-        """Return the taps of a window, the last dim fastest."""
+        """Return the taps of a window, the last dim varying fastest."""
         for offsets in itertools.product(*(range(size) for size in self.window)):
             valid = np.ones([1] * self.rank, bool)
             for axis in self.axes:
@@ -74,7 +74,7 @@ class _Windows:
             yield _Tap(offsets, valid)
 
     def chosen(self) -> Tensor:
-        """Return the number of the tap that is chosen in each window."""
+        """Return the index of the tap that each window selects."""
         op, index = self.op, DTYPES["i32"]
         zeros = [0] * self.rank
         wide = padded(op, self.x, op.constant(0, self.x.dtype), self.low, self.high, zeros)
@@ -93,20 +93,20 @@ class _Windows:
         return number
 
     def _masked(self, combine: Callable[[Tensor, Tensor], Tensor], flags: Tensor, mask: np.ndarray) -> Tensor:
-        """Return flags combined by `and` or `or` with a mask, if it changes any."""
+        """Return bools combined by `and` or `or` with a mask, unless the mask has no effect."""
         if bool(np.all(mask == (combine is operator.and_))):
             return flags
         return combine(flags, self.op.constant(mask, "bool"))
 
     def _sliced(self, wide: Tensor, offsets: Sequence[int]) -> Tensor:
-        """Return the element at one tap of each window."""
+        """Return the element of each window at one tap."""
         if not self.axes:
             return wide
         sizes = [self.count(i) if i in self.axes else dim for i, dim in enumerate(wide.shape)]
         return wide.part(offsets, sizes, self.strides)
 
     def spread(self, values: Tensor, offsets: Sequence[int]) -> Tensor:
-        """Return a value for each window as one for each element of the operand, at one tap of the windows."""
+        """Scatter a value per window to the operand's element at one tap of that window."""
         low, high, interior = ([0] * self.rank for _ in range(3))
         for axis in self.axes:
             interior[axis] = self.strides[axis] - 1
@@ -117,7 +117,7 @@ class _Windows:
 
 @converter("select_and_scatter")
 def select_and_scatter(op: StablehloOperation) -> Tensor:
-    """Convert `select_and_scatter`: find the tap that each window chooses, then add up what each tap gets."""
+    """Convert `select_and_scatter`: find the tap that each window selects, then add up the values of each tap."""
     windows = _Windows(op)
     if any(size == 0 for size in windows.source.shape):
         return windows.start.reshape(()).expand(windows.x.shape)

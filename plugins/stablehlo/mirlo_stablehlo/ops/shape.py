@@ -12,7 +12,7 @@ from mirlo_stablehlo.registry import converter
 
 @converter("constant")
 def constant(op: StablehloOperation) -> Tensor:
-    """Convert `constant`; one whose elements are equal is kept as one element."""
+    """Convert `constant`; a splat is kept as one element."""
     declared = op.declared()
     value = op.op.attributes["value"]
     if getattr(value, "is_splat", False):
@@ -45,7 +45,7 @@ def reshape(op: StablehloOperation) -> Tensor:
 
 
 def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Return the declared shape with its unknown dim, at most one, computed from the others."""
+    """Return the declared shape; one unknown dim is computed from the others."""
     unknown = [i for i, dim in enumerate(new) if not isinstance(dim, int)]
     if not unknown:
         return tuple(new)
@@ -77,14 +77,14 @@ def dynamic_broadcast_in_dim(op: StablehloOperation) -> Tensor:
 
 @converter("broadcast")
 def broadcast_leading(op: StablehloOperation) -> Tensor:
-    """Convert `broadcast`, which adds dims in front."""
+    """Convert `broadcast`, which prepends dims."""
     x = op.operands[0]
     shape = (*op.ints("broadcast_sizes"), *x.shape)
     return broadcast(op, x, TensorType(shape, x.dtype), list(range(len(shape) - x.rank, len(shape))))
 
 
 def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequence[int]) -> Tensor:
-    """Return x with its dims at these axes of a larger shape; it is expanded where it has to be."""
+    """Return x with its dims at these axes of a larger shape."""
     if x.array is not None and x.array.size == 1:
         return op.constant(x.array.reshape(()), type_, type_.shape)
     order = sorted(range(len(axes)), key=axes.__getitem__)
@@ -154,7 +154,7 @@ def dynamic_pad(op: StablehloOperation) -> Tensor:
 def padded(
     op: StablehloOperation, x: Tensor, value: Tensor, low: Sequence[Dim], high: Sequence[Dim], interior: Sequence[int]
 ) -> Tensor:
-    """Return x with elements `value` between its own, and around them; negative sizes crop."""
+    """Return x with elements `value` between its own and around them; negative sizes crop."""
     for axis, count in enumerate(interior):
         if count:
             x = _spaced(op, x, value, axis, count)
@@ -186,6 +186,6 @@ def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: 
 
 @converter("get_dimension_size")
 def get_dimension_size(op: StablehloOperation) -> Tensor:
-    """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
+    """Convert the size of a dim that is no symbol, such as one of more than 32 bits."""
     result = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
     return result.cast(op.declared().dtype).reshape(())

@@ -1,4 +1,4 @@
-"""Shardings: constraints on where tensors are, and computations on the parts of processes."""
+"""Shardings: constraints on the layouts of tensors, and manual computations on shards."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mirlo_stablehlo.shardings import (
 
 
 def to_parts(x: Tensor, layout: RankLayout, ranks: int) -> Tensor:
-    """Return the part of a rank."""
+    """Return a rank's part of a tensor."""
     require_dims(layout, x.rank)
     parts, order = tile_attributes(layout.with_dims(x.rank), ranks)
     return x.builder.emit("to_parts", x, ranks=ranks, parts=parts, order=order)
 
 
 def from_parts(x: Tensor, layout: RankLayout, ranks: int) -> Tensor:
-    """Return the tensor that ranks have parts of."""
+    """Return the tensor whose parts ranks have."""
     require_dims(layout, x.rank)
     parts, order = tile_attributes(layout.with_dims(x.rank), ranks)
     return x.builder.emit("from_parts", x, ranks=ranks, parts=parts, order=order)
@@ -35,7 +35,7 @@ def from_parts(x: Tensor, layout: RankLayout, ranks: int) -> Tensor:
 @of_parts
 @converter("sdy.sharding_constraint", "sdy.reshard")
 def constrain(op: StablehloOperation) -> Sequence[Tensor]:
-    """Divide a tensor as the program says; inside of a manual computation each process keeps its part."""
+    """Apply a sharding constraint; inside of a manual computation each process keeps its part."""
     if op.grid.ranks == 1 or op.program.manual_depth:
         return list(op.operands)
     (sharding,) = _shardings(op, "sharding", 1)
@@ -45,7 +45,7 @@ def constrain(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("sdy.manual_computation")
 def manual_computation(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert a computation on the parts of processes, with their collectives."""
+    """Convert a manual computation: its body computes on shards, with explicit collectives."""
     block = op.op.regions[0].blocks[0]
     if op.grid.ranks == 1:
         return op.builder.block(block, op.operands, op.scope)
@@ -79,7 +79,7 @@ def manual_computation(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("custom_call.Sharding")
 def xla_constraint(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert XLA's form of a constraint."""
+    """Convert XLA's form of a sharding constraint."""
     layout = _xla_layout(op.op, op.grid.ranks)
     if layout is None or op.grid.ranks == 1:
         return list(op.operands)
@@ -90,7 +90,7 @@ def xla_constraint(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("custom_call.SPMDFullToShardShape")
 def xla_parts(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert the begin of XLA's form of a manual computation: the operand is constrained to its parts."""
+    """Convert the begin of a manual computation in XLA's form: the operand is sharded."""
     if op.grid.ranks == 1:
         return list(op.operands)
     owner = op.op.operands[0].owner
@@ -104,7 +104,7 @@ def xla_parts(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("custom_call.SPMDShardToFullShape")
 def xla_whole(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert the end of XLA's form of a manual computation."""
+    """Convert the end of a manual computation in XLA's form."""
     if op.grid.ranks == 1:
         return list(op.operands)
     layout = _xla_layout(op.op, op.grid.ranks)

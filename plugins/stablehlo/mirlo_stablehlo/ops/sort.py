@@ -12,7 +12,7 @@ from mirlo_stablehlo.registry import converter
 
 @converter("sort")
 def sort(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `sort`: by each key in turn, the least significant first, as sorting is stable."""
+    """Convert `sort`: by each key, the least significant first, since sorting is stable."""
     axis = op.integer("dimension", -1)
     keys = sort_keys(op.op.regions[0].blocks[0])
     if keys is None:

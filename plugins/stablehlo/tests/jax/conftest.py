@@ -1,4 +1,4 @@
-"""JAX of these tests has four devices, which are threads of this process: it reads the variable when it begins."""
+"""JAX has four devices in these tests, threads of this process: it reads the variable at its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of compiled functions of JAX: conversion of arguments, typed keys, functions of few bits."""
+"""Calls of compiled functions of JAX: conversion of arguments, typed keys, element types of few bits."""
 
 from __future__ import annotations
 

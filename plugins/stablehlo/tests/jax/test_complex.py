@@ -166,7 +166,7 @@ def test_gradient_of_pooling_with_a_dynamic_batch() -> None:
 
 
 def test_select_and_scatter_with_functions_of_its_own() -> None:
-    """Select the smallest magnitude, and multiply what was there by what is written."""
+    """Select the smallest magnitude, and multiply instead of adding."""
     text = """func.func @main(%x: tensor<5x6xf32>, %s: tensor<3x3xf32>) -> tensor<5x6xf32> {
       %c = stablehlo.constant dense<2.0> : tensor<f32>
       %0 = "stablehlo.select_and_scatter"(%x, %s, %c) <{window_dimensions = array<i64: 3, 3>,

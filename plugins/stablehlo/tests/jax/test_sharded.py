@@ -1,4 +1,4 @@
-"""Sharded programs of JAX on ranks, compared with JAX on as many devices: results and the parts that each has."""
+"""Sharded programs of JAX on ranks, compared with JAX on as many devices: results, and each rank's part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def threads_as_ranks() -> Iterator[None]:
 
 @contextmanager
 def _partitioner(name: str) -> Iterator[None]:
-    """Let JAX write the shardings of Shardy, or those of XLA."""
+    """Select the partitioner of JAX, Shardy or XLA's."""
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", name == "shardy")
     try:
@@ -55,7 +55,7 @@ def _array(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def _part(whole: np.ndarray, sharding: Any, mesh: Mesh, rank: int) -> np.ndarray:
-    """Return what JAX puts on a device."""
+    """Return the part of a value on a device."""
     own = whole
     if sharding is not None:
         own = np.ascontiguousarray(whole[sharding.devices_indices_map(whole.shape)[mesh.devices.reshape(-1)[rank]]])
@@ -163,7 +163,7 @@ def _weights() -> dict[str, np.ndarray]:
 
 
 def _ring(query: Any, key: Any) -> Any:
-    """Compute scores with the keys of all devices, which go round."""
+    """Compute attention scores with the keys of all devices, passed around a ring."""
     size = lax.axis_size("x") if hasattr(lax, "axis_size") else 2
     steps = [(i, (i + 1) % size) for i in range(size)]
 
@@ -290,7 +290,7 @@ def test_models(partitioner: str, name: str) -> None:
 
 
 def test_another_order_of_devices() -> None:
-    """Ranks are numbered as the devices of the mesh, whichever these are."""
+    """Ranks are numbered as the devices of the mesh, in any order."""
     mesh = Mesh(np.array(jax.devices())[[3, 1, 0, 2]].reshape(2, 2), ("a", "b"))
 
     def function(x: Any) -> Any:
@@ -369,7 +369,7 @@ def test_random_programs(seed: int) -> None:
 
 
 def test_arguments_of_the_function() -> None:
-    """A rank's model takes whole arguments, and returns the parts of its results."""
+    """A rank's model takes whole arguments and returns its parts of the results."""
     mesh = MESHES["2"]
     function = jax.jit(
         lambda p, x: x @ p["w"], in_shardings=(None, _sharding(mesh, "x")), out_shardings=_sharding(mesh, "x")

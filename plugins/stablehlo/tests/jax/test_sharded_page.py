@@ -1,4 +1,4 @@
-"""The program that the page about ranks shows runs on two ranks as it stands there."""
+"""The program of the page about ranks runs on two ranks, unchanged."""
 
 from __future__ import annotations
 

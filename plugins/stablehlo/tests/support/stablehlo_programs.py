@@ -1,4 +1,4 @@
-"""What the import makes of the programs of tests, also in cases that no sample has.
+"""Checksums of the imported programs of tests, for all cases.
 
 Tests compile a sample of their cases and compare numbers; here the cases are imported only.
 """
@@ -35,7 +35,7 @@ WINDOWS = (
 
 
 def programs() -> Iterator[str]:
-    """Yield lines for tests of StableHLO: checksums of what programs become; then for programs of windows."""
+    """Yield the lines of the table: checksums of imported programs, then those of programs with windows."""
     for name in ("test_operations", "test_complex"):
         module = load_tests(TESTS / f"{name}.py")
         for test, function in tests_of(module):
@@ -71,7 +71,7 @@ def _convolutions() -> Iterator[str]:
 
 
 def _windows() -> Iterator[str]:
-    """Yield reductions of windows: those that are poolings, running sums, or neither."""
+    """Yield reductions of windows: poolings, running sums, and neither."""
     for kind, window, stride, pad, dilation in WINDOWS:
         sizes = [
             (size + sum(pad[i]) - dilation * (window[i] - 1) - 1) // stride[i] + 1 for i, size in enumerate((4, 9))
@@ -93,7 +93,7 @@ def _windows() -> Iterator[str]:
 
 
 def _programs(module: ModuleType, function: FunctionType) -> Iterator[str]:
-    """Yield the programs that a test compares, of all its cases."""
+    """Yield the programs of all cases of a test."""
     recorded: list[str] = []
     scope = {
         **vars(module),

@@ -1,4 +1,4 @@
-"""XLA as an oracle for programs of StableHLO that JAX does not write."""
+"""XLA as an oracle for StableHLO programs that JAX does not write."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def mirlo_backend(
 
 
 def _share_threads() -> None:
-    """Have the threads of PyTorch's own kernels run compiled code too, where they are OpenMP's."""
+    """Run compiled code on the threads of PyTorch's own kernels, if these are threads of OpenMP."""
     import torch
 
     if has_thread_pool() and torch.backends.openmp.is_available():
@@ -75,7 +75,7 @@ def _share_threads() -> None:
 
 
 def _has_gradients(inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
-    """Return whether a call of a graph is differentiated."""
+    """Return whether a call of a graph computes gradients."""
     import torch
 
     return torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs)
@@ -108,7 +108,7 @@ class _LazyGraph:
         self._changes = 0
 
     def __call__(self, inputs: list[torch.Tensor | torch.SymInt]) -> object:
-        """Run the graph on the inputs of a list, which it takes out."""
+        """Run the graph on a list of inputs, which is emptied."""
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
             self._changes += self._run is not None
             is_constant = self._changes <= MOST_CHANGES
@@ -157,7 +157,7 @@ def _is_fake(tensor: object) -> bool:
 
 
 def _boxed(graph: _LazyGraph) -> GraphFunction:
-    """Return a function of a list of inputs, of which the caller keeps none: they are freed while the graph runs."""
+    """Return a function of a list of inputs; the caller keeps no input, so that each is freed while the graph runs."""
 
     def run(inputs: list[torch.Tensor | torch.SymInt]) -> object:
         return graph(inputs)

@@ -1,4 +1,4 @@
-"""Draws of random numbers come first: those that need the form of a tensor alone do not wait for its elements."""
+"""Random numbers are drawn first: operators that need only the shape of a tensor do not wait for its elements."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _separate(graph: torch.fx.Graph, node: torch.fx.Node, empty: torch.fx.Node) 
 
 
 def without_states(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Call operators that draw nothing without the state of a generator; return what stands for the states."""
+    """Call operators that draw nothing without the state of a generator; return the nodes that replace the states."""
     import torch
 
     states = []

@@ -42,7 +42,7 @@ class CompiledGraph:
     graph: torch.fx.GraphModule
 
     def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
-        """Run the graph: as it is for numbers that are no lengths that it was compiled for."""
+        """Run the compiled graph; run PyTorch's graph for lengths that it was not compiled for."""
         if any(int(inputs[index]) < LEAST_NUMBER for index in self.numbers):
             return self.run_eagerly(inputs)
         try:
@@ -54,7 +54,7 @@ class CompiledGraph:
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
 
     def _argument(self, inputs: Sequence[torch.Tensor | torch.SymInt], index: int) -> np.ndarray:
-        """Return an input as the executable takes it: a number is the length of an array without elements."""
+        """Return an input as the executable takes it: a number becomes an empty array of that length."""
         value: Any = inputs[index]
         if index in self.orders:
             value = value.permute(self.orders[index])
@@ -74,7 +74,7 @@ def compile_graph(
     arenas: ArenaPool,
     checks: bool = True,
 ) -> CompiledGraph:
-    """Compile a graph, with the inputs `frozen` as constants and arenas in a pool; calls check data if wanted."""
+    """Compile a graph with the inputs `frozen` as constants; with `checks`, calls check their data."""
     # In a thread of its own: PyTorch keeps the modes under which a graph runs by thread, and export must have none.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments, arenas, checks).result()
@@ -116,7 +116,7 @@ def _compile_graph(
 
 
 class _Program:
-    """A graph made ready for export: weights are attributes, and sizes are those of tensors."""
+    """A graph prepared for export: weights are attributes, and sizes are read from tensors."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Program:
         self.module.graph.erase_node(node)
 
     def _replace_size(self, node: torch.fx.Node, index: int, value: object) -> None:
-        """Replace an input that is a number by the size of a tensor's dim: a number that is none gets a tensor."""
+        """Replace an input that is a number by the size of a dim; without such a dim, add an empty tensor."""
         import torch
 
         if not node.users:
@@ -223,7 +223,7 @@ class _Program:
         return orders
 
     def _places_of(self, value: object) -> Iterator[tuple[torch.fx.Node, int]]:
-        """Return the inputs and their dims that have a size."""
+        """Return each input and dim that has a size."""
         for index in self.positions:
             for axis, dim in enumerate(self.fake_inputs[index].shape):
                 if not isinstance(dim, int) and str(dim) == str(value):
@@ -294,7 +294,7 @@ def _dense_order(example: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _of_order(tensor: torch.Tensor, order: object) -> torch.Tensor:
-    """Return a tensor whose dims the graph has permuted to an order as it was before."""
+    """Return a tensor with its dims in the original order, which the graph has permuted."""
     if order is None:
         return tensor
     assert isinstance(order, tuple), order
@@ -302,7 +302,7 @@ def _of_order(tensor: torch.Tensor, order: object) -> torch.Tensor:
 
 
 def _of_strides(tensor: torch.Tensor, strides: object) -> torch.Tensor:
-    """Return a copy with these strides, as the view has that PyTorch returns."""
+    """Return a copy with the strides of the view that PyTorch returns."""
     import torch
 
     assert isinstance(strides, tuple), strides
@@ -312,7 +312,7 @@ def _of_strides(tensor: torch.Tensor, strides: object) -> torch.Tensor:
 
 
 def _copy_repeated(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Copy to memory that may have an element several times: along its dims with the least strides, one by one."""
+    """Copy to memory in which elements repeat: one index at a time along the dims with the least strides."""
     import torch
 
     if 0 in target.stride():
@@ -331,7 +331,7 @@ def _copy_repeated(source: torch.Tensor, target: torch.Tensor) -> None:
 
 
 def _complex_of_form(tensor: torch.Tensor, form: object) -> object:
-    """Return the complex tensor of real and imaginary parts, in the form that a tensor of its dims has."""
+    """Return the complex tensor of real and imaginary parts, with the strides that such a tensor has."""
     assert isinstance(form, tuple), form
     kind, detail = form
     return _RESULTS[kind](to_complex(tensor), detail)
@@ -345,12 +345,12 @@ _RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
 
 
 def hint(dim: torch.SymInt | int) -> int:
-    """Return the size or stride that a graph was captured for; 2 for one that data determine."""
+    """Return the size or stride that a graph was captured for; 2 for one that depends on data."""
     if isinstance(dim, int):
         return dim
     return int(dim.node.hint) if dim.node.hint is not None else 2
 
 
 def _example_size(dim: torch.SymInt | int) -> int:
-    """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
+    """Return a size for a dim that is neither 0 nor 1, which PyTorch specializes."""
     return dim if isinstance(dim, int) else max(hint(dim), 2)

@@ -17,7 +17,7 @@ class BackendOptionError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """What a user may set: options of the backend itself, and those of `mirlo.compile` that hold for any model."""
+    """Options of the backend itself, and those options of `mirlo.compile` that hold for any model."""
 
     compilation: Mapping[str, Any] = field(default_factory=dict)
     """Options of `mirlo.compile`; without `threads`, calls use `torch.get_num_threads()`."""
@@ -52,7 +52,7 @@ class BackendOptions:
         return BackendOptions(compilation, **{name: requested[name] for name in own if name in requested})
 
     def of_training(self) -> BackendOptions:
-        """Return the options of the forward graph of a step, whose errors decide which ReLUs are zero in backward."""
+        """Return the options of a training step's forward graph, whose errors decide which ReLUs are zero."""
         return replace(self, compilation={"target": "llvm{winograd=2}", **self.compilation})
 
     def compile_arguments(self) -> dict[str, Any]:

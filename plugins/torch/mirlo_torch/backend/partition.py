@@ -45,7 +45,7 @@ class Stage:
 
     @property
     def key(self) -> tuple[tuple[torch.fx.Node, ...], ...]:
-        """Return what is equal for stages that compute the same."""
+        """Return a key that is equal for stages that compute the same."""
         return tuple(self.origins.values()), self.outputs
 
 
@@ -92,7 +92,7 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def is_left(node: torch.fx.Node) -> bool:
-    """Return whether an operator, or the one that this is a result of, is left to PyTorch."""
+    """Return whether PyTorch runs an operator, or the operator that a node is a result of."""
     if node.op != "call_function":
         return False
     name = target_name(operator_of(node).target)
@@ -132,13 +132,13 @@ def without_tokens(graph: torch.fx.Graph) -> None:
 
 
 def _has_effect(node: torch.fx.Node) -> bool:
-    """Return whether a node does more than to compute its results; a check has none."""
+    """Return whether a node has effects besides its results; a check has none."""
     returns = getattr(getattr(node.target, "_schema", None), "returns", None)
     return node.is_impure() or (returns is not None and not returns)
 
 
 def is_size(node: torch.fx.Node) -> bool:
-    """Return whether a node computes a size, or a number, from sizes: what needs it computes it again."""
+    """Return whether a node computes a size or number from sizes: each stage that needs it computes it again."""
     import torch
 
     if node.op == "get_attr":
@@ -154,7 +154,7 @@ def is_size(node: torch.fx.Node) -> bool:
 
 
 def is_given(node: torch.fx.Node) -> bool:
-    """Return whether a node computes a size from those of the graph's inputs, which each stage can."""
+    """Return whether a node computes a size from sizes of the graph's inputs, which each stage can compute."""
     return is_size(node) and all(each.op == "placeholder" or is_given(each) for each in node.all_input_nodes)
 
 
@@ -185,7 +185,7 @@ an expanded mask. Of equal ones neither is kept less, and the first stage may us
 
 
 def compute_late(levels: Mapping[torch.fx.Node, int], eager: Collection[torch.fx.Node]) -> dict[torch.fx.Node, int]:
-    """Return the stages of nodes, of which compiled ones are as late as they can be where this keeps less memory.
+    """Return the stages of nodes; compiled nodes are moved to later stages where this needs less memory.
 
     What the graph's inputs determine would be computed in the first stage otherwise, and wait for its reader.
     """
@@ -218,7 +218,7 @@ def _divided(
     levels: Mapping[torch.fx.Node, int],
     freed_inputs: Collection[torch.fx.Node],
 ) -> list[tuple[int, list[torch.fx.Node]]]:
-    """Return the nodes of stages with their levels, in order; a stage is divided if the whole graph needs less then."""
+    """Return the nodes of stages with their levels, in order; a stage is divided if this needs less memory."""
     rows = [(level, list(members[level])) for level in sorted(members)]
     held = most_held([own for _, own in rows], freed_inputs)
     for level in [level for level in members if level % 2 == 0]:
@@ -233,7 +233,7 @@ def _divided(
 
 
 def most_held(stages: Sequence[Sequence[torch.fx.Node]], freed: Collection[torch.fx.Node]) -> int:
-    """Return the most bytes that there are at the end of a stage: its operands, and what later ones or callers read."""
+    """Return the largest number of bytes that are alive at the end of a stage: operands, and values read later."""
     stage_of = {node: position for position, nodes in enumerate(stages) for node in nodes}
     changes = [0] * (max(len(stages), 1) + 1)  # a graph without operators holds its inputs
     for node in {*freed, *stage_of}:
@@ -247,7 +247,7 @@ def most_held(stages: Sequence[Sequence[torch.fx.Node]], freed: Collection[torch
 
 
 def divide(nodes: Sequence[torch.fx.Node], freed: Collection[torch.fx.Node]) -> list[list[torch.fx.Node]]:
-    """Return parts of a stage, each of which is the last that reads its share of the inputs that are freed then.
+    """Return parts of a stage; each part is the last reader of some of the inputs that are then freed.
 
     It is cut where the least is handed from one part to the next.
     """
@@ -278,12 +278,12 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 
 
 def _last_read(node: torch.fx.Node, levels: Mapping[torch.fx.Node, int]) -> float:
-    """Return the last stage that reads a value; a result of the graph is read behind all."""
+    """Return the last stage that reads a value; for a result of the graph, a number after all stages."""
     return max((levels.get(user, math.inf) for user in node.users), default=-1)
 
 
 def _bytes(node: torch.fx.Node) -> int:
-    """Return the bytes of an operator's results, of the sizes that the graph was captured for."""
+    """Return the bytes of an operator's results for the sizes that the graph was captured for."""
     import torch
 
     values = node.meta.get("val")
@@ -309,7 +309,7 @@ def _extended(nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
 
 
 def _computes(nodes: Iterable[torch.fx.Node]) -> int:
-    """Return how many of these nodes are operators that compute tensors."""
+    """Return the number of these nodes that are operators on tensors."""
     return sum(
         not is_size(node) and base_of(node) is None and target_name(node.target) != "_operator.getitem"
         for node in nodes
@@ -368,7 +368,7 @@ def _copy_views(
     node: torch.fx.Node, root: torch.fx.Node, copies: dict[torch.fx.Node, torch.fx.Node], graph: torch.fx.Graph,
     output: torch.fx.Node,
 ) -> torch.fx.Node:  # fmt: skip
-    """Return a copy, before the output, of a view and of those between it and its root."""
+    """Return a copy, before the output, of a view and of the views between it and its root."""
     if node is root:
         return node
     if node not in copies:
@@ -379,7 +379,7 @@ def _copy_views(
 
 
 def _viewed(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """Return the operand that a view is of: for an element of several views, the operator that makes them."""
+    """Return the operand that a node is a view of; for one of several views, the operator that returns them."""
     if target_name(node.target) == "_operator.getitem":
         return [node.all_input_nodes[0]]
     base = base_of(node)

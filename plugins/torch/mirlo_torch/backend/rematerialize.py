@@ -27,7 +27,7 @@ def partition_joint(
     num_fwd_outputs: int,
     static_lifetime_input_indices: list[int] | None = None,
 ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """Return the forward and the backward graph of a joint one, of which less is kept in between."""
+    """Divide a joint graph into forward and backward so that fewer values are kept in between."""
     from functorch.compile import min_cut_rematerialization_partition
     from torch.utils.checkpoint import CheckpointPolicy
 
@@ -43,7 +43,7 @@ def partition_joint(
 
 
 def recomputed(joint: torch.fx.Graph, num_fwd_outputs: int) -> list[torch.fx.Node]:
-    """Return the nodes that are computed again: backward reads them, and has their operands anyway."""
+    """Return the nodes to compute again: backward reads them, and reads their operands in any case."""
     forward = _forward(joint, num_fwd_outputs)
     is_there: dict[torch.fx.Node, bool] = {}
     nodes: dict[torch.fx.Node, None] = {}

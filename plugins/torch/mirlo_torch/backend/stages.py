@@ -1,4 +1,4 @@
-"""A graph as stages: what cannot be compiled runs eagerly, the rest is compiled."""
+"""A graph as stages: operators that cannot be compiled run eagerly, the rest is compiled."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ RunGraph: TypeAlias = Callable[[Sequence["torch.Tensor | torch.SymInt"]], Sequen
 
 
 class _Slot(NamedTuple):
-    """A result that is a value of the graph."""
+    """A result of a stage that is a value of the graph."""
 
     number: int
 
 
 class _StageRun(NamedTuple):
-    """A stage as it is called, with the numbers of the values that it reads and makes."""
+    """A stage with the indices of the values that it reads and computes."""
 
     inputs: Sequence[int]
     outputs: Sequence[int]
@@ -46,13 +46,13 @@ class _StageRun(NamedTuple):
 
 
 class StagedGraph:
-    """A graph that is compiled as far as it can be, as it is called: nodes have all that tracing knew, and are gone."""
+    """A compiled graph as it is called; the nodes of the trace are freed, with all that they refer to."""
 
     def __init__(self, runs: Sequence[_StageRun], results: Sequence[object]) -> None:
         self._runs, self._results = runs, results
 
     def __call__(self, inputs: list[torch.Tensor | torch.SymInt]) -> list[object]:
-        """Run the graph on the inputs of a list, which it takes out: each is freed behind its last stage."""
+        """Run the graph on a list of inputs, which is emptied: each is freed after its last stage."""
         values: dict[object, object] = dict(enumerate(inputs))
         inputs.clear()
         for each in self._runs:
@@ -125,7 +125,7 @@ class _StageCompiler:
         return StagedGraph(runs[::-1], [_Slot(numbers[each]) if each in numbers else each for each in self._results])
 
     def _compile(self) -> list[Stage]:
-        """Return the stages, all of which are compiled that can be."""
+        """Return the stages, each compiled if possible."""
         while True:
             stages = partition(self._root.graph, self._root, self._eager, self._freed)
             refused = [origin for stage in stages if stage.is_compiled for origin in self._compile_stage(stage)]
@@ -134,7 +134,7 @@ class _StageCompiler:
             self._eager.update(refused)
 
     def _compile_stage(self, stage: Stage) -> list[torch.fx.Node]:
-        """Compile a stage; return the nodes that must be left out before it can be."""
+        """Compile a stage, or return the nodes that have to be left out first."""
         if stage.key in self._compiled:
             return []
         frozen = {index: self._frozen[node] for index, node in enumerate(stage.inputs) if node in self._frozen}
@@ -154,7 +154,7 @@ class _StageCompiler:
         return []
 
     def _report(self) -> None:
-        """Warn of operators that were refused."""
+        """Warn about operators that cannot be compiled."""
         if not self._refused:
             return
         reason = next(iter(self._refused.values()))

@@ -29,7 +29,7 @@ def shift_right(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
 
 
 def _shift(op: AtenOperation, x: Tensor, by: Operand) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a value, the distance that its bits are moved, and where that is outside of them."""
+    """Return a value, the distance of the shift, and whether the distance exceeds the bits."""
     kind = op.dtype
     if not kind.is_integer:
         raise UnsupportedOperation(f"shifts {kind}")
@@ -49,7 +49,7 @@ FIELDS = {64: (52, 11), 32: (23, 8)}
 
 @converter("aten.frexp.Tensor")
 def frexp(op: AtenOperation, x: Tensor) -> list[Tensor]:
-    """Convert `frexp`: a fraction from 0.5 to 1, and the power of 2 that it is multiplied with."""
+    """Convert `frexp`: a fraction from 0.5 to 1, and the exponent of 2."""
     y = op.wide(x)
     low, high = FIELDS[y.dtype.bits]
     integer, mask, bias = f"i{y.dtype.bits}", (1 << high) - 1, (1 << high - 1) - 1
@@ -67,7 +67,7 @@ def frexp(op: AtenOperation, x: Tensor) -> list[Tensor]:
 
 @converter("aten.nextafter.default")
 def nextafter(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-    """Convert the next float towards another: the next or the previous of its bits as an integer."""
+    """Convert `nextafter`: increment or decrement the bits of a float as an integer."""
     kind = x.dtype
     integer = f"i{kind.bits}"
     raw = x.bitcast(integer)

@@ -1,4 +1,4 @@
-"""Checks that an exported program makes of sizes and types, and bounds that it declares."""
+"""Checks of sizes and types in exported programs, and the bounds that these declare."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECKS = ("aten._assert_async.msg", "aten._linalg_check_errors.default")
     "aten._functional_sym_constrain_range_for_size.default", "torch.sym_constrain_range_for_size",
 )  # fmt: skip
 def declared(op: AtenOperation, *_: object, **ignored: object) -> None:
-    """Leave out what the types of the trace say already."""
+    """Drop a check that the types of the trace guarantee."""
 
 
 @converter("aten._assert_scalar.default")
@@ -32,7 +32,7 @@ def assert_scalar(op: AtenOperation, *_: object) -> None:
 
 @converter("higher_order.with_effects")
 def with_effects(op: AtenOperation, token: None, target: object, *args: object, **kwargs: object) -> list[None]:
-    """Convert a check that is kept in the order of the program: its effect is the error."""
+    """Convert a check that is kept in program order because it may raise an error."""
     name = str(target)
     if name not in CHECKS:
         raise UnsupportedOperation(f"calls '{name}' for its effect, which is not supported")

@@ -15,7 +15,7 @@ ComplexOperand = Complex | Operand | complex
 
 
 def complex_value(op: AtenOperation, x: ComplexOperand, kind: DType) -> Complex:
-    """Return an operand as one of formulas, whose parts have an element type."""
+    """Return an operand as a complex value whose parts have an element type."""
     if isinstance(x, Complex):
         return Complex(x.re.cast(kind), x.im.cast(kind))
     if isinstance(x, complex):
@@ -25,7 +25,7 @@ def complex_value(op: AtenOperation, x: ComplexOperand, kind: DType) -> Complex:
 
 
 def kind_of(*operands: ComplexOperand) -> DType:
-    """Return the element type of the parts of complex operands: the widest of those with dims, else of the others."""
+    """Return the element type of the parts: the widest among operands with dims, otherwise among scalars."""
     dtypes = [x.dtype for x in operands if isinstance(x, Complex)]
     floats = [x.dtype for x in operands if isinstance(x, Tensor) and x.dtype.is_float]
     return max((*dtypes, *floats), key=lambda dtype: dtype.bits)
@@ -46,7 +46,7 @@ def negative(op: AtenOperation, x: Complex) -> Complex:
 
 @complex_converter("aten.sgn.default")
 def direction(op: AtenOperation, x: Complex) -> Complex:
-    """Convert `sgn`: numbers divided by their size."""
+    """Convert `sgn`: numbers divided by their absolute value."""
     return x.sign()
 
 
@@ -83,7 +83,7 @@ def divide(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
 
 @complex_converter("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
 def power(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
-    """Convert powers; those to 2 and 3 are products, as PyTorch has them."""
+    """Convert powers; squares and cubes are products, as in PyTorch."""
     base = complex_value(op, x, op.dtype)
     if isinstance(y, (int, float)) and y in (1, 2, 3):
         product = base
@@ -132,7 +132,7 @@ OF_TRUTH = (
 
 @complex_converter(*(f"aten.{name}" for name in OF_TRUTH))
 def of_truth(op: AtenOperation, *args: object, **kwargs: object) -> object:
-    """Convert operators that look at which elements are not 0."""
+    """Convert operators that depend on which elements are not 0."""
     arguments = [truth(op, x) if isinstance(x, Complex) else x for x in args]
     return CONVERTERS[op.name](op, *arguments, **kwargs)
 
@@ -147,7 +147,7 @@ def absolute(op: AtenOperation, x: Complex) -> Tensor:
 
 @converter("aten.angle.default")
 def angle_of_real(op: AtenOperation, x: Tensor) -> Tensor:
-    """Convert the angle of real numbers: 0 or a half turn."""
+    """Convert the angle of real numbers: 0 or pi."""
     y = x.cast(op.dtype)
     result = where(y < 0, math.pi, 0, op.dtype)
     return where(y.not_equals(y), y, result, op.dtype)
@@ -203,7 +203,7 @@ def negative_view(op: AtenOperation, x: Tensor) -> Tensor:
     "aten.to.other", "aten.to.prim_Device", "prims.convert_element_type.default",
 )  # fmt: skip
 def to_copy(op: AtenOperation, x: Complex | Tensor, *_: object, **ignored: object) -> Complex | Tensor:
-    """Convert a change of the element type: a real number gets the imaginary part 0, or a complex one loses its own."""
+    """Convert a change of the element type: real to complex adds an imaginary part 0, complex to real drops it."""
     if not op.is_complex:
         assert isinstance(x, Complex)
         return truth(op, x) if op.dtype.is_bool else x.re.cast(op.dtype)

@@ -1,4 +1,4 @@
-"""Operators on complex tensors that compute the real part from real parts, and the imaginary from imaginary ones."""
+"""Operators on complex tensors that apply to the real parts and the imaginary parts separately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINEAR = ("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default",
 
 
 def part(op: AtenOperation, x: object, which: int) -> object:
-    """Return the real (0) or the imaginary part (1) of an argument that is data."""
+    """Return the real (0) or the imaginary part (1) of an argument that is a tensor."""
     if isinstance(x, (list, tuple)):
         return [part(op, each, which) for each in x]
     if isinstance(x, Complex):
@@ -95,7 +95,7 @@ COMPLEX["aten._assert_tensor_metadata.default"] = CONVERTERS["aten._assert_tenso
 
 
 def product(op: AtenOperation, convert: Converter, x: ComplexOperand, y: ComplexOperand, *rest: object) -> Complex:
-    """Return a product of tensors by those of the parts."""
+    """Return a product of complex tensors by products of their parts."""
     a, b = complex_value(op, x, op.dtype), complex_value(op, y, op.dtype)
 
     def of(one: Tensor, other: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ def conv(
 
 
 def _same_padding(weight: Tensor, dilation: Sequence[int]) -> list[int]:
-    """Return padding such that the result has the size of the input: more after than before, where it is odd."""
+    """Return padding that keeps the size of the input; an odd total has one more after than before."""
     totals = []
     for size, step in zip(weight.shape[2:], dilation, strict=True):
         assert isinstance(size, int)
@@ -222,7 +222,7 @@ def _rest(
     op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, strides: Sequence[int], pads: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:  # fmt: skip
-    """Return how many elements of the padded operand of a convolution are behind its last window, by axis."""
+    """Return, by axis, the number of elements of a convolution's padded operand after its last window."""
     rows = zip(x.shape[2:], y.shape[2:], weight.shape[2:], strides, pads, dilations, strict=False)
     return [
         op.fixed(size + 2 * pad - (count - 1) * step - (kernel - 1) * apart - 1, "elements behind the last window")

@@ -34,7 +34,7 @@ def cond(
 
 
 def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tensor:
-    """Return x with the dims that are declared, as far as the trace has bound their symbols."""
+    """Return x with its declared dims, where their symbols are bound."""
     for axis, dim in enumerate(declared.shape):
         if not D.symbols_of(dim) - op.builder.taken:
             x = op.builder.with_dim(x, axis, dim)
@@ -43,7 +43,7 @@ def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tens
 
 @converter("higher_order.wrap_with_set_grad_enabled")
 def set_grad_enabled(op: AtenOperation, enabled: bool, graph: GraphModule, *operands: object) -> list[object]:
-    """Convert the operators of `torch.no_grad()` and its like: nothing here has gradients."""
+    """Convert the operators of `torch.no_grad()` and similar ones, which have no effect here."""
     return op.builder.graph(graph, operands)
 
 
@@ -76,7 +76,7 @@ def scan(
     xs: Sequence[Tensor],
     additional: Sequence[object] = (),
 ) -> list[Tensor]:  # fmt: skip
-    """Convert `scan`: what is carried at the end, and the rows of all steps."""
+    """Convert `scan`: return the final carried values, and the rows of all steps."""
     if not xs or not all(isinstance(value, Tensor) for value in (*init, *xs)):
         raise UnsupportedOperation("scans nothing, or carries numbers")
     length, count = xs[0].shape[0], len(init)

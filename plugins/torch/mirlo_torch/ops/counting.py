@@ -1,4 +1,4 @@
-"""Distinct elements and how often they occur, whose number data determine; common divisors."""
+"""Distinct elements with their counts, in a number that depends on data; common divisors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def unique(
     op: AtenOperation, x: Tensor, is_sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> list[Tensor]:
-    """Convert `unique`: the distinct elements in order, where each element is among them, and how often each occurs."""
+    """Convert `unique`: the distinct elements in order, the index of each element among them, and their counts."""
     flat = x.reshape((D.product(x.shape),))
     order = op.sorted_order(flat, 0, False)
     values, at, counts = _runs(op, flat.gather(order))
@@ -40,7 +40,7 @@ def unique_consecutive(
 def _returned(
     op: AtenOperation, values: Tensor, inverse: Tensor, counts: Tensor, has_inverse: bool, has_counts: bool
 ) -> list[Tensor]:
-    """Return the results; those that are not asked for have the sizes of the trace, where they have no elements."""
+    """Return the results; those that are not requested are empty, as in the trace."""
     nothing = op.constant(0, counts.dtype, (0,))
     is_whole = op.result(1).shape == inverse.shape
     return [values, inverse if has_inverse or is_whole else nothing, counts if has_counts else nothing]
@@ -62,7 +62,7 @@ def _runs(op: AtenOperation, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @converter("aten.bincount.default")
 def bincount(op: AtenOperation, x: Tensor, weights: Tensor | None = None, least: int = 0) -> Tensor:
-    """Convert `bincount`: the sum of the weights, or the number, of the elements that are each number from 0."""
+    """Convert `bincount`: for each number from 0, the sum of the weights, or the count, of the elements equal to it."""
     kind = op.dtype
     at = x.cast("i64")
     require_none(op, at < 0, "numbers to count that are not negative")
@@ -92,7 +92,7 @@ def _of_one_shape(op: AtenOperation, left: Operand, right: Operand) -> tuple[Ten
 
 
 def _divisor(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-    """Return a greatest common divisor, of any sign."""
+    """Return a greatest common divisor, positive or negative."""
 
     def goes_on(values: list[Tensor]) -> Tensor:
         return values[1].not_equals(0).any()
@@ -108,7 +108,7 @@ def _divisor(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 
 @decomposition("aten.mode.default")
 def most_frequent(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the least of the most frequent elements along a dim, and the last place of it: sorted, they are a run."""
+    """Return the least of the most frequent elements along a dim, and its last index, by sorting."""
     import torch
 
     if not x.dim():

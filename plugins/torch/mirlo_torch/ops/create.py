@@ -19,7 +19,7 @@ MAX_TABLE = 1 << 16
     "aten._conj.default", "aten.conj_physical.default", "aten._conj_physical.default",
 )  # fmt: skip
 def identity(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
-    """Convert operators that change how a tensor is stored, or nothing."""
+    """Convert operators that change only how a tensor is stored, or nothing at all."""
     return x
 
 
@@ -120,7 +120,7 @@ def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
     "aten.linspace.default", "aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor"
 )
 def linspace(op: AtenOperation, start: Operand, end: Operand, count: Dim, **ignored: object) -> Tensor:
-    """Convert `linspace`: each half is computed from its end, and integers have truncated ends, as PyTorch does."""
+    """Convert `linspace` as PyTorch computes it: each half from its own end, integer ends truncated."""
     kind, shape = op.dtype, op.shape
     wide = "f64" if not kind.is_float or kind.bits == 64 else "f32"
     ends = (op.operand(each, "i64" if kind.is_integer else wide).cast(wide) for each in (start, end))

@@ -24,7 +24,7 @@ def remainder(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
 
 
 def _divided(op: AtenOperation, x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
-    """Return what a remainder is computed of, in f32 for 16-bit floats."""
+    """Return the operands of a remainder, in f32 for 16-bit floats."""
     left, right = (op.wide(op.operand(each, op.dtype)) for each in (x, y))
     require_divisors(op, right)
     return left, right
@@ -67,7 +67,7 @@ def signbit(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 def _is_negative(op: AtenOperation, x: Tensor) -> Tensor:
-    """Return the sign of each element; -0 has one."""
+    """Return whether each element has a negative sign; -0 does."""
     kind = x.dtype
     if kind.is_bool:
         return op.constant(False, TensorType.of((), "bool").dtype, x.shape)
@@ -131,7 +131,7 @@ def fma(op: AtenOperation, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 @converter("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-    """Convert `floor_divide`: the remainder of floats is exact, and so is the quotient that it leaves."""
+    """Convert `floor_divide`: subtract the exact remainder, then divide exactly."""
     left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
     if not op.dtype.is_float:
         require_divisors(op, right)
@@ -166,7 +166,7 @@ def pow_(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
 
 @converter("aten.fmax.default", "aten.fmin.default")
 def fmax(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-    """Convert `fmax` and `fmin`, which leave NaN out."""
+    """Convert `fmax` and `fmin`, which ignore NaN."""
     left, right = x.cast(op.dtype), y.cast(op.dtype)
     result = maximum(left, right) if "fmax" in op.name else minimum(left, right)
     if not op.dtype.is_float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _zeros(op: AtenOperation, index: int | None = None) -> Tensor:
-    """Return a result without information: one that is not used, or of matrices without elements."""
+    """Return zeros for a result that is not used, or for matrices without elements."""
     result = op.result(index)
     return op.constant(0, result.dtype).expand(result.shape)
 
@@ -39,7 +39,7 @@ def convert_geqrf(op: AtenOperation, x: Tensor) -> Sequence[Tensor]:
 
 @converter("aten.linalg_householder_product.default")
 def householder_product(op: AtenOperation, vectors: Tensor, factors: Tensor) -> Tensor:
-    """Multiply reflections: the result has as many columns as there are in the matrix of their vectors."""
+    """Multiply reflections; the result has as many columns as the matrix of their vectors."""
     return _zeros(op) if _is_empty(vectors) else orthogonal_matrix(op, vectors, factors, vectors.shape[-1])
 
 
@@ -71,7 +71,7 @@ def qr(op: AtenOperation, x: Tensor, mode: str = "reduced") -> list[Tensor]:
 
 @converter("aten._linalg_eigh.default")
 def eigh(op: AtenOperation, x: Tensor, uplo: str = "L", compute_v: bool = True) -> list[Tensor]:
-    """Convert the eigenvalues of symmetric matrices, of which one triangle is read, and the vectors."""
+    """Convert eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read."""
     if _is_empty(x):
         return [_zeros(op, 0), _zeros(op, 1)]
     op.fixed(x.shape[-1], "a number of rows")
@@ -86,7 +86,7 @@ def eigh(op: AtenOperation, x: Tensor, uplo: str = "L", compute_v: bool = True) 
 def svd(
     op: AtenOperation, x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
 ) -> list[Tensor]:
-    """Convert singular values and vectors; of matrices with more columns than rows, those of the transposes."""
+    """Convert singular values and vectors; matrices with more columns than rows are transposed first."""
     results = [op.result(index) for index in range(3)]
     if _is_empty(x):
         square = [op.emit("eye", shape=each.shape[-2:], dtype=each.dtype).expand(each.shape)
@@ -102,7 +102,7 @@ def svd(
 
 
 def _completed(op: AtenOperation, left: Tensor, values: Tensor, columns: int) -> Tensor:
-    """Return orthogonal columns: those of `left` whose singular value is not 0, and others that complete them."""
+    """Return orthogonal columns: those of `left` with a nonzero singular value, and columns that complete them."""
     matrix, factors = qr_factors(op, left)
     others = orthogonal_matrix(op, matrix, factors, columns)
     known = values.shape[-1]
@@ -114,7 +114,7 @@ def _completed(op: AtenOperation, left: Tensor, values: Tensor, columns: int) ->
 def pseudoinverse(
     x: torch.Tensor, *, atol: torch.Tensor | None = None, rtol: torch.Tensor | None = None, hermitian: bool = False
 ) -> torch.Tensor:
-    """Compute the pseudoinverse by singular values, or by eigenvalues: the inverse of those that are not small."""
+    """Compute the pseudoinverse by inverting the singular values, or eigenvalues, that are not small."""
     import torch
 
     if not x.numel():

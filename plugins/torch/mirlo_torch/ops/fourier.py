@@ -1,4 +1,4 @@
-"""Fourier transforms; those of other names are made of these three."""
+"""Fourier transforms; PyTorch's others are decomposed into these three."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of_complex(op: AtenOperation, x: Complex, axes: Sequence[int], normalization
 
 @complex_converter("aten._fft_r2c.default")
 def of_real(op: AtenOperation, x: Tensor, axes: Sequence[int], normalization: int, onesided: bool) -> Complex:
-    """Convert the transform of real numbers, whose last axis has half of the spectrum, or all of it."""
+    """Convert the transform of real numbers; the last axis of the result has half of the spectrum, or all of it."""
     *outer, last = (axis_of(each, x.rank) for each in axes)
     count = length = op.fixed(x.shape[last], "a length of a transform")
     if onesided:
@@ -42,7 +42,7 @@ def of_real(op: AtenOperation, x: Tensor, axes: Sequence[int], normalization: in
 
 @complex_converter("aten._fft_c2r.default")
 def to_real(op: AtenOperation, x: Complex, axes: Sequence[int], normalization: int, size: int) -> Tensor:
-    """Convert the transform back to real numbers, of which the last axis has half of the spectrum."""
+    """Convert the inverse transform to real numbers; the last axis of the input has half of the spectrum."""
     *outer, last = (axis_of(each, x.rank) for each in axes)
     parts, count = [x.re, x.im], op.fixed(size, "a length of a transform")
     for axis in outer:
@@ -57,7 +57,7 @@ def to_real(op: AtenOperation, x: Complex, axes: Sequence[int], normalization: i
 
 
 def _factor(normalization: int, count: int, inverse: bool) -> float:
-    """Return what results are multiplied by: inverse transforms are divided by the number of elements here."""
+    """Return the factor of the results: inverse transforms are already divided by the number of elements."""
     scale = {NONE: 1.0, BY_ROOT: 1 / math.sqrt(count), BY_COUNT: 1 / count}[normalization]
     return scale * count if inverse else scale
 

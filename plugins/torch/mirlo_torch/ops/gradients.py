@@ -1,4 +1,4 @@
-"""Gradients of operators that PyTorch computes by kernels of its own, by other operators."""
+"""Gradients that PyTorch computes by kernels of its own, expressed by other operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def attention_backward(
     logarithms: torch.Tensor, dropout: float, is_causal: bool, *, attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Compute the gradients of attention from its operands alone, so that forward has no logarithms to save."""
+    """Compute the gradients of attention from its operands alone: forward has to save no logarithms."""
     import torch
 
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -91,7 +91,7 @@ def _average_pool_backward(
 
 
 def _each(numbers: Sequence[int], dims: int) -> list[int]:
-    """Return a number for each dim: one may stand for all."""
+    """Return one number per dim, repeating a single number."""
     return list(numbers) * dims if len(numbers) == 1 else list(numbers)
 
 
@@ -112,7 +112,7 @@ def max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> tor
 
 
 def _max_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Compute the gradient of maxima: each is added to where it was, a position among those of its channel."""
+    """Compute the gradient of max pooling: each is added at the position of the maximum in its channel."""
     import torch
 
     outer = x.shape[: x.dim() - dims]
@@ -132,7 +132,7 @@ def adaptive_average_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor) -> to
 
 
 def _adaptive_average_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Compute the gradient of averages over windows that cover the elements: axis by axis."""
+    """Compute the gradient of adaptive average pooling, axis by axis."""
     import torch
 
     for axis in range(x.dim() - dims, x.dim()):
@@ -153,7 +153,7 @@ def _adaptive_average_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tens
     "aten.replication_pad3d_backward.default",
 )  # fmt: skip
 def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
-    """Compute the gradient of repeated edges: they are added up, axis by axis."""
+    """Compute the gradient of replication padding: sum the repeated edges, axis by axis."""
     import torch
 
     for number, before in enumerate(padding[::2]):
@@ -166,7 +166,7 @@ def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Seque
 
 @decomposition("aten.masked_scatter_backward.default")
 def masked_scatter_backward(grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """Compute the gradient of elements that were put where a mask is set: one after another, and 0 for the rest."""
+    """Compute the gradient of the source of `masked_scatter`: the elements under the mask, then zeros."""
     import torch
 
     count = math.prod(sizes)
@@ -181,7 +181,7 @@ def trilinear(
     x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, new_x: Sequence[int], new_y: Sequence[int],
     new_z: Sequence[int], summed: Sequence[int], unrolled: int = 1,
 ) -> torch.Tensor:  # fmt: skip
-    """Compute the sums over some dims of products of three tensors, which have new dims: bilinear layers have these."""
+    """Compute products of three tensors with inserted dims, summed over some dims: used by bilinear layers."""
     import torch
 
     letters = string.ascii_lowercase[: x.dim() + len(new_x)]
@@ -194,7 +194,7 @@ def trilinear(
 def distances_backward(
     grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor, p: float, distances: torch.Tensor
 ) -> torch.Tensor:
-    """Compute the gradient of distances between rows of two matrices, by the first of them."""
+    """Compute the gradient of distances between rows of two matrices with respect to the first matrix."""
     steps = left.unsqueeze(-2) - right.unsqueeze(-3)
     return _slopes(grad.unsqueeze(-1), steps, distances.unsqueeze(-1), p).sum(-2)
 
@@ -210,7 +210,7 @@ def pairs_backward(grad: torch.Tensor, x: torch.Tensor, p: float, distances: tor
 
 
 def _slopes(grad: torch.Tensor, steps: torch.Tensor, distances: torch.Tensor, p: float) -> torch.Tensor:
-    """Return the gradients of norms by their elements; 0 for a norm of 0."""
+    """Return the gradients of norms with respect to their elements; 0 for a norm of 0."""
     import torch
 
     if p == 0:

@@ -1,4 +1,4 @@
-"""Products of groups of rows with a matrix each: the experts of a mixture."""
+"""Products of groups of rows, each with its own matrix: the experts of a mixture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def grouped_mm(
 
 @converter("transformers.grouped_mm_fallback.default")
 def of_rows(op: AtenOperation, x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """Multiply each group of rows, of which `ends` has the ends, by its matrix; rows behind the last one give zeros."""
+    """Multiply each group of rows by its matrix; groups end at `ends`, rows after the last group give zeros."""
     groups = weight.shape[0]
     if not isinstance(groups, int):
         raise UnsupportedOperation("has a dynamic number of groups")

@@ -11,7 +11,7 @@ from mirlo_torch.registry import converter
 
 @converter("aten.histc.default")
 def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most: float = 0) -> Tensor:
-    """Count the values in equal parts of a range; equal ends stand for those of the data."""
+    """Count the values in equal parts of a range; equal ends mean the range of the data."""
     if not x.dtype.is_float:
         raise UnsupportedOperation(f"counts values of {x.dtype}")
     values = op.wide(x.reshape((D.product(x.shape),)))

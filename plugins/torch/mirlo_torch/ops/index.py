@@ -88,7 +88,7 @@ def scatter(
 
 
 def _require_along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, wraps: bool = False) -> None:
-    """Require positions on an axis of x, which has one element if it has no dims."""
+    """Check positions on an axis of x; a tensor without dims counts as one element."""
     require_positions(op, indices, x.shape[axis_of(axis, x.rank)] if x.rank else 1, wraps)
 
 
@@ -127,7 +127,7 @@ def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Operand:
 
 
 def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Operand, kind: str) -> Tensor:
-    """Return x with updates at positions along an axis, combined in f32 if they are 16-bit floats."""
+    """Return x with updates at positions along an axis; 16-bit floats are combined in f32."""
     if 0 in indices.shape:
         return x
     updates = source if isinstance(source, Tensor) else op.operand(source, x.dtype).expand(indices.shape)
@@ -145,7 +145,7 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
 def _combined(
     op: AtenOperation, operator: str, x: Tensor, indices: Tensor, updates: Tensor, kind: str, **attributes: int
 ) -> Tensor:
-    """Return x with updates at positions, combined in f32 if they are 16-bit floats, and as numbers if bools."""
+    """Return x with updates at positions; 16-bit floats are combined in f32, bools as numbers."""
     start, new = x, updates
     if x.dtype.is_bool and kind != "none":
         start, new = x.cast("i8"), updates.cast("i8")
@@ -198,7 +198,7 @@ def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Convert advanced indexing: the dims of the indices are where the first is, or in front if they are apart."""
+    """Convert advanced indexing: the dims of the indices are at the first index, or in front if indices are apart."""
     x, positions = _positions(op, x, indices)
     axes = [axis for axis, each in enumerate(positions) if each is not None]
     index_tensors = [each for each in positions if each is not None]
@@ -218,7 +218,7 @@ def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
 
 
 def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
-    """Return indices as positions: flags are those of the elements that they select."""
+    """Return indices as positions; a mask becomes the positions of its true elements."""
     positions: list[Tensor | None] = []
     for each in indices:
         if each is None or not (each.dtype.is_bool or each.dtype.name == "u8"):
@@ -237,7 +237,7 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
-    """Return a row of positions for each dim, of the elements that are set."""
+    """Return one row of positions for each dim, of the nonzero elements."""
     total = flags.cast("i64").sum()
     count = op.builder.bind_result(op, total)
     return op.emit("nonzero", flags, count=(count,))
@@ -292,7 +292,7 @@ def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
 
 @converter("aten.nonzero_static.default")
 def nonzero_static(op: AtenOperation, x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """Convert `nonzero_static`: each element that is set writes its position to a row, the rest to one that goes."""
+    """Convert `nonzero_static`: each nonzero element writes its position to a row; others to a row that is cut off."""
     count = D.product(x.shape)
     if not x.rank or count == 0:
         return op.constant(fill_value, op.dtype).expand(op.shape)
@@ -322,7 +322,7 @@ def masked_select(op: AtenOperation, x: Tensor, mask: Tensor) -> Tensor:
 
 @converter("aten.masked_scatter.default")
 def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Convert `masked_scatter`: the n-th element that is set takes the n-th of the source."""
+    """Convert `masked_scatter`: the n-th element under the mask becomes the n-th element of the source."""
     shape = op.shape
     size = D.product(shape)
     if size == 0:
@@ -393,7 +393,7 @@ def kthvalue(op: AtenOperation, x: Tensor, k: Dim, axis: int = -1, keepdim: bool
 
 @converter("aten.median.dim", "aten.nanmedian.dim")
 def median_along(op: AtenOperation, x: Tensor, axis: int, keepdim: bool = False) -> list[Tensor]:
-    """Convert `median`: the lower of two in the middle; NaN, which is the largest, wins unless it is left out."""
+    """Convert `median`: the lower of two middle elements; NaN, the largest, is the result unless ignored."""
     return _ranked(op, x, _middle(op, x, axis), axis, keepdim)
 
 
@@ -406,7 +406,7 @@ def median(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
-    """Return the rank of the median along an axis, a dim of 1 there: that of the last NaN if one is not left out."""
+    """Return the rank of the median along an axis: that of the last NaN if NaN is not ignored."""
     axis = axis_of(axis, x.rank)
     size: Dim = x.shape[axis] if x.rank else 1
     if not x.dtype.is_float or not x.rank:
@@ -422,7 +422,7 @@ def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
 
 
 def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool) -> list[Tensor]:
-    """Return the element of a rank along an axis, and its position."""
+    """Return the element with a rank along an axis, and its position."""
     zero = op.constant(0, rank.dtype)
     if not x.rank:
         return [x, zero]
@@ -439,7 +439,7 @@ def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool
 @converter("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
 def searchsorted(op: AtenOperation, first: Tensor, second: Tensor, *, right: bool = False, side: str | None = None,
                  sorter: Tensor | None = None, out_int32: bool = False) -> Tensor:  # fmt: skip
-    """Convert `searchsorted`: how many elements of a sorted row are below each value."""
+    """Convert `searchsorted`: the number of elements of a sorted row that are below each value."""
     sequence, values = (first, second) if "search" in op.name else (second, first)
     if sorter is not None:
         sequence = sequence.gather_elements(sorter, axis=sequence.rank - 1)

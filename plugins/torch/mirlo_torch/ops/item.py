@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @converter("aten._local_scalar_dense.default", "aten.item.default")
 def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
-    """Bind an integer to the symbol that the trace gave it; other numbers are tensors without dims."""
+    """Bind an integer to its symbol in the trace; other numbers are tensors without dims."""
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -34,7 +34,7 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
 
 
 def _flag(op: AtenOperation, x: Tensor, value: torch.SymBool | bool) -> Dim:
-    """Require in the call that a flag is what the trace found it to be; bind it if that is a symbol."""
+    """Check in the call that a bool has the value that it had in the trace; bind it if that is a symbol."""
     number = x.reshape((1,)).cast("i64")
     expression = value if isinstance(value, bool) else value.node.expr
     symbols = () if isinstance(expression, bool) else expression.free_symbols

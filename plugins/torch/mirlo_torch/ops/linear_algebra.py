@@ -13,7 +13,7 @@ from mirlo_torch.registry import converter
 
 @converter("aten._linalg_check_errors.default")
 def check_errors(op: AtenOperation, info: Tensor, name: str, *, is_matrix: bool) -> None:
-    """Check in the call that a factorization or a solution was found for all matrices."""
+    """Check in the call that a factorization or a solution exists for all matrices."""
     flags = info.not_equals(0).cast("i64")
     failed = flags if not info.rank else flags.sum()
     what = "not positive definite" if "cholesky" in name else "singular"
@@ -22,7 +22,7 @@ def check_errors(op: AtenOperation, info: Tensor, name: str, *, is_matrix: bool)
 
 
 def _checked(op: AtenOperation, info: Tensor, name: str, wanted: bool) -> Tensor:
-    """Return the numbers of the pivots that failed; require that there are none if errors are wanted."""
+    """Return the numbers of the pivots that failed; if errors are requested, check that there are none."""
     if wanted:
         check_errors(op, info, name, is_matrix=info.rank == 0)
     return info
@@ -47,7 +47,7 @@ def convert_cholesky(op: AtenOperation, x: Tensor, upper: bool = False) -> Tenso
 
 @converter("aten.cholesky_solve.default")
 def cholesky_solve(op: AtenOperation, b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
-    """Solve by two triangles, the factor and its transpose."""
+    """Solve with the Cholesky factor and its transpose."""
     if _is_empty(op.result()):
         return _zeros(op)
     a, b = _with_equal_batches(op, factor, b)
@@ -116,7 +116,7 @@ def lu_unpack(op: AtenOperation, factors: Tensor, pivots: Tensor, data: bool = T
 def lu_solve(
     op: AtenOperation, factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
-    """Solve by the two triangles and the order of rows; x a = b is solved by the transposes."""
+    """Solve with the two triangles and the order of rows; x a = b is solved with the transposes."""
     if _is_empty(op.result()):
         return _zeros(op)
     a, b = _with_equal_batches(op, factors, b)
@@ -136,7 +136,7 @@ def lu_solve(
 def solve_ex(
     op: AtenOperation, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> list[Tensor | None]:
-    """Solve systems of equations, whose right sides may be vectors."""
+    """Solve systems of equations; right sides may be vectors."""
     kept = _kept_results(op, a, (1, 2), is_transposed=False)
     is_vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape == a.shape[:-1])
     right = b.reshape((*b.shape, 1)) if is_vector else b
@@ -171,7 +171,7 @@ def determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
 
 @converter("aten._linalg_slogdet.default")
 def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
-    """Convert the sign and the logarithm of the determinant: those of the pivots, and of the exchanges of rows."""
+    """Convert the sign and the logarithm of determinants, from the pivots and the exchanges of rows."""
     size, kind = x.shape[-1], x.dtype
     if size == 0:
         results = [op.constant(number, kind).expand(x.shape[:-2]) for number in (1, 0)]
@@ -186,7 +186,7 @@ def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
 
 
 def _kept_factors(op: AtenOperation, x: Tensor, is_transposed: bool) -> tuple[Tensor, Tensor]:
-    """Return the factors and the pivots that gradients read."""
+    """Return the factors and the pivots, which gradients read."""
     return _factors(op, transposed(op, x) if is_transposed else x, True)
 
 
@@ -196,7 +196,7 @@ def _is_factored_transposed(op: AtenOperation) -> bool:
 
 
 def _kept_results(op: AtenOperation, x: Tensor, indices: Sequence[int], is_transposed: bool) -> list[Tensor | None]:
-    """Return the results that gradients read, if any does: factors, and the rows of exchanges from 1."""
+    """Return the results that gradients read, if any: the factors and the exchanged rows, counted from 1."""
     if not any(map(op.is_used, indices)):
         return [None, None]
     factors, pivots = _kept_factors(op, x, is_transposed)
@@ -204,7 +204,7 @@ def _kept_results(op: AtenOperation, x: Tensor, indices: Sequence[int], is_trans
 
 
 def _sign_of_order(op: AtenOperation, pivots: Tensor, kind: DType) -> Tensor:
-    """Return the sign of a determinant that the exchanges of rows give."""
+    """Return the sign of a determinant by its exchanges of rows."""
     axis = pivots.rank - 1
     moved = pivots.not_equals(op.positions(pivots.type, axis).cast("i32"))
     return where(moved, -1, 1, kind).prod(axis)
@@ -233,7 +233,7 @@ def _with_equal_batches(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor
 
 
 def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
-    """Return both triangles of each matrix in one, and the row with which each was exchanged, from 0."""
+    """Return both triangles of each matrix in one matrix, and the row that each row was exchanged with, from 0."""
     if not pivot:
         raise UnsupportedOperation("factors matrices without an exchange of rows")
     if _is_empty(x):
@@ -244,7 +244,7 @@ def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]
 
 
 def _solved(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the solution of a y = b, and the pivot that is 0: eliminate with b beside a, then substitute."""
+    """Return the solution of a y = b and the first zero pivot: eliminate in [a, b], then substitute."""
     size, last = a.shape[-1], a.rank - 1
     beside = concat([a, b], last)
     factors, _ = _factors(op, beside, True)
@@ -260,7 +260,7 @@ def _diagonal(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 def _triangles(op: AtenOperation, factors: Tensor) -> list[Tensor]:
-    """Return L, whose diagonal is ones, and U."""
+    """Return the unit lower triangle L and the upper triangle U."""
     rows, columns = factors.shape[-2:]
     size, last = D.minimum(rows, columns), factors.rank - 1
     left, upper = factors.slice(last, 0, size), factors.slice(last - 1, 0, size)
@@ -275,7 +275,7 @@ def _eye_of(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
-    """Return the order of rows after each, one by one, was exchanged with the row that `pivots` holds for it."""
+    """Return the order of rows after exchanging each row, one by one, with the row in `pivots`."""
     batch, count, axis = pivots.shape[:-1], pivots.shape[-1], pivots.rank - 1
     kind = TensorType.of((*batch, rows), "i64")
     indices = op.positions(kind, axis)
@@ -301,7 +301,7 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
 
 
 def _permutation_matrix(op: AtenOperation, order: Tensor, matrix_type: TensorType) -> Tensor:
-    """Return matrices that put the rows of others in order when their transposes multiply them."""
+    """Return the matrices whose transposes put rows in order."""
     if _is_empty(matrix_type):
         return op.constant(0, matrix_type.dtype).expand(matrix_type.shape)
     row = op.positions(TensorType.of((*order.shape, 1), "i64").with_shape((order.shape[-1], 1)), 0)
@@ -310,7 +310,7 @@ def _permutation_matrix(op: AtenOperation, order: Tensor, matrix_type: TensorTyp
 
 
 def _rows(op: AtenOperation, x: Tensor, order: Tensor) -> Tensor:
-    """Return the rows of matrices in an order."""
+    """Return the rows of matrices in the specified order."""
     axis = x.rank - 2
     wanted = order.reshape((*order.shape, 1)).expand((*x.shape[:-2], order.shape[-1], x.shape[-1]))
     return x.gather_elements(wanted, axis=axis)

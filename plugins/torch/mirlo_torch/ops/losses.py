@@ -1,4 +1,4 @@
-"""Losses that PyTorch computes of data in a range only."""
+"""Losses whose data must be in a range."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def native_layer_norm(
 
 
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
-    """Return the mean and the reciprocal of the deviation."""
+    """Return the mean and the reciprocal of the standard deviation."""
     statistics = library.moments(op.wide(x), axes)
     return [each.cast(kind) for each in (statistics.mean, statistics.reciprocal_deviation(epsilon))]
 
@@ -87,7 +87,7 @@ def batch_norm(
 def _by_own_statistics(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
-    """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
+    """Return x normalized per channel, with the mean, the variance and the reciprocal deviation."""
     statistics = library.moments(op.wide(x), library.channel_axes(x))
     result = statistics.normalized(epsilon)
     if weight is not None:
@@ -112,7 +112,7 @@ def functional_batch_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
     training: bool, momentum: float, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    """Convert the norm that also returns the running statistics, of which the batch is a part in training."""
+    """Convert the batch norm that also returns the updated running statistics."""
     if not training:
         normalized = _batch_norm(x, weight, bias, mean, variance, epsilon)
         rest = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in (1, 2)]

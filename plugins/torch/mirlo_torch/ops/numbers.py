@@ -1,4 +1,4 @@
-"""Floats that a program computes from sizes, as a factor of attention is: tensors of f64 without dims."""
+"""Floats computed from sizes, such as the scale of attention: tensors of f64 without dims."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def max_pool_with_indices(
     op: AtenOperation, x: Tensor, kernel: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    """Convert pooling with positions, which PyTorch counts within a channel."""
+    """Convert max pooling with the positions of the maxima within their channel."""
     count = _spatial(op)
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
     batched = _batched(op, x, count)
@@ -101,7 +101,7 @@ def avg_pool(
     "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default",
 )  # fmt: skip
 def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
-    """Convert adaptive pooling: the windows of an axis are equal, one, or rows of a matrix."""
+    """Convert adaptive pooling: equal windows are pooled, others are a product with a matrix."""
     count = _spatial(op)
     y = op.wide(x)
     shape = op.shape
@@ -126,7 +126,7 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
 
 @converter("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default", "aten.adaptive_max_pool1d.default")
 def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
-    """Convert adaptive pooling, with positions in the channel; windows of different sizes are gathered."""
+    """Convert adaptive max pooling with positions; windows of different sizes are gathered."""
     count = _spatial(op)
     shape = op.result(0).shape
     axes = list(range(x.rank - count, x.rank))
@@ -172,7 +172,7 @@ def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
 
 @converter("aten.max_unpool2d.default", "aten.max_unpool3d.default")
 def max_unpool(op: AtenOperation, x: Tensor, indices: Tensor, sizes: Sequence[Dim], *_: object) -> Tensor:
-    """Convert `max_unpool`: each value is put where it was in its channel, whose other elements are 0."""
+    """Convert `max_unpool`: put each value at its position in the channel; other elements are 0."""
     spatial = len(sizes)
     lead, places = x.shape[: x.rank - spatial], D.product(op.shape[x.rank - spatial :])
     require_positions(op, indices, places)

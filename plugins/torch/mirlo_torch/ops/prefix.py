@@ -1,4 +1,4 @@
-"""Running maxima, minima and logarithms of sums: prefixes of an axis, combined in steps of doubled length."""
+"""Running maxima, minima and logarithms of sums: prefix scans along an axis in steps of doubled length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Combine = Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
 
 
 def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Combine) -> list[Tensor]:
-    """Return what an associative function makes of all prefixes along an axis."""
+    """Return the prefix scan of an associative function along an axis."""
     result = list(values)
     size = op.fixed(result[0].shape[axis], "an axis whose size")
     step = 1
@@ -29,7 +29,7 @@ def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Com
 
 @converter("aten.cummax.default", "aten.cummin.default")
 def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
-    """Convert `cummax` and `cummin`: the last of equal elements has the position, and NaN wins."""
+    """Convert `cummax` and `cummin`: the position is the last among equal elements; NaN propagates."""
     kind = op.result(1).dtype
     if not x.rank:
         return [x, op.constant(0, kind)]

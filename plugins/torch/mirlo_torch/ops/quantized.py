@@ -30,7 +30,7 @@ def quantize_per_channel(
 
 
 def _quantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor, axis: int, least: int, most: int) -> Tensor:
-    """Return the integers of a tensor, within bounds that may be closer than those of their type."""
+    """Return the integers of a quantized tensor, clamped to bounds that may be tighter than its type's."""
     if op.dtype.name not in STORED:
         raise UnsupportedOperation(f"quantizes to {op.dtype}")
     result = op.emit("quantize", x, scale, zero, axis=axis, dtype=op.dtype)
@@ -113,7 +113,7 @@ def choose_qparams_per_token(op: AtenOperation, x: Tensor, _: object) -> list[Te
     f"{_OPS}.choose_qparams_per_token_asymmetric.default", f"{_OPS}._choose_qparams_per_token_asymmetric_impl.default"
 )
 def choose_qparams_per_token_asymmetric(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
-    """Convert the choice of a scale and a zero point for each row, of the zero points that err less at an end."""
+    """Choose a scale and a zero point for each row, the zero point with the smaller error at the ends."""
     least, most = -128.0, 127.0
     low, high = range_with_zero(x, [x.rank - 1])
     scale = (high - low) / (most - least)

@@ -17,7 +17,7 @@ Reduction = Callable[..., Tensor]
 
 
 def axes_of(axes: Axes, rank: int) -> list[int]:
-    """Return the axes of a reduction; none stands for all."""
+    """Return the axes of a reduction; an empty list means all."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return list(range(rank))
     return sorted({axis_of(axis, rank) for axis in ([axes] if isinstance(axes, int) else axes)})
@@ -32,7 +32,7 @@ def reduced(op: AtenOperation, how: Reduction, x: Tensor, axes: Axes, keepdim: b
 
 
 def count_of(x: Tensor, axes: Axes) -> Dim:
-    """Return the number of elements that a reduction takes."""
+    """Return the number of elements that are reduced."""
     return D.product([x.shape[axis] for axis in axes_of(axes, x.rank)] if x.rank else [])
 
 
@@ -127,7 +127,7 @@ def _spreads(
     correction: float | None,
     keepdim: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the variance, or the standard deviation, and the mean, by the arguments of an overload."""
+    """Return the variance or standard deviation, and the mean, for the arguments of an overload."""
     overload = op.name.rpartition(".")[2]
     if overload == "default":
         axes, correction = None, int(axes is not False)
@@ -138,7 +138,7 @@ def _spreads(
 
 
 def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Return variance and mean, of 16-bit floats in f32."""
+    """Return variance and mean, computed in f32 for 16-bit floats."""
     y = op.wide(x)
     kind, places = y.dtype, axes_of(axes, x.rank)
     center = y.mean(places, keepdims=True) if x.rank else y

@@ -1,4 +1,4 @@
-"""Operators that are not supported, and why."""
+"""Operators that are not supported, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repetition of elements by counts that are data; writes to places of a flat tensor, and combined by position."""
+"""Repetition of elements by counts that depend on data; writes and combined slices at positions of a tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo_torch.registry import converter
 
 @converter("aten.repeat_interleave.Tensor")
 def repeat_interleave(op: AtenOperation, repeats: Tensor, *, output_size: Dim | None = None) -> Tensor:
-    """Return the position of each element as often as its count says."""
+    """Return the position of each element as many times as its count."""
     count = repeats.shape[0]
     if count == 0:
         return op.constant(0, op.dtype).expand(op.shape)
@@ -37,7 +37,7 @@ def repeat_interleave(op: AtenOperation, repeats: Tensor, *, output_size: Dim | 
 def repeat_each(
     op: AtenOperation, x: Tensor, repeats: Dim, axis: int | None = None, *, output_size: Dim | None = None
 ) -> Tensor:
-    """Repeat each element along an axis, or of all elements in row-major order."""
+    """Repeat each element along an axis, or each element of the flattened tensor."""
     if axis is None:
         x, axis = x.reshape((x.type.elements,)), 0
     axis = axis_of(axis, x.rank)

@@ -13,7 +13,7 @@ from mirlo_torch.registry import converter
 def _resized(
     op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None], antialias: bool = False
 ) -> Tensor:
-    """Return x of the declared size; coordinates are divided by the factors that are given."""
+    """Return x resized to the declared size; coordinates are divided by the scale factors, if any."""
     count = x.rank - 2
     if antialias and align:
         raise UnsupportedOperation("aligns corners and has an antialias")

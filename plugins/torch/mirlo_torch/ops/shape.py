@@ -17,7 +17,7 @@ from mirlo_torch.registry import converter
     "aten.unsqueeze.default", "aten._reshape_alias.default", "aten._reshape_copy.default",
 )  # fmt: skip
 def view(op: AtenOperation, x: Tensor, *_: object) -> Tensor:
-    """Convert operators that change the shape alone."""
+    """Convert operators that change only the shape."""
     return x.reshape(op.shape)
 
 
@@ -54,7 +54,7 @@ def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
 
 
 def element(x: Tensor, axis: int, at: Dim) -> Tensor:
-    """Return what stands at one position of an axis, without the axis."""
+    """Return the slice at one position of an axis, without the axis."""
     return x.slice(axis, at, 1).reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
@@ -62,7 +62,7 @@ def element(x: Tensor, axis: int, at: Dim) -> Tensor:
 def slice_(
     op: AtenOperation, x: Tensor, axis: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Tensor:
-    """Convert `slice`. Its size is that of the trace, unless the trace has a symbol of its own for it."""
+    """Convert `slice`; the size is that of the trace, unless the trace has a separate symbol for it."""
     axis = axis_of(axis, x.rank)
     size, begin = op.shape[axis], start_of(x.shape[axis], start)
     if D.symbols_of(size) - op.builder.taken:  # a bound is a number of the data, of which the trace knows nothing
@@ -73,7 +73,7 @@ def slice_(
 
 
 def learn_offset(op: AtenOperation, axis: int, begin: Dim) -> None:
-    """Record where a view begins in the memory of its base; the trace has a symbol for it where data decide."""
+    """Record the offset of a view in its base; the trace has a symbol for an offset that depends on data."""
     base, offset = op.node.args[0].meta["val"], op.node.meta["val"].storage_offset()
     if isinstance(offset, int) or not D.symbols_of(op.builder.sizes.dim(offset)) - op.builder.taken:
         return
@@ -82,7 +82,7 @@ def learn_offset(op: AtenOperation, axis: int, begin: Dim) -> None:
 
 
 def start_of(size: Dim, start: Dim | None) -> Dim:
-    """Return where a slice begins: negative positions count from the end, others beyond an edge are moved to it."""
+    """Return the begin of a slice: negative positions count from the end, others are clamped to the axis."""
     begin: Dim = 0 if start is None else start
     if isinstance(begin, int) and isinstance(size, int):
         return min(max(begin + size if begin < 0 else begin, 0), size)
@@ -94,7 +94,7 @@ def start_of(size: Dim, start: Dim | None) -> Dim:
 
 
 def from_start(position: Dim, size: Dim) -> Dim:
-    """Return a position, of which the call decides whether it counts from the end, as one from the start."""
+    """Return a position as one from the start; only the call knows whether it is negative."""
     return position + size * D.minimum(1, D.maximum(position * -1, 0))
 
 
@@ -123,7 +123,7 @@ def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
 
 @converter("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
 def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Convert `cat`; vectors without elements are left out, whatever the rank of the others."""
+    """Convert `cat`; empty vectors are dropped, whatever the rank of the others."""
     axis = axis_of(axis, len(op.shape))
     operands = [x.cast(op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
     kept = [x for x in operands if x.shape[axis] != 0]
@@ -146,7 +146,7 @@ def stacked(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tens
 def diff(
     op: AtenOperation, x: Tensor, n: int = 1, axis: int = -1, before: Tensor | None = None, after: Tensor | None = None
 ) -> Tensor:
-    """Convert `diff`: differences of neighbours, of flags whether they differ."""
+    """Convert `diff`: differences of neighbors; for bools, whether they differ."""
     axis = axis_of(axis, x.rank)
     parts = [part.cast(x.dtype) for part in (before, x, after) if part is not None]
     x = parts[0] if len(parts) == 1 else concat(parts, axis)
@@ -240,7 +240,7 @@ def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: 
 
 
 def _cropped_and_padded(op: AtenOperation, x: Tensor, sizes: Sequence[int], mode: str) -> Tensor:
-    """Return x cropped by the negative sizes, then padded by the others; these are low ones, then high ones."""
+    """Return x cropped by the negative sizes, then padded by the positive ones: low sizes, then high ones."""
     for axis in range(x.rank):
         low, high = max(-sizes[axis], 0), max(-sizes[axis + x.rank], 0)
         x = x.slice(axis, low, x.shape[axis] - low - high)
@@ -249,7 +249,7 @@ def _cropped_and_padded(op: AtenOperation, x: Tensor, sizes: Sequence[int], mode
 
 @converter("aten.diagonal.default")
 def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: int = 1) -> Tensor:
-    """Convert `diagonal`: elements that are a row and one column apart."""
+    """Convert `diagonal`: a slice with strides of one row and one column."""
     rank = x.rank
     one, two = one % rank, two % rank
     rest = [axis for axis in range(rank) if axis not in (one, two)]
@@ -300,7 +300,7 @@ def slice_scatter(
 
 
 def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, step: int) -> Tensor:
-    """Return x with other elements at every `step` along an axis."""
+    """Return x with every `step`-th element along an axis replaced."""
     count, size = new.shape[axis], x.shape[axis]
     if count == 0:
         return x

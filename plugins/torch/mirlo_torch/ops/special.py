@@ -1,4 +1,4 @@
-"""Special functions that PyTorch computes by kernels of its own, by elementary ones."""
+"""Special functions that PyTorch computes by kernels of its own, expressed by elementary functions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 130
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in the type in which functions of it are computed: f32, or f64 for f64."""
+    """Return a tensor in the type of computation: f64 for f64, else f32."""
     import torch
 
     return x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
 
 
 def _narrow(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Return a result in the type that PyTorch gives it: that of x, or f32 for integers."""
+    """Return a result in the type of x, or in f32 for integers."""
     return result.to(x.dtype) if x.is_floating_point() else result
 
 
@@ -73,7 +73,7 @@ def _derivative_of_cotangent(n: int, cotangent: torch.Tensor) -> torch.Tensor:
 
 
 def _polynomial(coefficients: Sequence[float], x: torch.Tensor) -> torch.Tensor:
-    """Return a polynomial, whose coefficients are given from that of the highest power on."""
+    """Return a polynomial with these coefficients, the one of the highest power first."""
     import torch
 
     result = torch.full_like(x, coefficients[0])
@@ -84,7 +84,7 @@ def _polynomial(coefficients: Sequence[float], x: torch.Tensor) -> torch.Tensor:
 
 @decomposition("aten.special_erfcx.default")
 def scaled_erfc(x: torch.Tensor) -> torch.Tensor:
-    """Compute exp(x^2) erfc(x): as a product near 0, from `FAR` on by a continued fraction."""
+    """Compute exp(x^2) erfc(x): as a product near 0, and from `FAR` on by a continued fraction."""
     import torch
 
     y = _wide(x)
@@ -104,7 +104,7 @@ FAR, DEPTH = 2.5, 50
 
 @decomposition("aten.special_ndtri.default")
 def normal_quantile(x: torch.Tensor) -> torch.Tensor:
-    """Compute the number below which a normal variable is with a probability x, by the rational functions of Cephes."""
+    """Compute the quantile of the normal distribution by the rational functions of Cephes."""
     import torch
 
     y = _wide(x)

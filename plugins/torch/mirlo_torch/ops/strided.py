@@ -30,7 +30,7 @@ def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
 def as_strided(
     op: AtenOperation, x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None = None
 ) -> Tensor:
-    """Convert `as_strided` of a contiguous tensor: elements in their order, or at known places."""
+    """Convert `as_strided` of a contiguous tensor: a view, or a gather at constant positions."""
     val = op.node.args[0].meta["val"]
     if not val.is_contiguous() or val.storage_offset():
         raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")

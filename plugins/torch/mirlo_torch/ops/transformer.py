@@ -1,4 +1,4 @@
-"""Layers of transformers as one operator, which PyTorch's modules call in inference, by other operators."""
+"""Fused layers of transformers that PyTorch's modules call in inference, expressed by other operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def encoder_layer(
     ffn_weight_1: torch.Tensor, ffn_bias_1: torch.Tensor, ffn_weight_2: torch.Tensor, ffn_bias_2: torch.Tensor,
     mask: torch.Tensor | None = None, mask_type: int | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Compute a layer of a transformer's encoder."""
+    """Compute one encoder layer of a transformer."""
     import torch.nn.functional as F
 
     def norm_1(y: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ def multi_head_attention(
     qkv_bias: torch.Tensor, proj_weight: torch.Tensor, proj_bias: torch.Tensor, mask: torch.Tensor | None = None,
     need_weights: bool = True, average: bool = True, mask_type: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Compute attention with the projections around it; a mask is true, or not 0, where nothing is read."""
+    """Compute attention with its projections; true or nonzero elements of the mask are excluded."""
     import torch
     import torch.nn.functional as F
 

@@ -11,7 +11,7 @@ from mirlo_torch.registry import converter
 def roi_align(
     op: AtenOperation, x: Tensor, rois: Tensor, scale: float, height: int, width: int, samples: int, aligned: bool
 ) -> Tensor:
-    """Convert the means of regions, whose first column is the number of the image."""
+    """Convert `roi_align`: means over regions, whose first column is the index of the image."""
     batch = rois.slice(1, 0, 1).reshape((rois.shape[0],)).cast("i64")
     words = {"height": op.fixed(height, "a height"), "width": op.fixed(width, "a width")}
     return op.emit(

@@ -1,4 +1,4 @@
-"""How each operation of a plan becomes primitives."""
+"""Makers: how each operation of a plan becomes primitives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Maker = Callable[[PrimitiveBuilder, PrimitiveNode], PrimitiveValue]
 
 @cache
 def makers() -> dict[str, Maker]:
-    """Return the function that adds the steps of an operation, by operation."""
+    """Return, by operation, the function that adds its steps."""
     from mirlo_onednn.native.makers import conv, elementwise, matmul, normalize, pool, shape
 
     table: dict[str, Maker] = {}

@@ -13,7 +13,7 @@ ALGORITHMS = {"convolution": api.CONVOLUTION_DIRECT, "deconvolution": api.DECONV
 
 
 def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """Add `x` [N, C, ...] by `weight` [O, I, ...] or [G, O, I, ...], plus `bias` [O]; deconvolutions alike."""
+    """Add a convolution, or deconvolution, of `x` [N, C, ...] by `weight` [G, O, I, ...], with `bias` [O]."""
     x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
     bias = builder.values[node.operands["bias"]] if "bias" in node.operands else None
     shape, dtype = builder.tensor(node.result).shape, builder.tensor(node.result).dtype
@@ -52,7 +52,7 @@ def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValu
 
 
 def _accumulated(builder: PrimitiveBuilder, post_ops: PostOps, x: PrimitiveValue, target: Desc) -> Operand | None:
-    """Return the residual if the result may take its place."""
+    """Return the residual if the result may overwrite it."""
     residual = post_ops.residual
     if residual is None or not builder.is_last_use(residual.name):
         return None

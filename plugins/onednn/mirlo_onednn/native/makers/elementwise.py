@@ -1,4 +1,4 @@
-"""Elementwise operations, alone: in the layout in which their operand lies, in its place where it ends here."""
+"""Separate elementwise operations: in the layout of their operand, and in place if it is not read later."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
 
 
 def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
-    """Return whether the library applies these correctly to a result of this shape.
+    """Return whether the library applies these post-ops correctly to a result of this shape.
 
     To images of one pixel, oneDNN 3.2 applies one number per channel as if they were in another order.
     """

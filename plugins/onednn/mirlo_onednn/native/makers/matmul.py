@@ -1,4 +1,4 @@
-"""Matrix products: weights in the library's packed layout, everything else where and how it lies."""
+"""Matrix products: weights in the library's packed layout, other operands in their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo_onednn.plan import PostOp, PrimitiveNode
 
 @dataclass(frozen=True)
 class _Choice:
-    """A primitive descriptor, and what it was made for."""
+    """A primitive descriptor, and the layouts that it was made for."""
 
     descriptor: api.Owned
     x: PrimitiveValue
@@ -68,7 +68,7 @@ def _best(
     bias: PrimitiveValue | None,
     shape: tuple[int, ...],
 ) -> _Choice:
-    """Return the first good choice.
+    """Return the first primitive with a good implementation.
 
     Operands are tried in their layout and the result in the one that its reader prefers, then row-major.
     """

@@ -1,4 +1,4 @@
-"""Pooling and reductions, in the layout in which their operand lies."""
+"""Pooling and reductions, in the layout of their operand."""
 
 from __future__ import annotations
 

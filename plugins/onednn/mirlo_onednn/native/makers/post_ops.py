@@ -1,4 +1,4 @@
-"""What is done to a result before it is stored."""
+"""Post-ops: elementwise operations on a result before it is stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PostOps:
 
     @property
     def residual(self) -> Operand | None:
-        """Return the operand of the shape of the result that is added to it."""
+        """Return the operand of the result's shape that is added to it."""
         wholes = [entry for entry in self.operands if entry.whole]
         adds = [entry for entry in wholes if self.post_ops[entry.index].algorithm == "add"]
         return adds[0] if len(wholes) == 1 and adds else None
@@ -128,7 +128,7 @@ def emit_post_ops(
     post_ops: Sequence[PostOp],
     adapt: Callable[[PrimitiveValue], PrimitiveValue] = lambda value: value,
 ) -> PrimitiveValue:
-    """Do post-ops as steps of their own, in place."""
+    """Emit post-ops as separate steps, in place."""
     for post in post_ops:
         over = value
         if post.kind == "eltwise":
@@ -140,6 +140,6 @@ def emit_post_ops(
 
 
 def residual_layout(post_ops: PostOps, like: Desc) -> Desc:
-    """Return the layout to request: that of a residual which the library made, else its choice."""
+    """Return the layout to request: that of a residual that the library made, else the library's choice."""
     residual = post_ops.residual
     return residual.value.desc if residual is not None and residual.value.storage.kind == "arena" else like

@@ -1,4 +1,4 @@
-"""Views, which cost nothing, and concatenation."""
+"""Views, which copy nothing, and concatenation."""
 
 from __future__ import annotations
 

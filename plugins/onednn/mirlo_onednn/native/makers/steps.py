@@ -1,4 +1,4 @@
-"""Single elementwise steps of the library: one primitive on values in the layouts that they have."""
+"""Single elementwise steps: one primitive on values in their present layouts."""
 
 from __future__ import annotations
 
