@@ -15,6 +15,10 @@ from pathlib import Path
 
 from mirlo.extend.runtime import write_regular
 from mirlo_tflite.errors import TosaImportError
+from mirlo_tflite.flatbuffer import Table, reading
+from mirlo_tflite.refused import builtin_number, describe_refused
+from mirlo_tflite.schema import IF, MODEL_CODES, WHILE
+from mirlo_tflite.sparse import densify
 
 SECONDS = 300
 """Limit of one run of a tool: models of 50 MB take two seconds."""
@@ -30,10 +34,32 @@ def from_tflite(path: Path) -> bytes:
             f"{path} is a TensorFlow Lite model, which is read through TOSA: pip install tosa-converter-for-tflite, or "
             f"convert it with 'python -m tf2onnx.convert --tflite {path.name} --output model.onnx'"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "model.mlirbc")
-        # Debug information has the names of nodes.
-        return _output([tool, path, "--bytecode", "--emit-debug-info", "-o", result], result, path)
+    with reading(path.name):
+        root = Table.root(path.read_bytes())
+        dense = densify(root)
+        # Bytecode has no names of a branch's functions, as TensorFlow's dialect has an encoding of its own.
+        has_branches = any(builtin_number(code) in (IF, WHILE) for code in root.tables(MODEL_CODES))
+        form, name = ("--text", "model.mlir") if has_branches else ("--bytecode", "model.mlirbc")
+        with tempfile.TemporaryDirectory() as folder:
+            read, result = Path(folder, path.name), Path(folder, name)
+
+            def convert(content: bytes) -> bytes:
+                read.write_bytes(content)
+                result.unlink(missing_ok=True)
+                # Debug information has the names of nodes.
+                return _output([tool, read, form, "--emit-debug-info", "-o", result], result, path)
+
+            def converts(content: bytes) -> bool:
+                try:
+                    return bool(convert(content))
+                except TosaImportError:
+                    return False
+
+            try:
+                return convert(bytes(root.content) if dense is None else dense)
+            except TosaImportError as error:
+                refused = describe_refused(root if dense is None else Table.root(dense), converts)
+                raise TosaImportError(f"{error}{f': {refused}' if refused else ''}") from None
 
 
 def from_flatbuffer(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mirlo.extend.frontend import Tensor, UnsupportedOperation
 from mirlo_tflite.operation import TosaOperation
@@ -36,6 +37,34 @@ def while_loop(op: TosaOperation) -> Sequence[Tensor]:
     )
 
 
+@converter("tf.If")
+def tf_if(op: TosaOperation) -> Sequence[Tensor]:
+    """Convert a branch of TensorFlow Lite, whose functions the conversion to TOSA leaves beside the main one."""
+    flag, *values = op.operands
+    fills = [partial(op.builder.call, op.text(name), values) for name in ("then_branch", "else_branch")]
+    known = flag.known_sizes
+    if known is not None:
+        return fills[0]() if known[0] else fills[1]()
+    return op.builder.choose(flag.reshape(()), op.declared_parts(), fills)
+
+
+@converter("tf.While")
+def tf_while(op: TosaOperation) -> Sequence[Tensor]:
+    """Convert a loop of TensorFlow Lite, whose functions the conversion to TOSA leaves beside the main one."""
+    condition, body = op.text("cond"), op.text("body")
+    return op.builder.repeat(
+        op.operands,
+        lambda carried: op.builder.call(condition, carried)[0].reshape(()),
+        lambda carried: op.builder.call(body, carried),
+    )
+
+
+@converter("tfl.densify")
+def densify(op: TosaOperation) -> Tensor:
+    """Convert `densify` of weights that were made dense before the conversion to TOSA."""
+    return op.operands[0]
+
+
 @converter("custom")
 def custom(op: TosaOperation) -> Tensor | Sequence[Tensor]:
     """Convert an operation that TOSA does not have, if there is a converter of its domain and name."""
@@ -54,16 +83,6 @@ REFUSED.update(
          "reshape_block_scaled", "row_gather_block_scaled"), "has blocks with a scale each, which is not supported",
     )
 )  # fmt: skip
-REFUSED.update(
-    dict.fromkeys(
-        ("tfl.densify", "tfl.pseudo_sparse_const"),
-        "has weights in TensorFlow Lite's sparse format, which the conversion to TOSA leaves as they are",
-    )
-)
-REFUSED.update(
-    dict.fromkeys(
-        ("tf.If", "tf.While"),
-        "is a branch or a loop of TensorFlow, whose functions the conversion to TOSA does not read: export the model "
-        "without it, or with a fixed condition",
-    )
+REFUSED["tfl.pseudo_sparse_const"] = (
+    "is a constant in TensorFlow Lite's sparse format: give the .tflite file itself, whose constants are made dense"
 )
