@@ -339,7 +339,7 @@ def _scaled(
     The product is an operator, to be folded: a quantization that follows computes it exactly.
     """
     shape: tuple[Dim, ...] = ()
-    if isinstance(right, np.ndarray) and right.size > 1:
+    if isinstance(right, np.ndarray) and right.size != 1:
         shape = (right.size,) if conv is None else _channel_shape(conv, right.size)
     scales = [
         b.constant(scale.astype(np.float32).reshape(sizes), TensorType.of(sizes, "f32"), "scale")

@@ -102,7 +102,7 @@ def _emit(
     if bound is None:
         return decline("nothing is known of the magnitude of an accumulator", x=str(kind_of(x)))
     constant = constant + added * main.coefficient
-    largest = bound * np.abs(main.coefficient).max() + np.abs(constant).max() + 2.0**10 * len(others)
+    largest = bound * np.abs(main.coefficient).max() + np.abs(constant).max(initial=0) + 2.0**10 * len(others)
     if bound >= LARGEST_ACCUMULATOR or not largest < LARGEST_ROUNDED:
         return decline("a result may be too large to be rounded in f32", largest=float(largest))
     whole = np.rint(constant)

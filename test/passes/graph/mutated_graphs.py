@@ -55,13 +55,18 @@ def graphs() -> Iterator[tuple[str, str]]:
                 yield f"{path.stem.removeprefix('simplify-')}.{named[1]}", text
 
 
-def mutated(text: str, random: np.random.Generator, share: float = 0.5) -> Mutated | None:
-    """Return a graph with other shapes, or None where none were found."""
+def mutated(
+    text: str, random: np.random.Generator, share: float = 0.5, *, is_empty: bool = False, is_shared: bool = False
+) -> Mutated | None:
+    """Return a graph with other shapes, or None where none were found.
+
+    With `is_empty`, dims become 0; with `is_shared`, the graph returns each value, so that each has one more user.
+    """
     original = ir.Module.parse(text)
     (function,) = (op for op in original.body.operations if op.operation.name == "func.func")
     for attempt in range(ATTEMPTS):
         try:
-            return _rebuilt(function, Shapes(random, share / (1 + attempt / 8)))
+            return _rebuilt(function, Shapes(random, share / (1 + attempt / 8), is_empty), is_shared)
         except NotMutable:
             return None
         except Exception:  # an operator that is invalid with these shapes
@@ -69,7 +74,7 @@ def mutated(text: str, random: np.random.Generator, share: float = 0.5) -> Mutat
     return None
 
 
-def _rebuilt(function: Any, shapes: Shapes) -> Mutated:
+def _rebuilt(function: Any, shapes: Shapes, is_shared: bool) -> Mutated:
     module, session = ir.Module.create(), Session(ParameterStore())
     arguments = function.operation.regions[0].blocks[0].arguments
     arrays: dict[ir.Value, np.ndarray] = {}
@@ -87,6 +92,8 @@ def _rebuilt(function: Any, shapes: Shapes) -> Mutated:
         for op in function.operation.regions[0].blocks[0].operations:
             if op.operation.name == "func.return":
                 returned = [values[value] for value in op.operation.operands]
+                if is_shared:
+                    returned += [value for value in arrays if value not in returned]
                 func.ReturnOp(returned)
             elif op.operation.name == "relax.constant":
                 values[op.operation.results[0]] = _constant(op, session, shapes, arrays)
@@ -153,10 +160,14 @@ class Shapes:
 
     random: np.random.Generator
     share: float
+    is_empty: bool = False
+    """Whether dims become 0."""
 
     def other(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if self.random.random() > self.share:
             return shape
+        if self.is_empty:
+            return tuple(0 if self.random.random() < 0.5 else dim for dim in shape)
         drawn = self.random.integers(4)
         if not shape or drawn == 0:
             return (1, *shape)

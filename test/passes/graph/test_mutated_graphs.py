@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -21,10 +22,27 @@ PASSES = "simplify,fold-constant,convert-layout,simplify,fold-constant,remove-de
 @pytest.mark.parametrize("name", GRAPHS)
 def test_other_shapes(name: str) -> None:
     """The fault of a rule is an error in tests."""
+    check(name, SEEDS)
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dims_of_no_elements(name: str) -> None:
+    check(name, 2, is_empty=True)
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_values_that_others_read(name: str) -> None:
+    check(name, 1, share=0, is_shared=True)
+
+
+def check(name: str, seeds: int, **forms: Any) -> None:
+    """Compare what changed graphs compute before and after the rules."""
     random = np.random.default_rng(crc32(name.encode()))
-    for _ in range(SEEDS):
+    for _ in range(seeds):
         with make_context(), ir.Location.unknown():
-            made = mutated(GRAPHS[name], random)
+            made = mutated(GRAPHS[name], random, **forms)
             if made is None:
                 pytest.skip("no other shapes")
             text = str(made.module)
