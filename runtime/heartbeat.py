@@ -23,8 +23,6 @@ BYTES = 8
 _lock = make_lock()
 _descriptor: int | None = None
 """The memory of this process's count, once it beats."""
-_mapped: list[memoryview] = []
-"""Memory in which a thread counts until the process ends: it is never unmapped."""
 
 
 def create_heartbeat_memory() -> int:
@@ -80,7 +78,8 @@ def _begin(descriptor: int) -> int:
     code = compile_llvm(runtime_ir("heartbeat"), is_kept=True)
     count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(code.address("mirlo_heartbeat"))
     memory = processes.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
-    _mapped.append(memory)
+    # The thread counts until the process ends, which is after Python has freed what modules hold.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def run(keep: object = code) -> None:
