@@ -25,6 +25,7 @@ from mirlo.frontends.foreign import (
     frontend_of,
 )
 from mirlo.runtime.callbacks import Expected, check_result
+from mirlo.runtime.dropped_interrupts import keeping_interrupts
 from mirlo.runtime.garbage import FewerCollections
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
+@keeping_interrupts()
 @FewerCollections()
 @takes_fields_of(CompileArguments)
 def compile(arguments: CompileArguments) -> Any:

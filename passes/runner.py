@@ -15,6 +15,7 @@ from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
 from mirlo.runtime.callbacks import Expected, check_result, describe_raised
+from mirlo.runtime.dropped_interrupts import keeping_interrupts, raise_dropped
 from mirlo.runtime.records import dataclass
 
 
@@ -32,6 +33,7 @@ class Runner:
     _managers: dict[tuple[UpstreamPass, str], passmanager.PassManager] = field(default_factory=dict, init=False)
     """MLIR's pass managers, cached because their first run prepares them (collects patterns, for example)."""
 
+    @keeping_interrupts()
     def run(self, steps: Sequence[Step], op: ir.OpView) -> None:
         self.session.watching = [instrument for instrument in self.instruments if instrument.watches_inner]
         for i, step in enumerate(steps):
@@ -57,6 +59,7 @@ class Runner:
     def _run_pass(self, step: Leaf, op: ir.OpView) -> None:
         if isinstance(step, Pass) and step.anchor == "func.func" and (op.is_external or is_external(op)):
             return
+        raise_dropped()
         for instrument in self.instruments:
             instrument.before_pass(step, op)
         try:

@@ -61,6 +61,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.container",
         "runtime.errors",
         "runtime.dtypes",
+        "runtime.dropped_interrupts",
         "runtime.external",
         "runtime.native",
         "runtime.files",

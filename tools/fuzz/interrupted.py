@@ -84,7 +84,8 @@ def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 0)
         after = float(rng.uniform(0, seconds))
         try:
             with _finalizers_without_interrupts(), processes.interrupt_after(after):
-                _compiled(graph, target, threads, opt_level)
+                compiled = _compiled(graph, target, threads, opt_level)
+            del compiled  # freed when no interrupt can come
         except KeyboardInterrupt:
             count += 1
         except BaseException as error:
