@@ -76,6 +76,12 @@ class IndexExpr:
     """Coefficients, dims, by `Atom`."""
     constant: Any = 0
 
+    def __init__(self, terms: Mapping[Any, Any] | None = None, constant: Any = 0) -> None:
+        # A compilation makes tens of thousands: in a third of the time of the decorator's method.
+        values = self.__dict__
+        values["terms"] = {} if terms is None else terms
+        values["constant"] = constant
+
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
         if known is None:
@@ -356,10 +362,13 @@ def larger(left: IndexExpr, right: IndexExpr, extents: Extents) -> IndexExpr | N
 
 def flatten(dims: Iterable[IndexExpr], strides: Iterable[Dim]) -> IndexExpr:
     """Return the position in memory of an element at these indices."""
-    result = number(0)
+    terms: dict[Any, Any] = {}
+    constant: Any = 0
     for dim, stride in zip(dims, strides, strict=True):
-        result = result + dim * stride
-    return result
+        constant = constant + dim.constant * stride
+        for term, coefficient in dim.terms.items():
+            terms[term] = terms.get(term, 0) + coefficient * stride
+    return IndexExpr({term: coefficient for term, coefficient in terms.items() if coefficient != 0}, constant)
 
 
 def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
