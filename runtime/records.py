@@ -212,7 +212,7 @@ def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[.
         else:
             values = dict(zip(names, args), **named) if args else named  # noqa: B905  # the check is the next statement
             if len(args) > count or len(values) != len(args) + len(named) or not required <= values.keys() <= known:
-                return _compiled_init(cls, fields, frozen)(self, *args, **named)  # raises the interpreter's error
+                _compiled_init(cls, fields, frozen)(self, *args, **named)  # raises the interpreter's error
             for each in fields:
                 name = each.name
                 if name in values:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +44,7 @@ _FORMATS = {
 _TOKEN = re.compile(
     r"""(?P<text>c?"[^"]*")|(?P<comment>;.*)|(?P<name>[%@!#][\w.$-]+)|(?P<type>\b(?:half|bfloat|float|double)\b)
     |(?P<number>(?<![\w.%@])(?:f0x[0-9A-Fa-f]+|[+-](?:inf|qnan|s?nan\(0x[0-9A-Fa-f]+\))|[-+]?\d+\.\d+(?:e[+-]?\d+)?)
-    (?![\w.]))|(?P<word>[A-Za-z_][\w.]*)""",
+    (?![\w.]))""",
     re.VERBOSE,
 )
 
@@ -71,13 +72,13 @@ def _line(line: str) -> str:
         if match.lastgroup == "type":
             kind = match.group()
         elif match.lastgroup == "number" and kind is not None:
-            return _written(kind, _bits(_FORMATS[kind], kind, match.group()))
+            return _written(kind, match.group())
         return match.group()
 
     return _TOKEN.sub(replaced, line)
 
 
-def _bits(form: _Format, kind: str, number: str) -> int:
+def _bits(form: _Format, number: str) -> int:
     if number.startswith("f0x"):
         return int(number[3:], 16)
     sign = form.sign if number[0] == "-" else 0
@@ -92,7 +93,10 @@ def _bits(form: _Format, kind: str, number: str) -> int:
     return int.from_bytes(np.array(float(number), form.dtype).tobytes(), sys.byteorder)
 
 
-def _written(kind: str, bits: int) -> str:
+@lru_cache(1 << 14)
+def _written(kind: str, number: str) -> str:
+    """Return a literal of a type as its bits; kernels have the same ones in all lanes, and in many lines."""
+    bits = _bits(_FORMATS[kind], number)
     if kind == "half":
         return f"0xH{bits:04X}"
     if kind == "bfloat":

@@ -37,6 +37,9 @@ class FloorDiv:
     inner: IndexExpr
     divisor: Dim
 
+    def __hash__(self) -> int:
+        return hash((self.inner, self.divisor))
+
     def __str__(self) -> str:
         return f"({self.inner}) // {self.divisor}"
 

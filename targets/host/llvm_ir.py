@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 TRANSFERS_TO_LOOPS = "convert-vector-to-scf{full-unroll=true target-rank=1}"
 EXPAND_VIEWS = "expand-strided-metadata"
+VECTORS_TO_LLVM = "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}"
 TO_LLVM = (
     "arith-expand",
     TRANSFERS_TO_LOOPS,
@@ -23,13 +25,27 @@ TO_LLVM = (
     EXPAND_VIEWS,
     "lower-affine",
     "cse",
-    "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
+    VECTORS_TO_LLVM,
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
     # All other dialects at once: one by one, casts between them would outnumber the operations.
-    "convert-to-llvm",
+    "convert-to-llvm{allow-pattern-rollback=false}",
     "reconcile-unrealized-casts",
 )
 """Upstream passes from loops and vectors to the LLVM dialect."""
+
+
+_VECTORS = re.compile(r"\bvector\.([a-z_]+)|\bvector<(?:\d+x[\d\[]|[\[a-z])")
+"""Matches the name of an operation of the vector dialect, and a vector of another number of dims than one, or of any
+length."""
+_SIMPLE = frozenset(
+    ("bitcast", "broadcast", "extract", "fma", "insert", "load", "maskedload", "maskedstore", "shuffle", "store")
+)
+"""Operations on vectors of one dim that `convert-to-llvm` converts as `VECTORS_TO_LLVM` does."""
+
+
+def has_complex_vectors(text: str) -> bool:
+    """Return whether the text of a module has operations that `VECTORS_TO_LLVM` rewrites before it converts them."""
+    return any(name not in _SIMPLE for name in set(_VECTORS.findall(text)))
 
 
 def has_transfers(text: str) -> bool:
@@ -37,16 +53,22 @@ def has_transfers(text: str) -> bool:
     return "vector.transfer_" in text or "vector.print" in text
 
 
-def lower_pipeline(calls_kernels: bool = False, transfers: bool = True, views: bool = True) -> str:
+def lower_pipeline(
+    calls_kernels: bool = False, transfers: bool = True, views: bool = True, vectors: bool = True
+) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
     `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for thousands
     of arguments LLVM takes far longer to find that only the pointer of a descriptor is used. Without `transfers` of
-    vectors, which schedules do not emit, or `views` of buffers, the passes that lower them would only traverse the
-    module. Transfers become views.
+    vectors, which schedules do not emit, `views` of buffers or complex `vectors`, the passes that lower them would only
+    traverse the module. Transfers become views.
     """
     tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
-    needless = {TRANSFERS_TO_LOOPS: not transfers, EXPAND_VIEWS: not (views or transfers)}
+    needless = {
+        TRANSFERS_TO_LOOPS: not transfers,
+        EXPAND_VIEWS: not (views or transfers),
+        VECTORS_TO_LLVM: not (vectors or transfers),
+    }
     passes = [step for step in TO_LLVM if not needless.get(step)]
     return f"builtin.module({','.join((*passes, *tidying))})"
 

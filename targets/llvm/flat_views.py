@@ -1,24 +1,37 @@
-"""Views of whole buffers in one dim, which schedules read and write, as casts that are lowered by themselves.
+"""Views of whole buffers in one dim, which schedules read and write, without the descriptors of all dims.
 
-Upstream lowers `memref.collapse_shape` in a pass that looks for a dozen patterns at each operation of a module.
+Upstream lowers `memref.collapse_shape` in a pass that looks for a dozen patterns at each operation of a module, and a
+buffer to a structure with a size and a stride for each dim, which would be up to a quarter of the LLVM IR of a kernel.
+An argument that is only seen as one dim becomes a buffer of one dim: the same pointer is passed. Other views become
+casts, which are lowered by themselves.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
+
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.symbols import symbol_name
 
 _EXPANDED = ("memref.subview", "memref.expand_shape", "memref.collapse_shape", "memref.extract_")
 """The beginnings of the names of the operations that `expand-strided-metadata` lowers."""
+_CALLED = re.compile(r'\b(?:call |callee = )@("[^"]*"|[\w.$-]+)')
+"""Matches the name of a function that is called."""
 
 
 def flatten_views(module: ir.Module, text: str) -> bool:
     """Replace views of contiguous buffers of constant size in one dim; return whether other views are left.
 
-    `text` is that of the module. Views in loops are left.
+    `text` is that of the module. Views in loops are left, other than those of arguments.
     """
     left = sum(map(text.count, _EXPANDED))
-    if not left:
+    if not left and "memref.view" not in text:
         return False
+    called = {name.strip('"') for name in _CALLED.findall(text)}
+    for function in module.body.operations:
+        if _is_called_from_outside(function.operation, called):
+            left -= _flatten_arguments(function.operation)
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
@@ -27,6 +40,44 @@ def flatten_views(module: ir.Module, text: str) -> bool:
                         _flatten(op.operation)
                         left -= 1
     return left > 0
+
+
+def _is_called_from_outside(function: ir.Operation, called: Container[str]) -> bool:
+    """Return whether a function has a body and is called through a pointer only."""
+    if function.name != "func.func" or not len(function.regions[0].blocks):
+        return False
+    return "sym_visibility" not in function.attributes and symbol_name(function) not in called
+
+
+def _flatten_arguments(function: ir.Operation) -> int:
+    """Replace arguments of which each use is the same view in one dim; return how many collapsed shapes they had."""
+    arguments, collapsed = list(function.regions[0].blocks[0].arguments), 0
+    for argument in arguments:
+        views = [use.owner for use in argument.uses]
+        if not views or not all(map(_is_whole, views)) or len({view.operation.results[0].type for view in views}) > 1:
+            continue
+        kind = views[0].operation.results[0].type
+        for view in views:
+            collapsed += isinstance(view, memref.CollapseShapeOp)
+            view.operation.results[0].replace_all_uses_with(argument)
+            view.operation.erase()
+        argument.set_type(kind)
+    results = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
+    kinds = [argument.type for argument in arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, list(results)))
+    return collapsed
+
+
+def _is_whole(op: ir.OpView) -> bool:
+    """Return whether an operation is a view in one dim, of constant size, from the first element on."""
+    if isinstance(op, memref.CollapseShapeOp):
+        return _is_contiguous(op)
+    if not isinstance(op, memref.ViewOp) or len(op.operation.operands) != 2:
+        return False
+    shift, kind = op.operation.operands[1].owner, op.operation.results[0].type
+    is_first = not isinstance(shift, ir.Block) and shift.name == "arith.constant"
+    is_first = is_first and ir.IntegerAttr(shift.attributes["value"]).value == 0
+    return bool(is_first and kind.has_static_shape and len(kind.shape) == 1)
 
 
 def _is_contiguous(op: ir.OpView) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
-from mirlo.targets.host.llvm_ir import has_transfers, lower_pipeline
+from mirlo.targets.host.llvm_ir import has_complex_vectors, has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.flushed_denormals import flush_denormals
 from mirlo.targets.llvm.fma import expand_fma
@@ -100,7 +100,8 @@ def lower_to_llvm(
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
-    pipeline = lower_pipeline(calls_kernels, has_transfers(text), flatten_views(module, text))
+    vectors = bool(emulated) or has_complex_vectors(text)
+    pipeline = lower_pipeline(calls_kernels, has_transfers(text), flatten_views(module, text), vectors)
     manager = passmanager.PassManager.parse(pipeline)
     manager.enable_verifier(verify)
     manager.run(module.operation)

@@ -145,11 +145,12 @@ def register_tile(
     _require_static(tile)
     _require_unrolled(tile)
     _require_linear(tile)
-    _require_operands(tile)
-    _require_edges(tile)
+    sides = sides_of(tile)
+    _require_operands(tile, sides)
+    _require_edges(tile, sides)
     _require_epilogue(tile)
-    _require_instruction(tile)
-    _require_groups(tile)
+    _require_instruction(tile, sides)
+    _require_groups(tile, sides)
     if blocks and leaf.writes[0].buffer.element != product.accumulate_type:
         raise ScheduleError(
             f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
@@ -194,10 +195,10 @@ def _require_unrolled(tile: TileLeaf) -> None:
         raise ScheduleError(f"register_tile: '{name}' is unrolled: expected the innermost loop of 'over', and steps=1")
 
 
-def _require_instruction(tile: TileLeaf) -> None:
+def _require_instruction(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
     """Require that the instruction multiplies the operands, in as many registers as it has."""
     instruction, name = tile.instruction, tile.instruction.name
-    (rows, _), (factor, _) = sides_of(tile)
+    (rows, _), (factor, _) = sides
     if not instruction.takes(rows, factor, tile.product):
         taken = " or ".join(" x ".join(each[:2]) for each in instruction.operands)
         kinds = " x ".join(kind_of(each) or "an expression" for each in (rows, factor))
@@ -221,7 +222,7 @@ def _require_instruction(tile: TileLeaf) -> None:
         )
 
 
-def _require_groups(tile: TileLeaf) -> None:
+def _require_groups(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
     """Require that the elements of a row, and of each column, that one instruction multiplies are contiguous."""
     group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
     extents = [loop.extent for loop in tile.depth]
@@ -231,7 +232,7 @@ def _require_groups(tile: TileLeaf) -> None:
             f"register_tile: expected loops of {' and '.join(map(str, expected)) or 'no'} iterations inside of "
             f"'{tile.lanes.name}' for '{tile.instruction.name}', found {' and '.join(map(str, extents)) or 'none'}"
         )
-    (_, rows), (_, columns) = sides_of(tile)
+    (_, rows), (_, columns) = sides
     for access, loops in ((rows, tile.depth), (columns, tile.depth[-1:])):
         form, step = _flat(access, tile.leaf.at, tile.leaf), 1
         for loop in reversed(loops):
@@ -290,18 +291,18 @@ def _require_linear(tile: TileLeaf) -> None:
             raise ScheduleError(f"register_tile: '{name}' is not contiguous along '{lanes}'")
 
 
-def _require_operands(tile: TileLeaf) -> None:
+def _require_operands(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
     """Require an operand of rows and one of columns, and rests that loops of the reduction decide."""
     leaf, lanes = tile.leaf, tile.lanes.name
     inner = {loop.name for loop in tile.inner}
     group = tile.instruction.group
-    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides_of(tile)]
+    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides]
     if steps[1] != group or steps[0] != 0 and (group > 1 or tile.instruction.shape is not None):
         raise ScheduleError(
             f"register_tile: expected columns along '{lanes}' in steps of {group} elements"
             f"{', and rows that stay' if group > 1 else ''}, found steps of {' and '.join(map(str, steps))}"
         )
-    _, (_, columns) = sides_of(tile)
+    columns = sides[1][1]
     for loop in (tile.lines, tile.rows) if tile.instruction.shape is not None or group > 1 else ():
         if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
@@ -321,12 +322,12 @@ def _require_operands(tile: TileLeaf) -> None:
             )
 
 
-def _require_edges(tile: TileLeaf) -> None:
+def _require_edges(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
     """Require that it is known which products are beyond an edge, or one loop of the reduction decides that."""
     leaf, over, inner = tile.leaf, {loop.name for loop in tile.over}, {loop.name for loop in tile.inner}
     unrolled = unrolled_loops(tile)
     extents = extents_of(around(leaf))
-    (_, rows), (_, columns) = sides_of(tile)
+    (_, rows), (_, columns) = sides
     for access in (rows, columns):
         for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):
             if access.outside is None or not is_beyond_edge(access, dim, leaf):

@@ -6,11 +6,11 @@ import struct
 import pytest
 
 import mirlo
-from mirlo.dialects.bindings import ir, new_context
+from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
-from mirlo.targets.host.llvm_ir import to_llvm_ir
+from mirlo.targets.host.llvm_ir import has_complex_vectors, lower_pipeline, to_llvm_ir
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
@@ -134,7 +134,9 @@ VIEWS = """
 func.func @add(%a: memref<4x8xf32>, %b: memref<?x8xf32>, %n: index) {{
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
   %flat = memref.collapse_shape %a [[0, 1]] : memref<4x8xf32> into memref<32xf32>
+  {outer}
   scf.for %i = %c0 to %n step %c1 {{
     {inner}
     %x = memref.load %flat[%i] : memref<32xf32>
@@ -145,24 +147,135 @@ func.func @add(%a: memref<4x8xf32>, %b: memref<?x8xf32>, %n: index) {{
   return
 }}
 """
+OUTER = "%w = memref.load %a[%c0, %c2] : memref<4x8xf32>"
+"""A use of an argument that is no view in one dim."""
+
+
+@pytest.mark.parametrize("outer", ["", OUTER], ids=["only-views", "others"])
+@pytest.mark.parametrize(
+    ("inner", "kind", "left"),
+    [
+        ("%view = memref.collapse_shape %a [[0, 1]] : memref<4x8xf32> into memref<32xf32>", "memref<32xf32>", 1),
+        ("%view = memref.collapse_shape %b [[0, 1]] : memref<?x8xf32> into memref<?xf32>", "memref<?xf32>", 1),
+        ("%view = memref.cast %flat : memref<32xf32> to memref<?xf32>", "memref<?xf32>", 0),
+    ],
+)
+def test_views_of_buffers_are_lowered(outer: str, inner: str, kind: str, left: int) -> None:
+    text = VIEWS.format(outer=outer, inner=inner, kind=kind)
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        remains = left > 0 and (outer != "" or "%b" in inner)
+        assert flatten_views(module, text) == remains
+        assert str(module).count("memref.reinterpret_cast") == (outer != "")
+        assert ("memref<4x8xf32>" in str(module)) == (outer != "")
+        lower_to_llvm(module, host_processor(), text=text)
+        assert to_llvm_ir(module).count("fadd float") == 1
+
+
+BYTES = """
+{called}
+func.func {visibility}@f(%a: memref<64xi8>, %i: index) -> f32 {{
+  %at = arith.constant {at} : index
+  %x = memref.view %a[%at][] : memref<64xi8> to memref<8xf32>
+  {other}
+  %y = memref.load %x[%i] : memref<8xf32>
+  return %y : f32
+}}
+"""
+CALLED = """func.func @g(%a: memref<64xi8>, %i: index) -> f32 {
+  %y = call @f(%a, %i) : (memref<64xi8>, index) -> f32
+  return %y : f32
+}"""
 
 
 @pytest.mark.parametrize(
-    ("inner", "kind"),
+    ("changed", "is_flat"),
     [
-        ("%view = memref.collapse_shape %a [[0, 1]] : memref<4x8xf32> into memref<32xf32>", "memref<32xf32>"),
-        ("%view = memref.collapse_shape %b [[0, 1]] : memref<?x8xf32> into memref<?xf32>", "memref<?xf32>"),
-        ("%view = memref.cast %flat : memref<32xf32> to memref<?xf32>", "memref<?xf32>"),
+        ({}, True),
+        ({"at": "8"}, False),
+        ({"visibility": "private "}, False),
+        ({"called": CALLED}, False),
+        ({"other": "%z = memref.view %a[%at][] : memref<64xi8> to memref<8xi32>"}, False),
+        ({"other": "%z = memref.view %a[%at][%i] : memref<64xi8> to memref<?xf32>"}, False),
     ],
+    ids=["first", "later", "private", "called", "types", "sizes"],
 )
-def test_views_of_buffers_are_lowered(inner: str, kind: str) -> None:
-    text = VIEWS.format(inner=inner, kind=kind)
+def test_an_argument_that_is_one_view_has_its_type(changed: dict[str, str], is_flat: bool) -> None:
+    text = BYTES.format(**{"called": "", "visibility": "", "at": "0", "other": "", **changed})
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        assert flatten_views(module, text) == ("collapse_shape" in inner)
-        assert str(module).count("memref.reinterpret_cast") == 1
-        lower_to_llvm(module, host_processor(), text=text)
-        assert to_llvm_ir(module).count("fadd float") == 1
+        assert not flatten_views(module, text)
+        assert ("%arg0: memref<8xf32>" in str(module)) == is_flat
+        assert module.operation.verify()
+
+
+def test_functions_without_views_or_bodies_stay() -> None:
+    text = "func.func private @g(memref<4xf32>)\nfunc.func @f(%a: memref<4xf32>, %b: memref<8xi8>) {\n  return\n}"
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        before = str(module)
+        assert not flatten_views(module, f"{text} // memref.view") and str(module) == before
+
+
+SIMPLE_VECTORS = """
+func.func @f(%a: memref<32xf32>, %i: index) {{
+  %x = vector.load %a[%i] : memref<32xf32>, vector<8xf32>
+  %y = vector.fma %x, %x, %x : vector<8xf32>
+  {inner}
+  vector.store %y, %a[%i] : memref<32xf32>, vector<8xf32>
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_complex"),
+    [
+        ("", False),
+        ("%z = vector.shuffle %x, %y [0, 8, 1, 9] : vector<8xf32>, vector<8xf32>", False),
+        ("%z = vector.bitcast %y : vector<8xf32> to vector<16xi16>", False),
+        (
+            "%s = vector.extract %y[3] : f32 from vector<8xf32>\n%z = vector.insert %s, %y[1] : f32 into vector<8xf32>",
+            False,
+        ),
+        ("%s = memref.load %a[%i] : memref<32xf32>\n%z = vector.broadcast %s : f32 to vector<8xf32>", False),
+        (
+            "%m = arith.constant dense<[1, 0, 1, 1, 1, 1, 1, 0]> : vector<8xi1>\n"
+            "%z = vector.maskedload %a[%i], %m, %y : memref<32xf32>, vector<8xi1>, vector<8xf32> into vector<8xf32>\n"
+            "vector.maskedstore %a[%i], %m, %z : memref<32xf32>, vector<8xi1>, vector<8xf32>",
+            False,
+        ),
+        ("%z = vector.reduction <add>, %y : vector<8xf32> into f32", True),
+        ("%z = vector.shape_cast %y : vector<8xf32> to vector<2x4xf32>", True),
+        ("%z = vector.broadcast %y : vector<8xf32> to vector<2x8xf32>", True),
+        ("%z = vector.load %a[%i] : memref<32xf32>, vector<[4]xf32>", True),
+        ("%z = arith.constant dense<0.0> : vector<f32>", True),
+    ],
+    ids=[
+        "none",
+        "shuffle",
+        "bitcast",
+        "elements",
+        "broadcast",
+        "masks",
+        "reduction",
+        "cast",
+        "dims",
+        "scalable",
+        "scalar",
+    ],
+)
+def test_only_complex_vectors_take_a_pass_of_their_own(inner: str, is_complex: bool) -> None:
+    text = SIMPLE_VECTORS.format(inner=inner)
+    assert has_complex_vectors(text) == is_complex
+    assert ("convert-vector-to-llvm" in lower_pipeline(transfers=False, vectors=is_complex)) == is_complex
+    lowered = []
+    for vectors in (is_complex, True):
+        with new_context(), ir.Location.unknown():
+            module = ir.Module.parse(text)
+            passmanager.PassManager.parse(lower_pipeline(transfers=False, vectors=vectors)).run(module.operation)
+            lowered.append(to_llvm_ir(module))
+    assert lowered[0] == lowered[1]
 
 
 def test_a_strided_view_is_not_taken_for_a_contiguous_one() -> None:
