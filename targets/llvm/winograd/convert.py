@@ -331,13 +331,13 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
     weight = _transformed_constant(conv, tiling, b) if is_constant(conv.weight) else _transformed(conv, tiling, b)
     tiles_type = TensorType.of(tiling.transformed(tiling.channels), tiling.transformed_dtype)
-    result = functions.call(input_function, tiling, conv.x, tiles_type, FusionKind.OPAQUE, b)
+    result = functions.call(input_function, tiling.of_input, conv.x, tiles_type, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
     out_dtype = DTYPES["i32"] if tiling.is_integer else None
     result = b.emit(OPS["matmul"], result, weight, out_dtype=out_dtype)
     result = b.emit(OPS["reshape"], result, shape=tiling.transformed(tiling.out_channels))
     out = TensorType.of(kind_of(conv.output).shape, tiling.product_dtype)
-    result = functions.call(output_function, tiling, result, out, FusionKind.CONTRACTION, b)
+    result = functions.call(output_function, tiling.of_output, result, out, FusionKind.CONTRACTION, b)
     if tiling.is_integer:
         factor, bits = exact_quotient(m)
         if factor != 1:
@@ -353,10 +353,10 @@ def rewritten_gradient(op: ir.OpView, tiling: Tiling, b: Rewriter, functions: _F
     """
     planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
     of_data, of_results = tiling.transformed(tiling.channels), tiling.transformed(tiling.out_channels)
-    data = functions.call(input_function, tiling, op.x, TensorType.of(of_data, "f32"), FusionKind.OPAQUE, b)
+    data = functions.call(input_function, tiling.of_input, op.x, TensorType.of(of_data, "f32"), FusionKind.OPAQUE, b)
     data = b.emit(OPS["reshape"], data, shape=(planes, tiles, tiling.channels))
     results = TensorType.of(of_results, "f32")
-    gradient = functions.call(gradient_function, tiling, op.gradient, results, FusionKind.OPAQUE, b)
+    gradient = functions.call(gradient_function, tiling.of_output, op.gradient, results, FusionKind.OPAQUE, b)
     gradient = b.emit(OPS["reshape"], gradient, shape=(planes, tiles, tiling.out_channels))
     products = b.emit(OPS["matmul"], data, gradient, transpose_lhs=True)
     flat = b.emit(OPS["reshape"], products, shape=(planes, tiling.channels * tiling.out_channels))

@@ -84,6 +84,16 @@ class Tiling:
         size, out = ((_likely(height), _likely(width)) for height, width in (self.size, self.out))
         return replace(self, batch=self.batch if isinstance(self.batch, int) else 1, size=size, out=out)
 
+    @property
+    def of_input(self) -> Tiling:
+        """Return what the input transform depends on: convolutions of the same image share it."""
+        return replace(self, out_channels=0)
+
+    @property
+    def of_output(self) -> Tiling:
+        """Return what the output transform, and that of gradients, depends on."""
+        return replace(self, channels=0, size=(0, 0), pad=(0, 0))
+
     def transformed(self, channels: int) -> tuple[Dim, ...]:
         """Return the shape of all transformed tiles."""
         return (self.alpha, self.alpha, *self.tiles, channels)

@@ -15,6 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, maximum
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
@@ -165,6 +166,38 @@ def test_weights_of_the_call(monkeypatch: Any, shape: Any, out: int, pad: Any, t
         assert np.abs(got - expected).max() <= 2 * BOUNDS[tile] * np.abs(expected).max()
     symbols = {kernel.symbol.rstrip("_0123456789") for kernel in executable.artifact.kernels}
     assert {"winograd_input", "winograd_output", "winograd_gradient"} <= symbols
+
+
+CONVOLUTIONS = [(16, 32, 1), (16, 48, 1), (32, 48, 1), (32, 48, 0)]
+"""Channels of the image and of the results, and the padding."""
+
+
+@pytest.mark.parametrize(
+    ("count", "transforms"), [(0, (0, 0)), (1, (1, 1)), (2, (1, 2)), (3, (2, 2)), (4, (3, 3))], ids=str
+)
+def test_convolutions_share_transforms(monkeypatch: Any, count: int, transforms: tuple[int, int]) -> None:
+    """Transforms of images are one for any number of results, those of results for any channels of the image."""
+    monkeypatch.setattr(convert, "_GAIN", 1e9)
+    monkeypatch.setattr(convert, "weight_cycles", lambda tiling, machine: 0)
+    convs, results, parameters = [], [], []
+    for i, (channels, out, pad) in enumerate(CONVOLUTIONS[:count]):
+        x, w = f"tensor<1x8x8x{channels}xf32>", f"tensor<3x3x{channels}x{out}xf32>"
+        y = f"tensor<1x{6 + 2 * pad}x{6 + 2 * pad}x{out}xf32>"
+        attributes = f'padding = array<i64: {pad}, {pad}, {pad}, {pad}>, data_layout = "N*C", kernel_layout = "*IO"'
+        convs.append(f'%{i} = "relax.conv"(%x{i}, %w{i}) {{{attributes}}} : ({x}, {w}) -> {y}')
+        parameters += [f"%x{i}: {x}", f"%w{i}: {w}"]
+        results.append(y)
+    ends = ", ".join(f"%{i}" for i in range(count))
+    text = f"""func.func @main({", ".join(parameters)}) -> ({", ".join(results)}) {{
+      {" ".join(convs)}
+      return {f"{ends} : {', '.join(results)}" if count else ""}
+    }}"""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline("builtin.module(winograd{machine=avx2 tile=2})").run(module)
+        names = [str(op.operation.attributes["sym_name"]).strip('"') for op in module.body.operations]
+    found = tuple(sum(name.startswith(block) for name in names) for block in (INPUT_BLOCK, OUTPUT_BLOCK))
+    assert found == transforms
 
 
 @pytest.mark.sample(4)
