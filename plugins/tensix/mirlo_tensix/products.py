@@ -101,6 +101,8 @@ class Planes:
     """The row of the first pixel of a result."""
     gaps: tuple[tuple[int, int, int, int], ...] = ()
     """Rows of a result that are no pixels and become zero: first, count, step between such rows, how often."""
+    used: int = 0
+    """The planes with channels of a result: all others are zero."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ class Product(Work):
         return [
             word
             for first, count, step, times in self.y.gaps
-            for word in riscv.clear(places[3] + first * row, count * row, ((step * row, times), (plane, 2 * self.n)))
+            for word in riscv.clear(places[3] + first * row, count * row, ((step * row, times), (plane, self.y.used)))
         ]
 
 

@@ -430,15 +430,16 @@ def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         first = 2 * channels * (i % down * right + j % right)
         windows += [(first + 2 * c, i // down * across + j // right) for c in range(channels)]
     count, outputs, height, width = y.shape
-    if wanted is None or wanted.plane[1] != across or wanted.strides != (1, 1):
+    is_wanted = wanted is not None and wanted.plane[1] == across and wanted.strides == (1, 1)
+    if wanted is None or not is_wanted:
         rows = TILE * tiles_of((height - 1) * across + width)
         wanted = Image(tuple(y.shape), (height, across), 0, 0, rows)
     first = wanted.above * across + wanted.left
-    end = first + height * across
-    inner = (first + width, across - width, across, height - 1) if across > width else (0, 0, 0, 0)
     last = first + (height - 1) * across + width
-    gaps = ((0, first, 0, 1), inner, (last, max(wanted.rows, end) - last, 0, 1))
-    planes = Planes(wanted.rows, first, tuple(gap for gap in gaps if gap[1] and gap[3]))
+    below = min(wanted.plane[0] * across, wanted.rows) - last
+    gaps = ((0, first, 0, 1), (first + width, across - width, across, height - 1), (last, below, 0, 1))
+    chosen = tuple(gap for gap in gaps if is_wanted and gap[1] > 0 and gap[3])
+    planes = Planes(wanted.rows, first, chosen, -(-outputs // 16))
     product = Product(
         tiles_of((height - 1) * across + width), tiles_of(outputs), len(windows), p.options.phases, _activation(nodes),
         has_bias=bias is not None, windows=tuple(windows), x=Planes(image.rows), y=planes, format=p.options.format,

@@ -88,13 +88,17 @@ def repeat(count: int, body: Sequence[int], depth: int = 0) -> list[int]:
 
 
 def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the instructions that set blocks of 32 bytes to zero, repeated at steps so many times."""
-    code = [*repeat(size // 32, [*(_store(0, ADDRESS, 4 * i) for i in range(8)), _add(ADDRESS, ADDRESS, 32)])]
-    done = size
+    """Return the instructions that set a block of whole 32 bytes to zero, repeated at steps so many times."""
+    once = size if size <= 256 else 64 if size % 64 == 0 else 32
+    code, done = [_store(0, ADDRESS, at) for at in range(0, once, 4)], 0
+    if once < size:
+        code, done = repeat(size // once, [*code, _add(ADDRESS, ADDRESS, once)]), size
     for depth, (step, times) in enumerate(steps, 1):
+        by = step - done
         add = OPERAND << 20 | ADDRESS << 15 | ADDRESS << 7 | 0x33
-        code = repeat(times, [*code, *_set(OPERAND, step - done), add], depth)
-        done = step * times
+        move = [_add(ADDRESS, ADDRESS, by)] if abs(by) < 2048 else [*_set(OPERAND, by & 0xFFFFFFFF), add]
+        code = repeat(times, [*code, *move], depth) if times > 1 else code
+        done = step * times if times > 1 else done
     return [*_set(ADDRESS, address), *code]
 
 

@@ -87,6 +87,7 @@ def test_declined_convolutions_have_a_reason(tmp_path: Path) -> None:
 
 
 @needs_simulator
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
 def test_results_of_windows_have_the_bits_of_the_unit(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_machine: type

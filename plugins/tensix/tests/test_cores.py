@@ -58,7 +58,9 @@ def run(work: SharedProduct, left: Bits, right: Bits) -> tuple[Bits, Cycles]:
 
 
 @needs_simulator
-@pytest.mark.parametrize("size", [(2, 10, 1, 1), (4, 4, 2, 4), (4, 10, 2, 2)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(2, 10, 1, 1), (4, 4, 2, 4), pytest.param((4, 10, 2, 2), marks=pytest.mark.nightly)], ids=str
+)
 def test_results_of_several_cores_have_the_bits_of_one(size: tuple[int, int, int, int]) -> None:
     left, right = operands(*size[:3])
     found, cycles = run(on_cores(*size), left, right)
@@ -77,6 +79,7 @@ def test_layers_on_two_cores_have_the_bits_of_one(tmp_path: Path) -> None:
 
 
 @needs_simulator
+@pytest.mark.nightly
 def test_four_cores_take_less_than_a_quarter_and_a_seventh_of_the_time_of_one() -> None:
     """A product of 512 x 256 and 256 x 512: the panels of weights are read once for all cores."""
     tiles = operands(16, 16, 8)

@@ -187,6 +187,7 @@ def test_bits_of_heads_are_computed_one_after_the_other(monkeypatch: pytest.Monk
 
 
 @needs_simulator
+@pytest.mark.nightly
 def test_an_encoder_layer_runs_on_the_core() -> None:
     rng = np.random.default_rng(0)
 
