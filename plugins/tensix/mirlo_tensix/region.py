@@ -32,11 +32,10 @@ from mirlo_tensix.layouts import (
     tiles_of,
 )
 from mirlo_tensix.products import Planes, Product
-from mirlo_tensix.simulator import FIRST, PROGRAMS
+from mirlo_tensix.simulator import FIRST, L1_TENSORS, PROGRAMS
 from mirlo_tensix.unit import KEPT
 from mirlo_tensix.work import Work
 
-L1_TENSORS = PROGRAMS - FIRST
 KERNELS = {
     "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
     "relax.minimum": "min", "relax.relu": "relu", "relax.gelu": "gelu", "relax.exp": "exp", "relax.tanh": "tanh",
@@ -211,8 +210,8 @@ def _activation(nodes: Sequence[ExternalNode]) -> str | None:
     return None if nodes[-1].op in ("relax.matmul", "relax.add", "relax.conv") else function_of(nodes[-1])
 
 
-def dense(nodes: Sequence[ExternalNode], options: Options) -> tuple[Product, Matrix, int]:
-    """Return the product of a step in tiles, the layout of its left operand, and how many products there are."""
+def dense(nodes: Sequence[ExternalNode], options: Options) -> tuple[Product, Matrix]:
+    """Return the product of a step in tiles, and the layout of its left operand."""
     x, weight = nodes[0]["lhs"].shape, nodes[0]["rhs"].shape
     batch, rows = (1, math.prod(x[:-1])) if len(weight) == 2 else (math.prod(x[:-2]), x[-2])
     left = Matrix(tuple(x), batch, rows, x[-1], KEPT[options.phases][0])
@@ -220,13 +219,13 @@ def dense(nodes: Sequence[ExternalNode], options: Options) -> tuple[Product, Mat
         tiles_of(rows), tiles_of(weight[-1]), tiles_of(x[-1]), options.phases, _activation(nodes),
         has_bias=any(node.op == "relax.add" for node in nodes), format=options.format,
     )  # fmt: skip
-    return replace(product, block=options.blocks(product)), left, batch
+    return replace(product, block=options.blocks(product)), left
 
 
 def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     """Plan products of matrices with a bias and a function of the sums."""
     x, weight, y = tensor(nodes[0]["lhs"]), tensor(nodes[0]["rhs"]), nodes[-1].output
-    product, left, _ = dense(nodes, p.options)
+    product, left = dense(nodes, p.options)
     if not weight.is_constant:
         _two_tensors(p, x, weight, y, product, left)
         return
@@ -444,16 +443,24 @@ def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         tiles_of((height - 1) * across + width), tiles_of(outputs), len(windows), p.options.phases, _activation(nodes),
         has_bias=bias is not None, windows=tuple(windows), x=Planes(image.rows), y=planes, format=p.options.format,
     )  # fmt: skip
-    if not p.fits(product):
+    tile, kept = p.options.kind.tile_bytes, KEPT[p.options.phases][1]
+    x_size, y_size = (layout.size(p.options.kind) for layout in (image, wanted))
+    across = (L1_TENSORS - x_size - y_size - tile) // (tile * product.depth)  # columns whose weights have room
+    if across < 1:
         raise _too_large(product)
-    kept = KEPT[p.options.phases][1]
     sources = [tensor(weight), *([] if bias is None else [tensor(bias)])]
-    right_at = p.weights(sources, Weights(0, outputs, kept), product.tensor_bytes[1])
     ones = p.operand((), Ones(True)) if bias is not None else 0
     x_at, y_at = p.operand((tensor(node["x"]),), image), p.result(y.name, replace(wanted, kept=24))
-    tile = p.options.kind.tile_bytes
-    for i in range(count):
-        p.run(product, (x_at + i * tile * image.image_tiles, right_at, ones, y_at + i * tile * wanted.image_tiles))
+    for column in range(0, product.n, across):
+        width = min(across, product.n - column)
+        used = min(2 * width, planes.used - 2 * column)
+        part = replace(product, n=width, y=replace(planes, used=used))
+        weights = Weights(TILE * column, min(TILE * width, outputs - TILE * column), kept)
+        right_at = p.weights(sources, weights, width * product.depth * tile)
+        target = y_at + 2 * column * planes.rows * 16 * p.options.kind.bytes
+        for i in range(count):
+            p.run(part, (x_at + i * x_size // count, right_at, ones, target + i * y_size // count))
+        p.drop(sources[0].key)
 
 
 def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:

@@ -31,7 +31,7 @@ def bits_of(work: Work, *operands: Bits) -> Bits:
 
 @bits_of.register
 def _product(work: Product, *operands: Bits) -> Bits:
-    kind, rows = work.kind, TILE * work.m
+    rows = TILE * work.m
     left, right = operands[0], from_tiles(operands[1], TILE * work.depth, TILE * work.n)
     if work.windows:
         planes = left.reshape(-1, work.x.rows, 16)
@@ -52,7 +52,7 @@ def _product(work: Product, *operands: Bits) -> Bits:
     for first, count, step, times in work.y.gaps:
         for i in range(times):
             result[: work.y.used, first + i * step : first + i * step + count] = 0
-    return np.pad(result.reshape(-1), (0, work.tensor_bytes[3] // kind.bytes - result.size))
+    return result.reshape(-1)
 
 
 @bits_of.register

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from mirlo_tensix import loader, simulator
+from mirlo_tensix import loader, region, simulator
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -64,6 +64,21 @@ def test_bits_of_windows_are_a_convolution(case: Case, dtype: str, tmp_path: Pat
     assert found.shape == want.shape and np.abs(found - want).max() <= 1e-2 * np.abs(want).max()
     (steps,) = unit.profile(x, repeats=1).device.values()
     assert [step.name for step in steps] == ["relu", "second"]
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
+def test_bits_of_a_convolution_whose_weights_have_no_room_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = ((1, 40, 5, 5), (72, 40, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+    path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
+    whole = mirlo.compile(path, "tensix,llvm", cache=False)(x)
+    monkeypatch.setattr(region, "L1_TENSORS", 60 * 2048)
+    monkeypatch.setattr(region, "PROGRAMS", region.FIRST + 60 * 2048)
+    parts = mirlo.compile(path, "tensix,llvm", cache=False)
+    np.testing.assert_array_equal(parts(x), whole)
+    (external,) = parts.artifact.externals
+    assert external.data.count(b'"is": "Run"') > 2
 
 
 def model_file(path: Path, channels: int, groups: int = 1) -> Path:
