@@ -87,3 +87,17 @@ def test_an_input_that_no_memory_holds_is_refused(shape):
 def test_a_result_that_no_memory_holds_is_refused_by_node(node, shape, constants):
     with pytest.raises(OnnxImportError, match=r"node 'the_node' .*(beyond any memory|elements)"):
         import_model(model_of(node, shape, *constants))
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": [2]}, {"ceil_mode": 1, "strides": [2]}], ids=str)
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_window_wider_than_a_dim_of_1(pool, attributes):
+    """ONNX Runtime's sizes of pools are divisions towards zero, so that one window remains."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = model_of(pool, [1, 2, 1])
+    model.graph.node[0].attribute.extend(
+        helper.make_attribute(name, value) for name, value in {"kernel_shape": [2], **attributes}.items()
+    )
+    x = np.array([[[3.0], [-4.0]]], np.float32)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(mirlo.compile(model, cache=False)(x), expected)

@@ -6,7 +6,9 @@ const ARRAYS = {
 };
 
 /** What is wrong with the arguments of a call, or with the device. */
-export class ModelError extends Error {}
+export class ModelError extends Error {
+  name = "ModelError";
+}
 
 /** Return bytes rounded up to words, as WebGPU copies and binds them. */
 const words = (size) => Math.max(Math.ceil(size / 4) * 4, 4);
