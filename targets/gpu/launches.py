@@ -54,7 +54,7 @@ class Launch:
 
     statements: list[Statement]
     arrays: list[ir.Operation] = field(default_factory=list)
-    """The allocations of memory of its threads, and of their blocks."""
+    """The allocations of memory of its threads, and of their blocks, and views of these."""
 
     @property
     def is_on_host(self) -> bool:
@@ -75,7 +75,7 @@ class Launch:
 def find_launches(function: ir.Operation) -> list[Launch]:
     """Return the launches of a function's body, in an order in which they can run one after the other."""
     listed = _device_operations(function)
-    arrays, operations = ([op for op in listed if (op.name == ALLOCA) is wanted] for wanted in (True, False))
+    arrays, operations = ([op for op in listed if _is_array(op) is wanted] for wanted in (True, False))
     memory, produced = {array.results[0] for array in arrays}, {value for op in operations for value in op.results}
     statements = [_statement(op, i, memory | produced) for i, op in enumerate(operations)]
     launches = _in_order(_connected(statements))
@@ -86,8 +86,16 @@ def find_launches(function: ir.Operation) -> list[Launch]:
     return launches
 
 
+def _is_array(op: ir.Operation) -> bool:
+    """Return whether an operation allocates memory of threads, or views such memory."""
+    if op.name not in VIEWS:
+        return op.name == ALLOCA
+    owner = _viewed(op.operands[0]).owner
+    return not isinstance(owner, ir.Block) and owner.name == ALLOCA
+
+
 def _device_operations(function: ir.Operation) -> list[ir.Operation]:
-    """Return the operations of a body except views and arithmetic on sizes; loops that copy a buffer are copies."""
+    """Return the operations of a body but views of parameters and arithmetic on sizes; loops that copy are copies."""
     block = function.regions[0].blocks[0]
     for op in [o.operation for o in block.operations]:
         flatten_copy(op)
@@ -95,7 +103,7 @@ def _device_operations(function: ir.Operation) -> list[ir.Operation]:
     computed: set[ir.Value] = set()
     """Values that the device computes."""
     for op in [o.operation for o in block.operations][:-1]:
-        if op.name not in OUTSIDE and not (_is_size(op) and computed.isdisjoint(op.operands)):
+        if _is_array(op) or (op.name not in OUTSIDE and not (_is_size(op) and computed.isdisjoint(op.operands))):
             result.append(op)
             computed.update(op.results)
     return result

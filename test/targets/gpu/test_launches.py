@@ -12,6 +12,7 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
 
 COLUMNS = 8
 TARGETS = ["nvvm{chip=sm_80}", pytest.param("spirv", marks=needs_vulkan())]
@@ -250,3 +251,34 @@ def test_private_memory_is_not_copied_by_the_device(target: str) -> None:
     x = np.arange(ROWS, dtype=np.float32)
     with emulated("sm_80", races=True):
         np.testing.assert_array_equal(mirlo.compile(main, target, cache=False)(x), x)
+
+
+VIEWED = """
+func.func private @kernel(%x: memref<2x4xf32>, %y: memref<2x4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %own = memref.alloca() : memref<2x4xf32>
+  %flat = memref.collapse_shape %own [[0, 1]] : memref<2x4xf32> into memref<8xf32>
+  %from = memref.collapse_shape %x [[0, 1]] : memref<2x4xf32> into memref<8xf32>
+  %to = memref.collapse_shape %y [[0, 1]] : memref<2x4xf32> into memref<8xf32>
+  scf.for %i = %c0 to %c8 step %c1 {
+    %0 = memref.load %from[%i] : memref<8xf32>
+    memref.store %0, %flat[%i] : memref<8xf32>
+  }
+  scf.for %i = %c0 to %c8 step %c1 {
+    %0 = memref.load %flat[%i] : memref<8xf32>
+    memref.store %0, %to[%i] : memref<8xf32>
+  }
+  return
+}
+"""
+
+
+def test_views_of_private_memory_are_in_its_kernel() -> None:
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(VIEWED)
+        Pipeline("outline-kernels").run(module)
+        kernel = str(module).partition("gpu.func")[2]
+        assert kernel.count("memref.alloca") == 1 and "gpu.func" not in kernel
+        assert "memref.alloca" not in str(module).partition("gpu.func")[0]
