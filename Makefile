@@ -63,7 +63,7 @@ test-serve: $(VENV)/ready
 # All architectures by the code of transformers, and all keys of configurations, compared with transformers: 20 minutes of processor time.
 test-transformers: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch' --editable 'plugins/llm[test,transformers]'
-	$(BIN)/pytest -q -rs --whole plugins/llm/tests/generate/test_traced.py plugins/llm/tests/generate/test_keys.py
+	$(BIN)/pytest -q -rs plugins/llm/tests/generate/test_traced.py plugins/llm/tests/generate/test_keys.py
 
 # The tests of the Tensix core that simulate many cycles, too: models, large products, several cores.
 nightly-tensix: $(VENV)/ready
@@ -78,7 +78,7 @@ test-%: plugins/%/pyproject.toml $(VENV)/ready
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable 'plugins/ranks[test,mpi]'
-	$(BIN)/pytest -q -rs --whole plugins/ranks/tests
+	$(BIN)/pytest -q -rs plugins/ranks/tests
 	$(BIN)/pytest -q -rs plugins/llm/tests/generate/test_ranks.py
 
 # Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
