@@ -64,6 +64,8 @@ class FollowedKernels(Instrument):
     imported: list[FollowedOperation] = field(default_factory=list)
     called: list[FollowedOperation] = field(default_factory=list)
     """The operations of the graph before the first pass, and the last ones that call kernels with values."""
+    _printed: dict[int, str] = field(default_factory=dict)
+    """What was printed last of each list of stages, with locations: most passes leave most kernels as they are."""
 
     def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Step]) -> None:
         if not self.operators:
@@ -95,7 +97,11 @@ class FollowedKernels(Instrument):
     def _keep(self, stages: list[KernelStage], title: str, operations: Sequence[ir.Operation]) -> bool:
         """Keep the text of operations if it differs from what was kept last; return whether it does."""
         if self.kernel is None:
-            text, nodes = split_locations("\n".join(_text(op, locations=True) for op in operations))
+            printed = "\n".join(_text(op, locations=True) for op in operations)
+            if self._printed.get(id(stages)) == printed:
+                return False
+            self._printed[id(stages)] = printed
+            text, nodes = split_locations(printed)
         else:
             text, nodes = "\n".join(map(_text, operations)), ()
         if not text or (stages and stages[-1].text == text):
