@@ -403,7 +403,7 @@ def page(rows: Rows) -> str:
 
 
 def summary(rows: Rows) -> str:
-    """Return the numbers of samples by element type, and what is wrong, refused or failed."""
+    """Return the numbers of samples by element type, with the wrong, refused and failed ones."""
     lines = []
     for kind in TYPES:
         of_kind = {name: outcomes[kind] for name, outcomes in rows.items() if kind in outcomes}

@@ -185,7 +185,7 @@ BY_TOOL = {"check-target": checked, "bisect": bisected, "placement": placed}
 
 
 def row(subject: Subject, kept: dict[str, str], keep: Path | None) -> list[str]:
-    """Return what each tool says of an accelerator; what is kept is not computed again."""
+    """Return the result of each tool on an accelerator; stored results are reused."""
     name = subject.register()
     for tool, mark_of in BY_TOOL.items():
         key = f"{subject.title} {tool}"

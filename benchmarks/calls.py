@@ -1,4 +1,4 @@
-"""What a call costs beside the kernels: models of almost no work, of numbers only and with dynamic dims.
+"""The overhead of a call: models of almost no work, of numbers only and with dynamic dims.
 
     python -m benchmarks.calls
 

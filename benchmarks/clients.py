@@ -227,7 +227,7 @@ def _opened(path: Path, options: Any, cache: str) -> tuple[float, Any]:
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of the workers that compile for it; NaN where nothing tells it."""
+    """Return the processor time of this process and of its compiling workers; NaN if unknown."""
     from mirlo.targets.llvm.processes import worker_ids
 
     ticks = 0

@@ -137,7 +137,7 @@ def data_sizes(count: int) -> ModelProto:
 
 
 def neighbours(rows: int) -> ModelProto:
-    """Return a classifier of the nearest of so many rows of a constant, which a Scan reads (needs skl2onnx)."""
+    """Return a nearest-neighbors classifier over a constant of this number of rows, read by a Scan (needs skl2onnx)."""
     from skl2onnx import to_onnx
     from sklearn.neighbors import KNeighborsClassifier
 

@@ -105,7 +105,7 @@ def quantized(model: Any) -> Any:
 
 
 def engines(model: Any, threads: int) -> dict[str, Callable[[], np.ndarray]]:
-    """By name, what is measured: each gives its first output."""
+    """Return the measured functions by name; each returns its first output."""
     feed = next(feeds(model, 1))
     in_bytes = quantized(model)
     options = onnxruntime.SessionOptions()

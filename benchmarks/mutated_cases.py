@@ -136,7 +136,7 @@ def chained(model: Any, rng: np.random.Generator) -> None:
 
 
 def in_branch(model: Any, rng: np.random.Generator) -> None:
-    """Move the nodes into a branch, beside one that has them too."""
+    """Move the nodes into a branch, with a copy in the other branch."""
     from onnx import TensorProto, helper
 
     if len({each.name for each in model.graph.output}) != len(model.graph.output):

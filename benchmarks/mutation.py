@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Study:
-    """Changes of some folders by a seed, and the files in which is kept what is known of them."""
+    """Changes of some folders by a seed, and the files that store their results."""
 
     folders: tuple[str, ...]
     """Those in which changes are made; all without any."""
@@ -306,7 +306,7 @@ def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float
 
 
 def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
-    """Return tests by what they cost, with the files taking turns."""
+    """Return tests by cost, taking turns among files."""
     files: dict[str, list[str]] = defaultdict(list)
     for test in sorted(tests, key=lambda test: seconds.get(test, 1.0)):
         files[test.partition("::")[0]].append(test)
@@ -460,7 +460,7 @@ GROUPS: set[int] = set()
 
 
 def _limit(seconds: int | None) -> None:
-    """Limit a new process, and let it end with this one, even if that is killed."""
+    """Limit a new process, and have it killed when this process ends."""
     end_with_parent()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     if seconds:
@@ -468,7 +468,7 @@ def _limit(seconds: int | None) -> None:
 
 
 def _end_with_groups(number: int, _: object) -> None:
-    """End what is running, then this process by the signal that it got."""
+    """Kill the running processes, then this process by the signal that it received."""
     for group in tuple(GROUPS):
         end_group(group)
     signal.signal(number, signal.SIG_DFL)

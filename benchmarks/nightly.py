@@ -127,7 +127,7 @@ def shard_of(names: Sequence[str], number: int, count: int) -> set[str]:
 
 
 def _balanced(costs: Mapping[str, float], loads: Sequence[float]) -> tuple[dict[str, int], list[float]]:
-    """Return the place of each unit, the costliest first where least is to do, and what is to do at each place then."""
+    """Return the part of each unit, distributing the costliest first to the least loaded part, and the loads."""
     places, loads = {}, list(loads)
     for unit, cost in sorted(costs.items(), key=lambda row: (-row[1], row[0])):
         places[unit] = loads.index(min(loads))
@@ -160,7 +160,7 @@ def _cost(name: str, costs: Mapping[str, float]) -> float:
 
 
 def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
-    """Run the tests and the targets of a shard, and record what they found."""
+    """Run the tests and the targets of a shard, and record the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     result = Result(f"{number}/{count}", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", commit(), processor())
@@ -192,7 +192,7 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
 
 
 def _run(command: Sequence[str], output: Path, deadline: float) -> tuple[int | None, str]:
-    """Run a command; return its status, or None if time ran out, and what it printed."""
+    """Run a command; return its status, or None after a timeout, and its output."""
     print(f"{datetime.now():%H:%M} {' '.join(command)}", flush=True)
     with output.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)

@@ -36,7 +36,7 @@ MEDIUM = {"layers": 6, "hidden": 512, "inner": 1408, "heads": 8, "kv_heads": 2, 
 
 
 def write_model(folder: Path, sizes: dict[str, int], bits: int = 4) -> Path:
-    """Write the example's model in other sizes, with weights of so many bits, 0 for f32."""
+    """Write the example's model in other sizes, with weights of this number of bits, 0 for f32."""
     module = runpy.run_path(str(ROOT / "examples" / "tiny_language_model.py"))
     module["CONFIG"].update(sizes)
     result: Path = module["write"](folder, bits=bits)
@@ -106,7 +106,7 @@ def processor_seconds(process: int) -> float:
 
 
 def report_overhead(rounds: int, folder: Path) -> None:
-    """Print the time of a call of one token beside that of the engine alone."""
+    """Print the time of a one-token request compared with that of the engine alone."""
     from mirlo import generate
 
     engine = generate.load(write_model(folder, SMALL)).engine(CLIENTS)
@@ -134,7 +134,7 @@ def report_overhead(rounds: int, folder: Path) -> None:
 
 
 def report_throughput(rounds: int, folder: Path) -> None:
-    """Print the tokens per second of many clients beside those of the engine alone."""
+    """Print the tokens per second of many clients compared with those of the engine alone."""
     from mirlo import generate
 
     model = generate.load(write_model(folder, MEDIUM))

@@ -80,7 +80,7 @@ FAULTS: Mapping[str, tuple[str, Callable[..., object]]] = {
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A model that shows a fault, and what it took to find and to reduce it."""
+    """A model with a fault, and the cost of finding and reducing it."""
 
     model: onnx.ModelProto
     elements: int

@@ -80,7 +80,7 @@ def read_cases(path: Path) -> dict[str, list[float]]:
 
 
 def read_costs(path: Path) -> dict[str, float]:
-    """Return what is listed, by file and function: the time of a sample does not say how long all of the cases take."""
+    """Return the listed costs by file and function: the time of a sample does not determine that of all cases."""
     rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return {name: float(seconds) for seconds, name in rows}
 

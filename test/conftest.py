@@ -114,7 +114,7 @@ def _turn(item: pytest.Item) -> tuple[float, str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Hand out files, but the folders of `TOGETHER` as a whole, if files are what is to be handed out."""
+    """Distribute tests by file, but keep the folders in `TOGETHER` whole."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduler(LoadFileScheduling):  # type: ignore[misc]
@@ -173,7 +173,7 @@ def _keep_shard(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _representatives(cases: list[pytest.Item], count: int, seed: int = 0) -> list[pytest.Item]:
-    """Return so many cases in the order of a checksum, those first that have values which no other one has."""
+    """Return this number of cases in checksum order, first those with values that no other case has."""
     prefix = f"{seed} " if seed else ""
     waiting = sorted(cases, key=lambda item: crc32(f"{prefix}{item.nodeid}".encode()))
     values = {item: set(_values(item)) for item in cases}

@@ -154,7 +154,7 @@ def table(times: CompileTimes) -> list[tuple[str, ...]]:
 
 
 def markdown(times: CompileTimes) -> str:
-    """Return the table, and what is missing from it, for a page."""
+    """Return the table for a page, and the parts that are missing from it."""
     versions = {one.engine: one.version for row in times.rows for one in row.compilations}
     named = ", ".join(f"{ENGINES[name].title} {version}" for name, version in versions.items())
     threads = "one thread" if times.threads == 1 else f"{times.threads} threads"

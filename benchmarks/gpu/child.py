@@ -30,7 +30,7 @@ DEVICE = "device"
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """Run the requested units."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--checks-only", action="store_true")

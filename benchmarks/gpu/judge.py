@@ -27,7 +27,7 @@ def judge(kind: str, facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays, 
 
 
 def _some(output: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
-    """Return what is stored of a result: all of it, or every n-th element of a large one."""
+    """Return the stored part of a result: all of it, or every n-th element of a large one."""
     step = facts.get("step", 1)
     return output if step == 1 else output.reshape(-1)[::step]
 
@@ -45,7 +45,7 @@ def _stored(how: str, facts: Mapping[str, Any], output: np.ndarray, wanted: np.n
 
 
 def _spread(count: int, wanted: int = ROWS) -> np.ndarray:
-    """Return some of so many rows: the first, the last, others between."""
+    """Return sample rows: the first, the last, and others between."""
     between = np.random.PCG64(count).random_raw(max(wanted - 2, 0)) % np.uint64(max(count, 1))
     return np.unique(np.append(between.astype(np.int64), [0, count - 1]))
 

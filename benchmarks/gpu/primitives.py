@@ -108,7 +108,7 @@ def transposed(s: Any, perm: Sequence[int], edge: int) -> None:
 
 
 def schedules(rule: str, case: Case) -> Iterator[tuple[str, UserSchedule]]:
-    """Return the schedules that are tried beside a rule, with their names."""
+    """Return the schedules that are compared with a rule, with their names."""
     perm = case.attributes.get("perm")
     if perm is not None and perm[-1] != len(perm) - 1:
         for edge in EDGES:

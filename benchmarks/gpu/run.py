@@ -164,7 +164,7 @@ class Results:
 
 
 def run(folder: Path, options: Options) -> int:
-    """Run what is not done yet; the number of units that are not right."""
+    """Run the units that have no result yet; return the number of units with wrong results."""
     kit = Kit.read(folder)
     chosen = kit.chosen(options.only)
     if not chosen:
@@ -202,6 +202,6 @@ def run(folder: Path, options: Options) -> int:
 
 
 def _limit(unit: Unit, options: Options, spent: float) -> float:
-    """Seconds for a unit: what it may take, and no more than half a minute beyond the end."""
+    """Return the seconds for a unit: its own limit, and at most half a minute after the end of the run."""
     seconds = unit.seconds * (SLOWER if options.sanitizer else 1.0)
     return min(seconds, 60 * options.minutes - spent + 30) if options.minutes else seconds

@@ -61,7 +61,7 @@ def compare(row: Row, task: TuningTask, target: str, threads: int) -> None:
 
 
 def confirm(row: Row, task: TuningTask, target: str, threads: int) -> None:
-    """Time the fastest choice once more beside the schedule's own: this is the loss."""
+    """Time the fastest choice once more against the schedule's own: this is the loss."""
     timing = time_choices(task, [row["choice"]] if row["choice"] else [], target, threads)
     ratio = next(iter(timing.ratios), None)
     row["us"] = timing.microseconds
@@ -94,7 +94,7 @@ def print_row(row: Row) -> None:
 
 
 def print_losses(rows: Sequence[Row]) -> None:
-    """Print the distribution of the losses, and what they are of all time."""
+    """Print the distribution of the losses, and their share of the total time."""
     losses = sorted(row["loss"] for row in rows)
     if not losses:
         return

@@ -25,7 +25,7 @@ class Engine(Protocol):
     """A model that is loaded by one engine."""
 
     def call(self, tokens: int, past: int, batch: int) -> Step | None:
-        """Return a step of so many tokens behind others; None if the engine has no such step."""
+        """Return a step of this number of tokens after others; None if the engine has no such step."""
 
 
 def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:

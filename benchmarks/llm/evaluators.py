@@ -91,7 +91,7 @@ def load_onnx_genai(folder: Path, threads: int) -> Evaluator:
 
 
 def load_llama_cpp(path: Path, threads: int, length: int, cache: str = "f16") -> Evaluator:
-    """Load a GGUF file for texts of so many tokens, with caches of f16, the default of llama.cpp, or f32."""
+    """Load a GGUF file for texts of this length, with caches of f16, the default of llama.cpp, or f32."""
     import llama_cpp
 
     kind = {"f16": llama_cpp.GGML_TYPE_F16, "f32": llama_cpp.GGML_TYPE_F32}[cache]

@@ -1,4 +1,4 @@
-"""The memory of a process that generates: its peak beside what it must hold, and its growth over many tokens."""
+"""The memory of a generating process: its peak compared with its data, and its growth over many tokens."""
 
 from __future__ import annotations
 

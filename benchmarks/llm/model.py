@@ -131,7 +131,7 @@ class DecoderBuilder:
         return self.random.standard_normal((self.config.vocabulary, self.config.hidden), np.float32)
 
     def scales(self, shape: tuple[int, ...], rows: int, bits: int) -> np.ndarray:
-        """Return scales of blocks of weights with which products of so many rows keep their size."""
+        """Return scales of blocks of weights for which products of these rows keep their magnitude."""
         values = self.random.uniform(0.5, 1.5, shape).astype(np.float32) * (1.7 / (rows**0.5 * 2 ** (bits - 1)))
         return values.astype(np.float32)
 
@@ -288,7 +288,7 @@ def save(config: DecoderConfig, folder: Path, model: Any = None) -> Path:
 
 
 def feed(config: DecoderConfig, tokens: int, past: int, batch: int = 1) -> dict[str, np.ndarray]:
-    """Return inputs for so many new tokens after a past."""
+    """Return inputs for these numbers of new and past tokens."""
     random = np.random.default_rng(1)
     shape = (batch, config.kv_heads, past, config.size)
     result = {

@@ -1,4 +1,4 @@
-"""Continuous batching: requests that an engine runs together, beside one after the other."""
+"""Continuous batching: requests that run together in an engine, compared with one after the other."""
 
 from __future__ import annotations
 

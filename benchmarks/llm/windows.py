@@ -1,4 +1,4 @@
-"""Caches of sliding windows as rings beside caches of all tokens, and beginnings of prompts that are reused."""
+"""Rings as caches of sliding windows, compared with caches of all tokens; reused beginnings of prompts."""
 
 from __future__ import annotations
 

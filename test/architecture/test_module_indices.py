@@ -1,4 +1,4 @@
-"""The indices of packages whose modules are imported when their operators are asked for."""
+"""The indices of packages whose modules are imported on demand."""
 
 from __future__ import annotations
 

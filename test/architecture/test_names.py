@@ -1,4 +1,4 @@
-"""The package by its name: what it exports, and how tools that do not run code find it."""
+"""The names that the package exports, and how tools that do not run code find them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ALONE = {"graphs", "guards", "samples-doors"}
 
 
 def _rules() -> dict[str, list[str]]:
-    """Return the rules of the Makefile, with what each is made of."""
+    """Return the rules of the Makefile, with their prerequisites."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     return {name: parts.split() for name, parts in re.findall(r"^([\w-]+):(?!=)(.*)$", text, re.MULTILINE)}
 

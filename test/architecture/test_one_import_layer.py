@@ -149,7 +149,7 @@ def library_modules(tree: ast.Module) -> Iterator[str]:
 
 
 def front_ends_of(module: str, users: dict[str, set[str]]) -> set[str]:
-    """Return the folders whose files use a module of the library, or what is made with it there."""
+    """Return the folders whose files use a module of the library, or objects made with it."""
     found = set()
     for path in users.get(module, ()):
         folder, _, name = path.partition("/")

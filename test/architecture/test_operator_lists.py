@@ -1,4 +1,4 @@
-"""No pass holds a list of operators: what is to be known of an operator stands on its class."""
+"""No pass has a list of operators: properties of an operator are declared in its class."""
 
 from __future__ import annotations
 

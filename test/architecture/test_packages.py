@@ -57,7 +57,7 @@ def test_mirlo_names_no_package() -> None:
 
 
 def test_mirlo_names_no_language_model() -> None:
-    """Only the table of packages says what they are for."""
+    """Only the table of packages describes their purposes."""
     naming = [
         str(path.relative_to(ROOT))
         for folder in FOLDERS

@@ -1,4 +1,4 @@
-"""Tests of code name their processor; only tests of numbers run what is compiled for the host's."""
+"""Tests of code name a processor; only tests of numbers run code compiled for the host's."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class KernelAccesses:
 
 
 class _Explained(Exception):
-    """Raised once a model is compiled: its results are not asked for."""
+    """Raised once a model is compiled, as its results are not needed."""
 
     def __init__(self, kernels: Sequence[KernelAccesses]) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def summary(found: Sequence[KernelAccesses]) -> dict[str, int]:
 
 
 def table(found: Sequence[KernelAccesses]) -> list[str]:
-    """Return a table of what is not proven: kernels by what they compute, accesses, and the reason of the first."""
+    """Return a table of unproven accesses: kernels by operation, accesses, and the first one's reason."""
     kernels: dict[str, list[KernelAccesses]] = {}
     for each in found:
         if each.unproven:

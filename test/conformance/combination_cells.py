@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator: its node in ONNX, its name in Mirlo, what it multiplies by; or several as one."""
+    """An operator: its node in ONNX, its name in Mirlo and its factor; or several operators as one."""
 
     node: str
     domain: str

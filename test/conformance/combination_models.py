@@ -30,7 +30,7 @@ CONSTANTS = {"axis": np.array(1, np.int64), "scale": np.array(1, np.float32), "z
 
 
 class Unavailable(Exception):
-    """What is asked for has no form in which it could be said."""
+    """A combination that cannot be expressed."""
 
 
 def model_of(cell: Cell) -> onnx.ModelProto | ir.Module:

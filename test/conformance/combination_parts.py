@@ -1,4 +1,4 @@
-"""What the combinations are made of: a dialect, prim functions, code generators, a tensor intrinsic."""
+"""The parts of the combinations: a dialect, prim functions, code generators, a tensor intrinsic."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def page(found: dict[Cell, str]) -> str:
 
 
 def outcomes(chosen: Iterable[Cell], jobs: int = JOBS) -> Iterator[tuple[Cell, str, str]]:
-    """Yield the outcome and the error of each cell; the cells of one model share a process, and what it caches."""
+    """Yield the outcome and the error of each cell; the cells of one model share a process and its caches."""
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in chosen:
         groups.setdefault((cell.operator, cell.rule, cell.place), []).append(cell)

@@ -43,7 +43,7 @@ class ModelVerdict:
 
 
 class _Verified(Exception):
-    """Raised once the kernels of a model are compared: its results are not asked for."""
+    """Raised once the kernels of a model are compared, as its results are not needed."""
 
     def __init__(self, verdicts: Sequence[KernelVerdict]) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ def load_suite(whole: bool = True) -> dict[str, unittest.TestCase]:
     from mirlo.onnx_backend import MirloBackend, MirloBackendRep
 
     class VerifyingBackend(MirloBackend):
-        """The backend, which also compares each kernel with its definition; one that differs is an error."""
+        """The backend, which also compares each kernel with its definition; a difference is an error."""
 
         @classmethod
         def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> MirloBackendRep:

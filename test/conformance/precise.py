@@ -34,7 +34,7 @@ FORMATS = {"f32": (24, -126), "f64": (53, -1022), "f16": (11, -14), "bf16": (8, 
 
 @dataclass(frozen=True)
 class MathFunction:
-    """An operator, what it computes, and where."""
+    """An operator, its reference function, and the interval of the comparison."""
 
     operator: str
     exact: Callable[..., Any]

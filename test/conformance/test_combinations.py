@@ -1,4 +1,4 @@
-"""The tests of `combination_tests.py` in a process of their own: what they register is not there for others."""
+"""The tests of `combination_tests.py` in a separate process, so that other tests do not see their registrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All of ONNX's backend suite: what is known to fail may only become less."""
+"""The whole backend suite of ONNX: the list of known failures may only shrink."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_suite(tmp_path: Path, whole: bool) -> None:
 )
 @pytest.mark.sample(0)
 def test_cases_with_inexact_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare with f64 where the expected result is the one that is off; a worse result of Mirlo's is no excuse."""
+    """Compare with f64 where the expected result is inexact; Mirlo's must not be worse."""
     assert nearer.is_nearer(f"{name}_cpu")
     run = mirlo.Executable.run
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Builders: what they accept from Python, and what they say to what they do not."""
+"""Builders: the Python values that they accept, and the errors for others."""
 
 from __future__ import annotations
 

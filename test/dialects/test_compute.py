@@ -1,4 +1,4 @@
-"""The compute builder and the loop builder: simplification, and what misuse is told."""
+"""The compute builder and the loop builder: simplification, and errors of misuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new context has, and what it loads when it is needed."""
+"""The dialects of a new context, and those that are loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of operators is the one that the classes make, and its example runs."""
+"""The page of operators equals the one generated from the classes, and its example runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback of MLIR raises reaches the caller as it is."""
+"""Exceptions in callbacks of MLIR reach the caller unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a compilation: weights are packed one by one; pages of files that are not needed are let go."""
+"""The memory of a compilation: weights are packed one by one; pages of files are released once unneeded."""
 
 from __future__ import annotations
 

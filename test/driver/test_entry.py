@@ -92,7 +92,7 @@ class Model:
 @pytest.mark.parametrize("name", ["main", "network"])
 @pytest.mark.parametrize("order", [("first", "unused", "second", "main"), ("main", "second", "first", "unused")])
 def test_planned_modules(order: tuple[str, ...], name: str, target: str, tmp_path: Path) -> None:
-    """A planned file is compiled to the model, not to a public function beside it."""
+    """A planned file is compiled to the model, not to another public function in it."""
     text = "".join(FUNCTIONS[each] for each in order)
     text = text.replace("@main", f"@{name}")
     if name != "main":

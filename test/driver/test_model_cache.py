@@ -1,4 +1,4 @@
-"""Whole models in the cache: what makes two compilations one, what damages an entry, what is not kept."""
+"""Whole models in the cache: keys, damaged entries, and models that are not stored."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_the_key_holds_the_sources_that_compile() -> None:
-    """A folder that the driver may import decides what is compiled."""
+    """Any folder that the driver may import affects the key."""
     script = (
         "import mirlo.driver.compiler, sys; print(*{n.split('.')[1] for n in sys.modules if n.startswith('mirlo.')})"
     )

@@ -1,4 +1,4 @@
-"""Options of `mirlo.compile` that packages add, and what they do, with a package made up for the test."""
+"""Options of `mirlo.compile` added by packages, with a package written for the test."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ MODEL = """func.func @main(%x: tensor<4xf32> {relax.name = "x"}) -> tensor<4xf32
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the package as it is installed, and a model."""
+    """Return a folder with the installed package, and a model."""
     folder = tmp_path_factory.mktemp("installed")
     package, metadata = folder / "unit_copies", folder / "unit_copies-1.0.dist-info"
     package.mkdir()

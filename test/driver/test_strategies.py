@@ -1,4 +1,4 @@
-"""Strategies: a rule asked for by name, by a function of the operator, by what was measured."""
+"""Strategies: a rule selected by name, by a function of the operator, or by measurements."""
 
 from __future__ import annotations
 

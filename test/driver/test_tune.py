@@ -1,4 +1,4 @@
-"""Tuning: choices are told to kernels, what is measured is kept, what is slower or wrong is not."""
+"""Tuning: choices are passed to kernels, measurements are stored, slower or wrong choices are not."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _product_and_more():
 
 
 def test_what_is_measured_is_that_of_the_rule_that_takes_a_kernel(tmp_path: Path):
-    """A rule of a user has its own choices and no others, beside kernels of rules of the target, which have theirs."""
+    """A user's rule has only its own choices; kernels of the target's rules have theirs."""
     points = {}
     with _rule(_tiles):
         for task in tasks_of(_product_and_more(), "llvm", 1)[0]:
@@ -352,7 +352,7 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path):
 
 
 def test_values_that_no_rule_allows_are_measured_again(tmp_path: Path):
-    """A file of another version of Mirlo may hold such values, beside some that are still allowed."""
+    """A file of another version may contain such values next to valid ones."""
     database = Database(tmp_path / "tuning.json")
     (task,), _ = tasks_of(_model(), "llvm", 1)
     stale = {**task.choices[1], "tile_rows": 10**6}

@@ -1,4 +1,4 @@
-"""Functions that take options by name refuse one that they do not have before they do anything."""
+"""Functions with options by name reject unknown ones before they do anything."""
 
 from __future__ import annotations
 

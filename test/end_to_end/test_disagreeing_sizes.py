@@ -108,7 +108,7 @@ def _feeds(name: str, case: EmptyCase, shapes: Sizes) -> dict[str, np.ndarray]:
 
 
 def _run_all(name: str, sender: Connection) -> None:
-    """Run an operator over all sizes; send what is tried, and then what is wrong."""
+    """Run an operator over all sizes; send each case, and then the failures."""
     case, wrong = _all_cases()[name], list[str]()
     model = _model(name, case, True)
     try:

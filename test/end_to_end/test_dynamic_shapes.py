@@ -1,4 +1,4 @@
-"""Models compiled once for sizes that only the call knows: batch, sequence, and what is computed from them."""
+"""Models compiled once for dynamic sizes: batch, sequence, and sizes computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input of each kind: one message that names what is wrong, exit code 1, no traceback."""
+"""Each kind of bad input gives one message with the cause, exit code 1, and no traceback."""
 
 from __future__ import annotations
 

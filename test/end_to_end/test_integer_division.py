@@ -1,4 +1,4 @@
-"""Integers divided by zero, and the least one by -1: numbers come out, and the program goes on."""
+"""Division of integers by zero, and of the minimum by -1: the program continues with some result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAIRS += [with_c(target, dtype) for target in ("c", "c,llvm") for dtype in (np.i
 
 @pytest.mark.parametrize(("target", "dtype"), PAIRS)
 def test_divisors_that_there_are_none_for(tmp_path: Any, target: str, dtype: Any) -> None:
-    """In whole vectors, and in what is left at the end of them."""
+    """In whole vectors, and in the scalar remainder."""
     least = int(np.iinfo(dtype).min)
     rows = [[7, -7 if least else 9, least, 5, least], [0, 0, -1 if least else 0, -1 if least else 1, 2]]
     if least:

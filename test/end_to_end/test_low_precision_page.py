@@ -1,4 +1,4 @@
-"""The example of docs/low-precision.md runs as it stands there, and the benchmark that it names measures."""
+"""The example of docs/low-precision.md runs unchanged, and the benchmark that it names measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever takes a name rejects one that it does not know, and says which name is meant."""
+"""Everything that takes a name rejects unknown ones, and suggests the nearest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Setting:
 
 
 def _command(main: Callable[[list[str]], int], arguments: tuple[object, ...]) -> None:
-    """Run a command in this process; raise what it prints, if it fails."""
+    """Run a command in this process; raise its output as an error if it fails."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(printed):
         try:

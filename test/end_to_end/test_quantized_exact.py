@@ -1,4 +1,4 @@
-"""QDQ models against their evaluation in f64: what is quantized is rounded once, as real numbers are."""
+"""QDQ models compared with their evaluation in f64: each quantization rounds the exact value once."""
 
 from __future__ import annotations
 

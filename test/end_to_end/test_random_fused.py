@@ -137,7 +137,7 @@ def convolutions(g: Graph) -> str:
 
 
 def attention(g: Graph) -> str:
-    """Attention as it is written out, with or without a mask."""
+    """Return attention written as single operators, with or without a mask."""
     heads, length, each = g.size(1, 6), g.size(1, 70), g.size(1, 70)
     width = heads * each
     x = g.input(1, length, width)

@@ -93,7 +93,7 @@ def test_samples_of_empty_images(operator: str) -> None:
 
 
 def test_reflected_samples_of_one_column() -> None:
-    """The period of the reflection is 0: any position is the one that there is."""
+    """The period of the reflection is 0: each position is the only one."""
     inputs = {"x": (F32, ["n", "c", "h", "w"]), "g": (F32, ["n", "p", "q", 2])}
     model = make_model(
         [node("GridSample", "x g", "y", padding_mode="reflection", align_corners=1)], inputs, ["y"], opset=20

@@ -1,4 +1,4 @@
-"""Models whose sizes the data tells, against ONNX's reference evaluator: one compilation, inputs of many kinds."""
+"""Models with data-dependent sizes, compared with ONNX's reference evaluator: one compilation, many inputs."""
 
 from __future__ import annotations
 

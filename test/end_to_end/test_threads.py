@@ -1,4 +1,4 @@
-"""Models on several threads give what they give on one."""
+"""Models give the same results on one and on several threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models with so many dynamic dims that accesses by data are not proven, but tested at run time."""
+"""Models with many dynamic dims, whose data-dependent accesses are not proven but checked at run time."""
 
 from __future__ import annotations
 

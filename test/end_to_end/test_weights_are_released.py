@@ -1,4 +1,4 @@
-"""Memory of a compilation: arrays that were only a step on the way are let go, those of the caller are not."""
+"""The memory of a compilation: intermediate arrays are released, those of the caller are kept."""
 
 from __future__ import annotations
 

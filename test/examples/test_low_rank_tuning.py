@@ -1,4 +1,4 @@
-"""The example of fine-tuning: adapters learn beside weights of 4 bits."""
+"""The example of fine-tuning: adapters are trained on top of 4-bit weights."""
 
 from __future__ import annotations
 

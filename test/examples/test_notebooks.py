@@ -1,4 +1,4 @@
-"""The notebooks of `examples/notebooks`: they run, each in a process of its own, and are made of cells."""
+"""The notebooks of `examples/notebooks` run, each in a separate process, and consist of valid cells."""
 
 from __future__ import annotations
 

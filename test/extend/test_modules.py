@@ -1,4 +1,4 @@
-"""The modules of `mirlo.extend`: what they export, what they load, the old names, and who uses them."""
+"""The modules of `mirlo.extend`: exports, imports, former names, and users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic on sizes: what it decides holds for all values of the symbols."""
+"""Arithmetic on sizes: decisions hold for all values of the symbols."""
 
 from __future__ import annotations
 

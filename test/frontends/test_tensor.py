@@ -155,7 +155,7 @@ def test_constants_are_not_computed() -> None:
 
 
 def test_parts_of_dynamic_dims() -> None:
-    """A part by numbers has the shape that was asked for; calls refuse dims without those elements."""
+    """A slice with constant bounds has the requested shape; calls refuse dims that are too small."""
     forward = [(begin, size, step) for begin in (0, 2) for size in (0, 1, 3) for step in (1, 2)]
     cases = [*forward, (2, 3, -1), (3, 2, -2)]
 

@@ -1,4 +1,4 @@
-"""What docs/rules.md and docs/targets.md show works as it stands there."""
+"""The code of docs/rules.md and docs/targets.md runs unchanged."""
 
 from __future__ import annotations
 

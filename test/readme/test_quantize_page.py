@@ -1,4 +1,4 @@
-"""What the page about quantizing a model shows works as it stands there."""
+"""The commands of the page about quantizing a model run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The snippets of the README run unchanged."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _command_lines() -> Iterator[tuple[str, str, bool]]:
 
 
 def test_commands_of_all_pages_have_the_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """Parse them, without running them: in sentences, arguments are left out, and capitals stand for some."""
+    """Parse them without running them: in sentences, arguments may be missing or placeholders."""
     parser, wrong = make_parser(with_packages=True), []
     for page, line, is_whole in _command_lines():
         words = shlex.shlex(line, posix=True, punctuation_chars=True)

@@ -1,4 +1,4 @@
-"""What the page about training shows works as it stands there."""
+"""The code of the page about training runs unchanged."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_copy_takes_nothing_from_the_others(worker: BoundedWorker) -> None:
 
 
 def test_without_forks(worker: BoundedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process is started by itself, and opens the module with the same content."""
+    """Each process is started separately, and opens the module with the same content."""
     monkeypatch.setattr("mirlo.runtime.bounded.can_fork", lambda: False)
     process = worker.process().fork()
     assert process.call("echo").value["process"] != process_of(worker)
@@ -95,7 +95,7 @@ ANYWHERE = ("fail", "end", "sleep", "compute")
 
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_as_on_windows(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Without forks, limits of the system and descriptors, each process is started by itself and limited in time."""
+    """Without forks, limits and descriptors, each process is started separately and limited in time."""
 
     def refuse(*descriptor: object) -> None:
         pytest.fail("a descriptor was passed")
@@ -144,7 +144,7 @@ def test_no_process_is_left(worker: BoundedWorker) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Return whether a process runs; one that has ended may wait for its parent."""
+    """Return whether a process runs; an ended one may wait for its parent."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -315,7 +315,7 @@ def test_what_vanishes_is_missing(tmp_path, name: str, take: Callable[[Path], No
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for temporary files of all users, beside which this user has no other."""
+    """Return a folder for temporary files of all users; this user has no other folder."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)

@@ -1,4 +1,4 @@
-"""The short way of calls of models with dynamic dims, and of those whose results have sizes that data tells."""
+"""The fast path of calls with dynamic dims or with results of data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_size_that_data_tells_is_refused_with_its_reason():
 
 @pytest.mark.parametrize("rows", ["n", 3])
 def test_conditions_are_tested_on_the_short_way(rows, monkeypatch, capfd):
-    """Compiled code tests them, and the long way tells which does not hold: elements of no category, here."""
+    """Compiled code tests them; the slow path reports which one fails, here a missing category."""
     domain = "ai.onnx.ml"
     node = helper.make_node("OneHotEncoder", ["x"], ["y"], domain=domain, cats_int64s=[5, 7], zeros=0)
     model = _model([node], [_value("x", [rows, 2], TensorProto.INT64)], [_value("y", None)])

@@ -1,4 +1,4 @@
-"""Executables: what they accept, what they return, what they say about arrays that do not fit."""
+"""Executables: accepted arguments, results, and errors for arrays that do not match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that seems to be an older processor, as `pytest --host-cpu` lets it."""
+"""A host that reports an older processor, as `pytest --host-cpu` sets it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ EMULATOR = shutil.which("qemu-x86_64-static")
 @pytest.mark.sample(0)
 @pytest.mark.skipif(EMULATOR is None or platform.machine() != "x86_64", reason="needs qemu-user-static")
 def test_an_emulated_processor_is_not_taken_for_the_host(tmp_path: Path) -> None:
-    """Its system describes the host: what is cached for one is not for the other."""
+    """Cached results for one are not used for the other."""
     text = "from mirlo.runtime.host_cpu import host_cpu; print(host_cpu().name)"
     environment = {**ENVIRONMENT, "XDG_CACHE_HOME": str(tmp_path)}
     commands = [[*emulator, sys.executable, "-c", text] for emulator in ((), (EMULATOR, "-cpu", "Nehalem"), ())]

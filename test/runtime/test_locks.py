@@ -1,4 +1,4 @@
-"""Locks under which finalizers release what they hold: they wait for nobody, and interrupt nobody."""
+"""Locks under which finalizers release resources: these do not wait and interrupt nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _released_in(lock: ReleasingLock) -> bytes:
 
 
 def test_a_thread_releases_what_it_holds() -> None:
-    """After an interrupt at the end of a `with`, where its lock is not released; locks of other threads stay held."""
+    """After an interrupt at the end of a `with` that skipped the release; other threads keep their locks."""
     lock, other, releasing, released = make_lock(), make_lock(), ReleasingLock(), list[int]()
     is_held, may_end = threading.Event(), threading.Event()
 

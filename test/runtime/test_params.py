@@ -266,7 +266,7 @@ def test_arrays_are_moved_to_cache_lines(tmp_path) -> None:
 
 @pytest.mark.parametrize("with_mapped", (False, True))
 def test_arrays_are_held_side_by_side(tmp_path, with_mapped: bool) -> None:
-    """Arrays of files stay mapped unless they are asked for; small arrays stay where they are."""
+    """Arrays of files stay mapped unless requested otherwise; small arrays are not copied."""
     random = np.random.default_rng(0)
     values = {f"w{i}": random.integers(0, 256, 800_001, dtype=np.uint8) for i in range(6)}
     np.concatenate(list(values.values())[:3]).tofile(tmp_path / "weights")

@@ -49,7 +49,7 @@ def declare(decorate, options):
 
 
 def outcome(function, *args, **kwargs):
-    """Return what a call returns as text, or what it raises."""
+    """Return the result of a call as text, or its exception."""
     try:
         return repr(function(*args, **kwargs))
     except TypeError:
@@ -59,7 +59,7 @@ def outcome(function, *args, **kwargs):
 
 
 def behaviour(cls):
-    """Return what is seen of a class and its instances."""
+    """Return the observable behaviour of a class and its instances."""
     one, other = cls(rows=1), cls(rows=1, names=["a"])
     yield from (
         inspect.signature(cls),

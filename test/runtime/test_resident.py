@@ -38,7 +38,7 @@ def test_resident_weights(tmp_path: Path) -> None:
 
 
 def test_what_is_copied_leaves_memory(tmp_path: Path) -> None:
-    """The pages of a mapped file do not stay beside their copies."""
+    """The pages of a mapped file are released once copied."""
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not say what is in memory")
 

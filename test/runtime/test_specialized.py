@@ -1,4 +1,4 @@
-"""Builds for some sizes beside the one for any: which one runs, what is counted, and what a file holds."""
+"""Builds for fixed sizes next to the general one: selection, counts, and the stored file."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ HOME = Path("/home/of/a/user")
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this be Windows: what it lacks raises when it is used."""
+    """Pretend that this is Windows: functions that it lacks raise when called."""
     monkeypatch.setattr(sys, "platform", "win32")
     for name in (
         "fork",

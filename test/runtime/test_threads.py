@@ -149,7 +149,7 @@ def test_child_of_a_fork(regions) -> None:
 
 
 class _Team:
-    """A library with a team of OpenMP, made of Python's threads, whose number is larger than what jobs ask for."""
+    """A library with an OpenMP team, made of Python's threads, which is larger than jobs need."""
 
     SIZE = 5
 

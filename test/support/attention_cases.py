@@ -1,4 +1,4 @@
-"""Attentions of all kinds of masks and heads, and what they are in numpy."""
+"""Attentions with all kinds of masks and heads, and their reference in numpy."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Device:
             tensor[...] = values[name]
 
     def finish(self, y: np.ndarray) -> np.ndarray:
-        """Return the result of a composite as it is stored."""
+        """Return the stored result of a composite."""
         return y
 
     def weight(self, array: np.ndarray) -> np.ndarray:
@@ -719,7 +719,7 @@ class _QdqNodes:
         return self.node("Relu", self.node("Conv", x, weight, bias, name=name, **attributes), name=f"{name}_relu")
 
     def product(self, x: str, shape: tuple[int, int], scale: float, zero: int) -> None:
-        """Multiply what is flattened by a weight: the network's result."""
+        """Multiply the flattened tensor by a weight: the network's result."""
         flat = self.node("Flatten", x, name="flatten")
         product = self.node("MatMul", flat, self.weight("product", shape, 1), name="product")
         self.node("Identity", self.requantize(product, "y", scale, zero), name="result", output="y")

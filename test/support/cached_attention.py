@@ -1,4 +1,4 @@
-"""Models with caches: an attention that writes rows of one, and a sum over one that grows."""
+"""Models with caches: an attention that writes rows of a cache, and a sum over a growing one."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OF_A_TEST = ("PYTEST_CURRENT_TEST", UNOPTIMIZED)
 
 
 def python(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    """Run Python in a new process, where what it imports or how it ends is tested."""
+    """Run Python in a new process, for tests of imports or of the process's end."""
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=with_packages(site))
 

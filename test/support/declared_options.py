@@ -83,7 +83,7 @@ def _commands(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str,
 
 
 def _flag(action: argparse.Action) -> str:
-    """Return what is declared of a flag, and checksums of its help and of what becomes of texts."""
+    """Return the declaration of a flag, and checksums of its help and of parsed texts."""
     declared = [action.dest, action.default, action.nargs, action.const, action.required, action.metavar, action.help]
     names = "/".join(action.option_strings) or action.dest
     outcomes = [] if action.type is None else [_outcome(action.type, text) for text in _texts(str(action.help))]
@@ -106,7 +106,7 @@ def _texts(*named: str) -> Iterable[str]:
 
 
 def _limits(text: str) -> list[int]:
-    """Return the integers that a text names, and those beside them."""
+    """Return the integers in a text, and their neighbors."""
     return [int(digits) + near for digits in re.findall(r"\b\d{1,12}\b", text) for near in (-1, 0, 1)]
 
 

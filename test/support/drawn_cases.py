@@ -152,7 +152,7 @@ def sums_of(array: np.ndarray) -> str:
 
 
 def conformance() -> Iterator[str]:
-    """Yield the cases of each operator: checksums for each element type, and what is expected of the first."""
+    """Yield the cases of each operator: checksums per element type, and the first one's expected results."""
     conformance_names()
     for title, table in (("", TABLE), ("varied ", VARIED)):
         for operator in sorted(name for name in table.makers if "." not in name):
@@ -177,7 +177,7 @@ TILED = ((8, 1), (16, 3))
 
 
 def _intrinsics() -> Iterator[str]:
-    """Yield arguments of each intrinsic and what is expected of them; with others it is compared where it is tested."""
+    """Yield arguments of each intrinsic with the expected results, or with the reference of the comparison."""
     for name in INTRINSICS:
         shown = []
         for kind in intrinsic_kinds(name):
@@ -189,7 +189,7 @@ def _intrinsics() -> Iterator[str]:
 
 
 def _kernels() -> Iterator[str]:
-    """Yield kernels of one and of two blocks, and what is expected of them."""
+    """Yield kernels of one and of two blocks, with their expected results."""
     for case in usual_kernels():
         assert case.case is not None
         with make_context(), ir.Location.unknown():
@@ -199,7 +199,7 @@ def _kernels() -> Iterator[str]:
 
 
 def _graphs(operator: str) -> Iterator[str]:
-    """Yield checksums of graphs of an operator with types, their elements and what is expected of these."""
+    """Yield checksums of graphs of an operator with types, their elements and expected results."""
     random = np.random.default_rng(len(operator))
     for graph in graphs_of([_with_epilogue(f"relax.{operator}")])[0][-1:]:
         for kind, lattice in (("f32", LATTICES[0]), ("i8", LATTICES[2])):
@@ -212,7 +212,7 @@ def _graphs(operator: str) -> Iterator[str]:
 
 
 def _elements(typed: TypedGraph, random: np.random.Generator) -> str:
-    """Return sums of what is drawn for a graph, and between what its results may be."""
+    """Return sums of the drawn inputs of a graph, and the bounds of its results."""
     try:
         with np.errstate(all="ignore"):
             arrays = next(draws(typed, random, _without_meaning), None)
@@ -231,7 +231,7 @@ def _without_meaning(operation: GraphOperation, operands: Sequence[Operand], att
 
 
 def _searched() -> Iterator[str]:
-    """Yield what is tried for some patterns and rules, what of that is taken, and why other graphs are not."""
+    """Yield the tried shapes of some patterns and rules, those that are taken, and the reasons of the others."""
     with temporary_registrations(__name__):
         register_target(Target("drawn", "draws cases", codegen=Drawn))
         targets = Targets.parse("drawn").or_host()

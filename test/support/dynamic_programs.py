@@ -1,4 +1,4 @@
-"""Prim functions whose sizes only the run time knows, and what they compute."""
+"""Prim functions with dynamic sizes, and their reference results."""
 
 from __future__ import annotations
 

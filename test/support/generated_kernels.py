@@ -170,7 +170,7 @@ def resampling(rng: random.Random) -> Program:
 
 
 def attention(rng: random.Random) -> Case:
-    """Return an attention: few or many heads, keys and elements, tokens before heads or behind them."""
+    """Return an attention with few or many heads, keys and elements; tokens before or after heads."""
     groups, heads = rng.choice((1, 1, 2)), rng.choice((1, 2, 3, 6, 8, 17))
     batch, rows, keys = rng.choice((1, 2)), rng.choice(SIZES), rng.choice(SIZES)
     sizes = (1, 1, 2, 3, 8, 16, 33)

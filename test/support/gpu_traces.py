@@ -1,4 +1,4 @@
-"""Models whose kernels rules of GPUs schedule with primitives, and what is checked of these."""
+"""Models whose kernels are scheduled by rules of GPUs with primitives, and the checks of their traces."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def trouble(share: int) -> Iterator[str]:
 
 
 def _outcomes(case: Any, share: int, context: ir.Context) -> Iterator[str]:
-    """Yield what is imported of a share of the changes of a case."""
+    """Yield the imported modules of a share of the changes of a case."""
     for what, changed in changes(case.model):
         text = f"{case.name}, {what}"
         if crc32(text.encode()) % share == 0:

@@ -1,4 +1,4 @@
-"""Inner loops of assembly: what they multiply and add, and what they spill, on x86-64 and AArch64."""
+"""Inner loops of assembly: counts of multiply-adds and spills, on x86-64 and AArch64."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def costs() -> dict[str, float]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the cases of functions of which a sample is run because of what they cost, for `--whole -m sample`."""
+    """Mark the cases of functions that are sampled because of their cost, for `--whole -m sample`."""
     function, _, case = item.nodeid.partition("[")
     if case and function in costs() and item.get_closest_marker("sample") is None:
         item.add_marker(pytest.mark.sample)

@@ -11,7 +11,7 @@ from mirlo.runtime.system import peak_memory
 
 
 def peak_growth(work: Callable[[], object]) -> int:
-    """Return by how many bytes a function raises the peak of a process, in a fork; what it raises fails the test.
+    """Return the growth of a process's peak memory by a function, in bytes, in a fork; exceptions fail the test.
 
     The peak of this process hides what takes less than an earlier test; that of a fork begins with what is in use.
     """

@@ -22,7 +22,7 @@ def is_old() -> bool:
 
 
 def lacking(error: BaseException) -> str:
-    """Return what is not installed, or what an old ONNX Runtime or `onnx` lacks, by an error, or an empty string."""
+    """Return what is missing for an error: a package, or a feature of an old ONNX Runtime or `onnx`; else empty."""
     message = str(error)
     package = re.search(r"its package is not installed: (pip install [\w-]+)", message)
     if package is not None:

@@ -60,7 +60,7 @@ ORDER = [choice.name for choice in choices_of_type(ContractionChoices)]
 
 
 def plan(target: str, machine: str) -> Iterator[str]:
-    """Yield a line for each kernel: what it is of, its schedule, its operations by number and name."""
+    """Yield a line for each kernel: its source, its schedule, and the counts of its operations."""
     options = " ".join(filter(None, [f"target={target}", machine and f"machine={quote(machine)}"]))
     passes = [f"legalize{{target={target}}}", "annotate-kinds", "fuse-ops", "fuse-tir", f"schedule{{{options}}}"]
     if target in ("spirv", "nvvm"):

@@ -68,7 +68,7 @@ CPUS = {
 
 
 def runs_code_of(cpu: str) -> bool:
-    """Return whether this processor runs what is compiled for another one, of a name that LLVM knows."""
+    """Return whether this processor runs code for another one, by LLVM's name."""
     known, host = cpus.CPUS[cpu], host_processor()
     return known.arch == host.arch and known.features <= set(host.features)
 

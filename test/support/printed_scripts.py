@@ -40,7 +40,7 @@ OPTIONAL = {
 
 
 def scripts() -> Iterator[str]:
-    """Yield checksums of the scripts of each operator's graph, and of what it is legalized to."""
+    """Yield checksums of the scripts of each operator's graph, and of its legalized form."""
     load_cases()
     with make_context(), ir.Location.unknown():
         for number, operator in enumerate(sorted(name for name in TABLE.makers if "." not in name)):

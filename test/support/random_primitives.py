@@ -21,7 +21,7 @@ def apply_random_primitives(s: Schedule, rng: np.random.Generator, count: int, t
 
 
 def _bind(s: Schedule, rng: np.random.Generator) -> None:
-    """Bind loops of the blocks of a nest to hardware axes; keep or share in threads what is between blocks."""
+    """Bind loops of the blocks of a nest to hardware axes; keep intermediate buffers in threads or share them."""
     nests: dict[str, list[str]] = {}
     for block in s.blocks():
         if s.loops(block):

@@ -19,7 +19,7 @@ TOKEN = "a token for tests"
 
 @dataclass
 class StartedRunner:
-    """A runner, and what it wrote to standard error once it has ended."""
+    """A runner, and its standard error once it has ended."""
 
     address: RunnerAddress
     process: subprocess.Popen[str]
@@ -32,7 +32,7 @@ class StartedRunner:
 
 @contextmanager
 def started(command: Sequence[str | Path], folder: Path, *flags: str) -> Iterator[StartedRunner]:
-    """Start a runner that keeps models in a folder; it must leave nothing there, and end by itself."""
+    """Start a runner with a folder for models; it must leave no files there, and must end without a signal."""
     environment = {**os.environ, "MIRLO_REMOTE_TOKEN": TOKEN}
     process = subprocess.Popen(
         [*map(str, command), "--folder", str(folder), *flags],

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
-    """Write a file `.safetensors`, and the configuration of PEFT beside it if there is one."""
+    """Write a file `.safetensors`, and optionally PEFT's configuration next to it."""
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "int64": "I64"}
     names["float8_e4m3fn"] = "F8_E4M3"
     header, data = {"__metadata__": {"format": "pt"}}, b""

@@ -19,7 +19,7 @@ WRITE = "python test/support/snapshots.py"
 
 
 def checksum(value: object) -> str:
-    """Return a checksum of bytes, or of what is printed of a value."""
+    """Return a checksum of bytes, or of a value's printed text."""
     return f"{crc32(value if isinstance(value, bytes) else str(value).encode()):08x}"
 
 

@@ -84,7 +84,7 @@ def serve(path: str) -> None:
 
 
 def report_ended(running: dict[int, socket.socket]) -> None:
-    """Send the exit codes of the forks that have ended to those who wait for them."""
+    """Send the exit codes of ended forks to the clients that wait for them."""
     while running:
         process, status = os.waitpid(-1, os.WNOHANG)
         if not process:

@@ -1,4 +1,4 @@
-"""The graphs of the benchmark models with zeros for weights: a file of no size on disk stands for all of them."""
+"""The graphs of the benchmark models with zero weights, all backed by one sparse file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder that is being built: compiled models, arrays, and the list of what is to be run."""
+"""A folder under construction: compiled models, arrays, and the list of units to run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Folder:
         self.units.append(Unit("copies", "copy", "", (), (), moved=float(size), is_small=False))
 
     def finish(self) -> Kit:
-        """Write the list of units, and put the run time beside them."""
+        """Write the list of units, and copy the run time next to them."""
         kit = Kit(self.target, time.strftime("%Y-%m-%d"), tuple(self.units))
         kit.write(self.path)
         copy_library(self.path / "lib")

@@ -62,7 +62,7 @@ def _node(node: Any) -> dict[str, Any]:
 
 
 def _outside(tensor: Any, offset: int) -> int:
-    """Say that a weight is in a file beside the model; where the next one begins."""
+    """Mark a weight as external data; return the offset of the next one."""
     import onnx
 
     size = 4 * int(np.prod(tensor.dims))

@@ -123,7 +123,7 @@ def _add_together(folder: Folder, group: str, cases: list[Case]) -> None:
 
 
 def _narrowed(expected: np.ndarray, dtype: str) -> np.ndarray:
-    """Return what is expected of an operator, in the type of the results if that is an integer type."""
+    """Return the expected results of an operator, in the type of the results if that is an integer type."""
     if dtype.startswith(("i", "u")) or dtype == "bool":
         from mirlo.runtime.dtypes import numpy_dtype
 

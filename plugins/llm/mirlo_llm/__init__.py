@@ -1,1 +1,1 @@
-"""Language models, speech, embeddings and a server of Mirlo: `mirlo.generate`, `mirlo.serve`, `mirlo.ray`."""
+"""Language models, speech, embeddings and a server: `mirlo.generate`, `mirlo.serve`, `mirlo.ray`."""

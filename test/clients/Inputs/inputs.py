@@ -1,4 +1,4 @@
-"""Inputs and answers of the programs: made of formulas, so that both runs of a program have the same."""
+"""Inputs and answers of the programs, computed by formulas so that both runs of a program have the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ddddocr: the text of a small image, and what is in one."""
+"""ddddocr: the text in a small image, and its classification."""
 
 import io
 

@@ -56,7 +56,7 @@ def _data(rows: int = 5) -> np.ndarray:
 
 
 def _program(ort: Any, model: str) -> list[Any]:
-    """Call a session of a package the way that programs written for ONNX Runtime do."""
+    """Call a session in the way of programs written for ONNX Runtime."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL

@@ -1,4 +1,4 @@
-"""Placement by cost, with executables whose times are known: what is compared, what is taken, what is kept."""
+"""Placement by cost with executables of known times: comparisons, choices, stored results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ TARGETS = "placed-fast,placed-wide,llvm"
 
 @dataclass
 class Clock:
-    """A clock that only those who sleep move, so that times are the same on a busy machine."""
+    """A clock that advances only by sleeping, so that times are the same on a busy machine."""
 
     seconds: float = 0.0
 

@@ -1,4 +1,4 @@
-"""The examples of docs/programs.md run as they stand there, and print what they say."""
+"""The examples of docs/programs.md run unchanged and print the documented output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of programs whose tensors have sizes that data tells, in another part or in a host function."""
+"""Parts of programs with sizes that depend on data, in another part or in a host function."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def columns_of(kinds: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("kinds", ["ss", "sf", "fs", "sfs", "fsf", "ssff", "ffss"])
 def test_columns_whose_sizes_host_functions_tell(kinds: str) -> None:
-    """Conditions on sizes wait for the host functions that tell them, as operators do."""
+    """Conditions on sizes wait for the host functions that compute them, as operators do."""
     f = mirlo.compile(columns_of(kinds))
     assert "1 part " in repr(f), "what reads floats alone is a part of its own"
     words, numbers = np.array([["b"], ["c"], ["x"], ["a"]], object), np.float32([[1], [2], [3], [4]])

@@ -117,7 +117,7 @@ def _context() -> ir.Context:
 
 @cache
 def _importable(operator: str) -> list[tuple[onnx.ModelProto, str]]:
-    """Return the cases of an operator that can be imported, and what they become."""
+    """Return the importable cases of an operator, with their imported modules."""
     found = [(model, _imported(model)) for model in _cases()[operator]]
     return [(model, text) for model, text in found if not text.startswith("refused")]
 

@@ -291,7 +291,7 @@ def assert_like_onnxruntime_at(model: onnx.ModelProto, cases: list[dict[str, Any
 
 @pytest.mark.sample(0)
 def test_two_numbers_of_elements_found() -> None:
-    """What one NonZero selects may be a single row beside that of another: experts of a mixture, each with its rows."""
+    """One NonZero may select a single row while another selects more, as the experts of a mixture do."""
     make = helper.make_node
     nodes = [
         node

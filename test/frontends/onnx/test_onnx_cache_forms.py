@@ -26,7 +26,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def step(length: int, rows: int, before: int, batch: int = 1) -> dict[str, Any]:
-    """Return the inputs for so many new tokens after others, with a cache of so many rows."""
+    """Return the inputs for these numbers of new and past tokens, with a cache of this number of rows."""
     given = {"query": floats(batch, length, HEADS * SIZE), "key": floats(batch, length, KV_HEADS * SIZE)}
     given |= {"value": floats(batch, length, KV_HEADS * SIZE)}
     given |= {name: floats(batch, KV_HEADS, rows, SIZE) for name in ("past_key", "past_value")}
@@ -69,7 +69,7 @@ def compiled(model: bytes) -> tuple[onnxruntime.InferenceSession, mirlo.Executab
 
 
 def compare(given: dict[str, Any], kept: int, scores: bool = False, **attributes: Any) -> dict[str, np.ndarray]:
-    """Compare with ONNX Runtime: all of the result, and so many rows of the cache; return its outputs."""
+    """Compare the result and the first rows of the cache with ONNX Runtime; return its outputs."""
     session, executable = compiled(make(given, scores, **attributes).SerializeToString())
     wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, given), strict=True))
     found = executable.run(given)

@@ -16,7 +16,7 @@ of_listed_version = pytest.mark.skipif(
 
 @of_listed_version
 def test_imported_nodes_are_those_of_the_table() -> None:
-    """Compare graphs, errors and what becomes of graphs; what is no error for users would be in the table as such."""
+    """Compare graphs and errors with the table; internal errors would appear in it."""
     assert_snapshot("frontends/onnx/imported.txt", imported())
 
 

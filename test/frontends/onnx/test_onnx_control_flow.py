@@ -214,7 +214,7 @@ def test_branches_of_different_shapes(doubled: bool) -> None:
 
 
 def test_names_of_a_branch_hide_those_around_it() -> None:
-    """A node of a branch that makes a name of the outer graph again is the one that the branch reads."""
+    """A name that a branch defines again hides that of the outer graph."""
     hidden = helper.make_graph([node("Neg", "x", "h"), node("Exp", "h", "t")], "then", [], [value("t", F32, None)])
     other = helper.make_graph([node("Identity", "h", "e")], "else", [], [value("e", F32, None)])
     nodes = [node("Abs", "x", "h"), node("If", "c", "y", then_branch=hidden, else_branch=other)]

@@ -282,7 +282,7 @@ def test_graph_keeps_views_of_the_file(tmp_path: Path) -> None:
 
 
 def test_outcomes_of_an_import() -> None:
-    """The outcome of a model is the types of its function, or what is wrong; dims are dynamic only if there are any."""
+    """The outcome of a model is the types of its function, or its error."""
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3, 4]) for name in "xy"]
     model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), ir_version=9)

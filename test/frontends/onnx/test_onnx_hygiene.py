@@ -30,7 +30,7 @@ def model(
 
 @pytest.mark.parametrize("ir", range(3, 14))
 def test_versions_of_the_format(ir: int) -> None:
-    """Of version 3 all initializers are inputs too: what they are initialized to is what they are."""
+    """In version 3 all initializers are inputs too; they stay constants."""
     weight = numpy_helper.from_array(2 * ONES, "w")
     inputs = [info("x"), info("w")] if ir == 3 else [info("x")]
     made = model(
@@ -108,7 +108,7 @@ def test_a_chain_of_thousands_of_nodes_is_imported() -> None:
 
 
 def test_weights_of_more_than_two_gigabytes(tmp_path: Path) -> None:
-    """In a file of holes: nothing of it is read but the rows that are asked for."""
+    """Of a sparse file, only the needed rows are read."""
     rows = 600_000_000 // 1024
     weight = TensorProto(name="table", data_type=F32, dims=[rows, 1024], data_location=TensorProto.EXTERNAL)
     for key, value in (("location", "table.bin"), ("offset", "0"), ("length", str(rows * 4096))):

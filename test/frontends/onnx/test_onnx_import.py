@@ -45,7 +45,7 @@ def test_location_is_the_node_in_the_file(context: Any, tmp_path: Path) -> None:
 
 
 def test_symbols(imported: Any) -> None:
-    """Any text may name a dim; one that the model does not name gets a name."""
+    """Any text may name a dim; unnamed dims get a name."""
     model = make_model(
         [node("Add", "a b", "y"), node("Relu", "c", "z")],
         {"a": (F32, ["n m", 4]), "b": (F32, ["n m", 4]), "c": (F32, ["2*n + 1", None])},

@@ -1,4 +1,4 @@
-"""Loops of which only an iteration tells the types: of variables not defined before, of rows of computed sizes."""
+"""Loops whose types only an iteration determines: of variables without initial types, of rows of computed sizes."""
 
 from __future__ import annotations
 

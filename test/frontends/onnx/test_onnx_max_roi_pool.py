@@ -25,7 +25,7 @@ def model_of(image: list[Any], rois: list[Any], kind: int = TensorProto.FLOAT, *
 
 
 def inputs_of(height: int, width: int, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Return images and regions within them, around them and beside them; bounds at halves are rounded."""
+    """Return images and regions inside, around and outside of them; bounds at halves are rounded."""
     random = np.random.default_rng(seed)
     first = random.integers(-8, 2 * max(height, width), (count, 2)) / 2
     bounds = np.concatenate([first, first + random.integers(-4, 40, (count, 2)) / 2], 1)

@@ -134,7 +134,7 @@ def test_two_classes_of_one_score(transform: str, positive: bool) -> None:
 
 @pytest.mark.parametrize("aggregate", ["SUM", "MIN", "MAX"])
 def test_nodes_and_weights_in_any_order(aggregate: str) -> None:
-    """Nodes have any names and stand behind the root of their tree in any order; trees have any numbers."""
+    """Nodes follow the root of their tree in any order, with any names; trees have any numbers."""
     trees, rng = forest("target", 2, seed=5), np.random.default_rng(5)
     names = rng.permutation(len(trees["nodes_nodeids"]))
     numbers = np.array([7, -3, 12, 5])

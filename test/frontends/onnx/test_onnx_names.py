@@ -1,4 +1,4 @@
-"""Names that models give to values and dims: any text may have to name a size that data tells."""
+"""Names of values and dims in models, which must not clash with those of data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_any_name_of_a_value_whose_size_data_tells(name: str) -> None:
     ],
 )
 def test_names_of_dims_that_must_not_become_one(name: str, other: str) -> None:
-    """Nor that of a size that data tells."""
+    """Also not with that of a data-dependent size."""
     x = np.ones((2, 3), np.float32)
     for dims in ([name, other], [other, name]):
         found = mirlo.compile(model_of("rows.s", dims)).run({"in": x})["out"]

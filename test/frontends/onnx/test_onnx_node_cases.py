@@ -1,4 +1,4 @@
-"""ONNX's own cases with what tells shapes made constants, as exporters do; test/conformance runs them as they are."""
+"""ONNX's own cases with the inputs that determine shapes as constants; test/conformance runs them unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions along axes of which only the call tells how many there are."""
+"""Reductions along a number of axes that only the call knows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ LISTS = ("starts", "ends", "axes", "steps")
 
 
 def slice_of(known: str | None) -> onnx.ModelProto:
-    """Return a Slice whose lists have lengths that the call tells, but for the one that is known to have two."""
+    """Return a Slice whose lists have dynamic lengths, except for one of length two."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
     for name in LISTS:
         inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, [2 if name == known else f"of_{name}"]))

@@ -281,7 +281,7 @@ def test_integers_that_f64_does_not_hold() -> None:
 
 
 def test_sequences() -> None:
-    """Split, taken apart, put together in another order; what is collected in a loop."""
+    """Sequences that are split, reordered and joined; sequences collected in a loop."""
     nodes = [
         node("SplitToSequence", "x two", "parts", axis=1),
         node("SequenceAt", "parts minus", "last"),

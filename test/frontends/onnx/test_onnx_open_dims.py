@@ -292,7 +292,7 @@ def test_frames_of_a_signal_of_any_length() -> None:
     ids=["real", "inverse", "half", "half-inverse"],
 )
 def test_long_transforms(parts: int, attributes: dict[str, int]) -> None:
-    """A transform for which one matrix is too large is made of shorter ones."""
+    """A transform that is too long for one matrix is composed of shorter ones."""
     length = 8400
     size = length // 2 + 1 if len(attributes) == 2 else length
     model = model_of([node("DFT", "x", "y", **attributes)], {"x": [1, size, parts]}, opset=19)
@@ -391,7 +391,7 @@ def test_mel_filters_of_any_size() -> None:
 @oracle.needs_onnx(1, 19)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_shrinking_with_antialiasing(mode: str) -> None:
-    """The kernel is as wide as what an element of the result stands for, whatever the sizes are."""
+    """The kernel is as wide as the input range of a result element, for any sizes."""
     made = node("Resize", "x roi scales sizes", "y", mode=mode, antialias=1)
     constants = {"roi": np.zeros(0, np.float32), "scales": np.zeros(0, np.float32), "sizes": [1, 1, 3, 4]}
     model = model_of([made], {"x": [1, 1, "h", "w"]}, constants)

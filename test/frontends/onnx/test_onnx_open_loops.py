@@ -117,7 +117,7 @@ def test_scanned_inputs_have_one_length() -> None:
 
 @pytest.mark.parametrize("lengths", [None, [3, 1, 2]])
 def test_scan_of_a_batch(lengths: list[int] | None) -> None:
-    """Operator set 8: what is behind the end of a sequence is 0."""
+    """Operator set 8: elements after the end of a sequence are 0."""
     scan = helper.make_node(
         "Scan", ["lengths" if lengths else "", "s", "x"], ["last", "sums"], body=adder("e"), num_scan_inputs=1
     )

@@ -53,7 +53,7 @@ def test_others_are_constants() -> None:
 
 
 def test_declared_shapes_stay_trusted() -> None:
-    """A shape of None changes nothing of what the model declares; an output that disagrees is still told."""
+    """A shape of None keeps the model's declarations; a contradicting output is still reported."""
     wrong = model()
     wrong.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
     for shapes in (None, {"x": None}, {"a": None}, {"x": ["n", 3]}):

@@ -48,7 +48,7 @@ def make(given: dict[str, np.ndarray], ends: str = "batch + 1", **attributes: An
 def step(
     random: np.random.Generator, new: list[int], past: list[int], dtype: Any = np.float32
 ) -> dict[str, np.ndarray]:
-    """Return the inputs for so many new tokens of each sequence, whose blocks are anywhere."""
+    """Return the inputs for this number of new tokens of each sequence, with blocks in any order."""
     tokens, width = sum(new), max(-(-(a + b) // BLOCK) for a, b in zip(new, past, strict=True)) + 1
     blocks = len(new) * width + 3
 

@@ -1,4 +1,4 @@
-"""Shapes of which the model computes some elements at run time: what is known of the others stays."""
+"""Shapes with some elements computed at run time: the other elements stay known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about ONNX import is the one that the converters make, and its examples run."""
+"""The page about ONNX import equals the one generated from the converters, and its examples run."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_elements_of_run_time_leave_the_others_known() -> None:
 
 @pytest.mark.parametrize("sizes, number", [(("n", 6, "m"), 4), (("n", 6, "m"), 9), (("n", 2, "h", "w"), 8)])
 def test_rests_that_a_number_must_divide(sizes: tuple[int | str, ...], number: int) -> None:
-    """`6*m` elements in rows of 4: m is even, which only the call can tell where no symbol can be solved for."""
+    """`6*m` elements in rows of 4: the call checks that m is even, since no symbol can be solved."""
     dims = ", ".join(map(str, sizes))
     model = parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18]> g (float[{dims}] x) => (float[a, b, c] y) {{
         zero = Constant<value_ints = [0]>()  one = Constant<value_ints = [1]>()

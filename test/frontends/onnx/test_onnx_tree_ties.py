@@ -203,7 +203,7 @@ def test_targets_of_version_5(targets: int, aggregate: int) -> None:
 
 @pytest.mark.sample(0)
 def test_long_forests_add_in_order() -> None:
-    """Sum so many trees that any other order of addition rounds differently."""
+    """Sum enough trees that any other order of addition rounds differently."""
     rng = np.random.default_rng(0)
     for targets in (1, 4):
         trees = _trees("target", tuple(range(targets)), tuple(rng.standard_normal(50).tolist()), False, rng)

@@ -1,4 +1,4 @@
-"""Unique and NonMaxSuppression, whose sizes the data tells, against numpy and ONNX Runtime."""
+"""Unique and NonMaxSuppression, with data-dependent sizes, compared with numpy and ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_large_tensors_are_cut_out_wherever_they_are() -> None:
 
 @pytest.mark.parametrize("values", [list(range(5000)), [0.5] * 5000, ["BRANCH_LEQ"] * 5000])
 def test_attributes_of_many_numbers_are_not_walked(values: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees have millions of them; what is damaged in one is still an error."""
+    """Trees have millions of numbers; a damaged one is still an error."""
     model = make_model([node("Any", "x", "y", domain="own", values=values)], {"x": (F32, [1])}, ["y"])
     data = model.SerializeToString()
     fields: list[int] = []

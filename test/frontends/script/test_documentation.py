@@ -1,4 +1,4 @@
-"""The examples of the pages about kernels by hand run, one after the other, in a file as they stand there."""
+"""The examples of the pages about kernels by hand run unchanged, one after the other, in one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a script is told at its place: the whole text of each message (`errors.txt`)."""
+"""Errors in scripts are reported at their position: the whole text of each message (`errors.txt`)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ T.isnan(x[0])  ¦  T.popcount(x[0])  ¦  T.popcount(T.i32(3))  ¦  x[T.i64(2)]  
 
 
 def test_nothing_in_python_ends_in_a_traceback() -> None:
-    """Whatever expression or statement Python has, in place of one that is right, is a ScriptError or has a meaning."""
+    """Any Python expression or statement in a script is supported or a ScriptError."""
     body, parts = (re.split(r"\s*¦\s*|\n", text.strip()) for text in (STATEMENTS, EXPRESSIONS))
     context = make_context()
     for line in body:

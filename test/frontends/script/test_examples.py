@@ -1,4 +1,4 @@
-"""The examples run, and what users write in them is as short as they say."""
+"""The examples run, and the code that users write in them is as short as documented."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @pytest.fixture
 def example(monkeypatch):
-    """Load an example, with registries that forget what it registers."""
+    """Load an example with temporary registries."""
     from mirlo.frontends.onnx.registry import CONVERTERS
     from mirlo.passes.legalize.legalize import load_default_rules
     from mirlo.passes.rules import LEGALIZE

@@ -359,7 +359,7 @@ def test_a_graph_does_not_branch_on_tensors(condition: str, message: str) -> Non
 
 
 def _branches(relu: bool, scale: float, place: str):
-    """Return a function whose `if` on constants stands in a block, a nest, an initial value, or around a nest."""
+    """Return a function with an `if` on constants in a block, a nest, an initial value, or around a nest."""
     if place == "block":
 
         @mirlo.prim_func

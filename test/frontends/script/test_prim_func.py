@@ -1,4 +1,4 @@
-"""Hand-written prim functions: what they compute, in both forms, and that they are fused where they are blocks."""
+"""Hand-written prim functions: results, in both forms, and fusion of those with blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IR as script and back: the same IR, for what the compiler makes and for what people write."""
+"""IR as script and back gives the same IR, for output of the compiler and for hand-written IR."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_loops_and_types() -> None:
 
 @mirlo.script
 class Written:
-    """What people write, in both forms."""
+    """Hand-written functions in both forms."""
 
     @T.prim_func(buffers=True)
     def histogram(x: T.Buffer[(64,), T.i32], counts: T.Out[(8,), T.i32], size: T.Out[(), T.f32]):

@@ -1,4 +1,4 @@
-"""`same_ir` tells what differs: the round trips rest on it."""
+"""`same_ir` reports differences; the round-trip tests depend on it."""
 
 from __future__ import annotations
 

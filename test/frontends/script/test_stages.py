@@ -1,4 +1,4 @@
-"""Script at every stage of the compiler: what is printed reads back as the same module."""
+"""Scripts at every stage of the compiler: the printed script parses to the same module."""
 
 from __future__ import annotations
 

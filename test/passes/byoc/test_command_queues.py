@@ -76,7 +76,7 @@ def test_queues_that_are_no_neighbors_wait_by_a_relay(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_missing_token_is_a_hazard(seed: int) -> None:
-    """Between two queues each token is needed: without it, a command does not wait for one that it depends on."""
+    """Each token between two queues is needed: without it, a command does not wait for its predecessor."""
     commands = _random_commands(seed, "ab", "x", 30)
     model = QueueModel({"x": UNITS}, _all_tokens("ab"))
     steps = synchronize(commands, model)

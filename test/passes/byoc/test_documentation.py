@@ -1,4 +1,4 @@
-"""The examples of docs/byoc.md run, one after the other, in a file as they stand there; its table lists the passes."""
+"""The examples of docs/byoc.md run unchanged in one file; its table lists the passes."""
 
 from __future__ import annotations
 

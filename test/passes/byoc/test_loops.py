@@ -1,4 +1,4 @@
-"""Code generators that are given loops: prim functions after legalization, and what they become in C."""
+"""Code generators that take loops: prim functions after legalization, and their C code."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Legalizing(CodeGenerator):
 
 
 def _description(node: Any) -> dict[str, Any]:
-    """Return what the view says: the operations behind it go after code generation."""
+    """Return the description in the view: the operations after the region follow code generation."""
     (block,) = node.prim.blocks
     return {
         "node": (node.op, node.prim.name, node.prim.is_scheduled),

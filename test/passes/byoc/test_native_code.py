@@ -1,4 +1,4 @@
-"""Native code that code generators return: what is wrong with it, and how Python calls it."""
+"""Native code from code generators: errors in it, and calls of it from Python."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ BY_BOTH, BY_EXACT, BY_FLOATS, BY_NONE, HARMLESS = "both", "exact only", "floats 
 
 
 def found_by_floats(pair: KernelPair, function: ir.Operation) -> bool:
-    """Return whether results differ by more than what is permitted for f32."""
+    """Return whether results differ by more than the tolerance for f32."""
     arithmetic = DoubleArithmetic()
     expected = pair.definition.results(arithmetic, RoundSettings(0))
     scheduled = KernelPair(pair.definition, function).compile_scheduled(arithmetic)

@@ -1,4 +1,4 @@
-"""Kernels in both forms: after `lower-loops`, with their definitions beside them."""
+"""Kernels in both forms: after `lower-loops`, and as their definitions."""
 
 from __future__ import annotations
 

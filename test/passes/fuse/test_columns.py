@@ -77,7 +77,7 @@ def run(nodes: Sequence[Node], shapes: dict[str, tuple[int, ...]], results: Sequ
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_norm_over_images_is_three_kernels(shape: tuple[int, ...], target: str) -> None:
-    """The mean, the variance, and what is computed of both and the images."""
+    """The mean, the variance, and the normalized images."""
     assert run(NORMALIZED, {"x": shape}, ["y"], target) <= 3
 
 

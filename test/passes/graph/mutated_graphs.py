@@ -33,7 +33,7 @@ ATTEMPTS = 60
 
 @dataclass(frozen=True)
 class Mutated:
-    """A graph, inputs for it, and what it computes of them."""
+    """A graph, its inputs, and its reference results."""
 
     module: ir.Module
     session: Session

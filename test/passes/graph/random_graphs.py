@@ -1,4 +1,4 @@
-"""Random graphs: relax operators and, beside each, the array that it must give.
+"""Random graphs: relax operators, each with its reference array.
 
 Graphs of floats are evaluated in float64; values stay small and results continuous in their inputs, so that float32
 code agrees to a few digits. Graphs of integers must agree exactly.

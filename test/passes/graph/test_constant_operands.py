@@ -197,7 +197,7 @@ def test_weights_of_convolutions() -> None:
 
 @pytest.mark.parametrize("operator", ("Conv", "RandomNormal", "Resize"))
 def test_large_results_that_take_long(operator: str) -> None:
-    """They are constants, although only an elementwise operator reads them; what is repeated is not."""
+    """They are constants although only an elementwise operator reads them; repeated ones are not."""
     rng = np.random.default_rng(0)
     shape = [1, 48, 128, 128]  # more than 1 MiB larger than the operands
     constants = {

@@ -1,4 +1,4 @@
-"""Convolutions whose windows are one element of one channel: in all layouts, with and without bias, beside numpy."""
+"""Convolutions with windows of one element in one channel: all layouts, with and without bias, compared with numpy."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ X = np.array([0.0, -1.0, 0.5, 0.25], np.float32)
 
 
 def program(seed: int) -> tuple[str, np.ndarray]:
-    """Return functions that call later ones, some several times, and what they compute for X."""
+    """Return functions that call later ones, some several times, and their results for X."""
     draw = random.Random(seed)
     count = draw.randint(2, 5)
     bodies: list[list[str]] = []

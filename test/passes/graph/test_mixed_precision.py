@@ -1,4 +1,4 @@
-"""`compile(precision=...)`: how far results may be from those in f32, and what it takes in memory."""
+"""`compile(precision=...)`: the tolerance of results relative to f32, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random graphs give the same numbers compiled as evaluated: no pass of the pipeline changes what is computed."""
+"""Random graphs give the same numbers compiled and evaluated: no pass changes results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of a case of a table: what is tested of a file is compiled together."""
+"""The fixture that checks a case of a table; the selected cases of a file are compiled together."""
 
 from __future__ import annotations
 

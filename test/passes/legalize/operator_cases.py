@@ -21,7 +21,7 @@ PER_MODULE = 40
 
 @dataclass
 class Case:
-    """One operator on some arrays, and what it must give."""
+    """One operator, its inputs, and the expected results."""
 
     name: str
     operands: Sequence[Any]
@@ -95,7 +95,7 @@ def _build(cases: Sequence[Case], arguments: list[Any], counts: list[int]) -> li
 
 
 class Runner:
-    """Compiles the cases of a table in batches of those that are tested, when the first of a batch is asked for."""
+    """Compiles the selected cases of a table in batches, on demand."""
 
     def __init__(self, cases: Sequence[Case]):
         self.cases = list(cases)

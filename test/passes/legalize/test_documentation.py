@@ -1,4 +1,4 @@
-"""The examples of docs/legalization.md run as they stand there."""
+"""The examples of docs/legalization.md run unchanged."""
 
 from __future__ import annotations
 

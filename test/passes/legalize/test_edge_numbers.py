@@ -1,4 +1,4 @@
-"""Numbers at the edges of types: sums beyond a range, differences that cancel, infinities beside no products."""
+"""Numbers at the edges of types: overflowing sums, cancelling differences, infinities next to zero products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-maximum suppression of random boxes beside ONNX Runtime: equal scores, limits, thresholds, overlaps."""
+"""Non-maximum suppression of random boxes, compared with ONNX Runtime: equal scores, limits, thresholds, overlaps."""
 
 from __future__ import annotations
 

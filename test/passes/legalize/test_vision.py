@@ -61,7 +61,7 @@ def region_cases() -> list[Case]:
 
 
 def factor_cases() -> list[Case]:
-    """Return factors and solutions, of batches and of rectangles; what is in the other triangle is not read."""
+    """Return factorizations and solutions of batches and rectangles; the other triangle is not read."""
     made = []
     x = f32(2, 5, 5)
     positive = x @ x.swapaxes(1, 2) + 0.5 * np.eye(5, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Random programs with branches and loops: their text, and what they compute."""
+"""Random programs with branches and loops: their text, and their reference results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches and loops over buffers compute what they compute over tensors."""
+"""Branches and loops give the same results over buffers as over tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Application of rules: what they return is checked in the same way for operators, intrinsics and graphs."""
+"""Application of rules: results are checked in the same way for operators, intrinsics and graphs."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def lower(given: dict[str, Any], target: str = "llvm") -> str:
 
 @pytest.fixture
 def rules() -> Iterator[None]:
-    """Unregister after a test what it registers."""
+    """Undo the registrations of a test."""
     kept = {key: list(value) for key, value in INTRINSIC._rules.items()}
     yield
     INTRINSIC._rules.clear()

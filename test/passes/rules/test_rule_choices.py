@@ -164,7 +164,7 @@ def test_a_page_names_priorities_that_there_are() -> None:
 
 
 def test_rules_of_llvm_are_registered_by_one_line() -> None:
-    """Every file with a schedule rule is in the list of the target's modules, and takes part in `stages` by itself."""
+    """Every file with a schedule rule is in the target's list of modules, and has a stage."""
     folder = ROOT / "targets" / "llvm"
     sources = {path: path.read_text() for path in folder.rglob("*.py") if path.name != "part_rules.py"}
     having = {path for path, text in sources.items() if re.search(r"^@(schedule|part_rule)\(", text, re.MULTILINE)}

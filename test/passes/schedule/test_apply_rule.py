@@ -328,7 +328,7 @@ def test_a_rule_of_primitives_has_choices_of_its_own() -> None:
 
 
 def scheduled_by(rule: Any, primitives: dict[str, Any] | None = None) -> tuple[str, ScheduleRecord]:
-    """Return a function that a rule of a user schedules, by itself or as primitives say, and how."""
+    """Return a function that a user's rule, or its printed primitives, schedule, and how."""
     rule.__module__ = "plugin"
     rules = SCHEDULE.add(ANY, "llvm", rule, 1000)
     session = Session()

@@ -1,4 +1,4 @@
-"""Schedules whose function is gone: what a function that was given keeps, and what is emitted."""
+"""Schedules whose function is gone: the function's final state, and the emitted loops."""
 
 from __future__ import annotations
 

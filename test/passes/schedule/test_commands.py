@@ -394,7 +394,7 @@ def test_a_tree_keeps_the_loops_outside_of_instructions() -> None:
 
 @pytest.mark.parametrize("name", ["toy.load", "toy.weights", "toy.multiply", "toy.clamp"])
 def test_the_tree_of_one_instruction_has_its_commands(name: str) -> None:
-    """A queue that executes its own loops issues what it has in the unrolled list, in the same order."""
+    """A queue that executes its own loops issues the commands of the unrolled list, in the same order."""
     s = _scheduled()
     alone = s.command_tree().only(lambda site: site.name == name)
     assert list(alone.unrolled()) == [command for command in s.commands() if command.name == name]

@@ -1,4 +1,4 @@
-"""`contiguous_loops` and `memory_order`, beside the addresses that the blocks access."""
+"""`contiguous_loops` and `memory_order`, compared with the addresses that the blocks access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A primitive that is refused leaves the schedule as it was: its loops, its trace and what it computes."""
+"""A primitive that is refused leaves the schedule unchanged: its loops, its trace and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for some blocks of a function, beside primitives and other rules for the others."""
+"""Rules for some blocks of a function, combined with primitives and other rules."""
 
 from __future__ import annotations
 

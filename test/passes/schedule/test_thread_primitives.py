@@ -1,4 +1,4 @@
-"""What loops bound to threads may not do: each error says what is expected instead."""
+"""Invalid uses of loops bound to threads: each error states the expected use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit as a code generator: what it takes of a model for the CPU, in its own layouts, compiled by Mirlo."""
+"""The unit as a code generator: the parts of a model that it computes, in its own layouts, compiled by Mirlo."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The target `npu`, installed as any package is: what runs where, and what it computes."""
+"""The installed target `npu`: placement and results."""
 
 import mirlo_npu.device as device
 import numpy as np

@@ -1,4 +1,4 @@
-"""The runner in C: models that it runs, hosts that it refuses, and what it says of models that fail."""
+"""The runner in C: models that it runs, hosts that it refuses, and its messages for models that fail."""
 
 from __future__ import annotations
 

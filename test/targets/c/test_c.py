@@ -1,4 +1,4 @@
-"""Target `c`: what it computes, with open sizes as well, and the source that people leave with."""
+"""Target `c`: results, also with dynamic sizes, and the emitted source."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def branches() -> tuple[onnx.ModelProto, list[Inputs]]:
 
 
 def rounds() -> tuple[onnx.ModelProto, list[Inputs]]:
-    """`Loop`: until a sum is large, or so many rounds are over."""
+    """`Loop`: until a sum is large, or for this number of iterations."""
     nodes = [
         _number("two", 2.0), helper.make_node("Mul", ["v", "two"], ["w"]),
         helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0), _number("most", 100.0),
@@ -89,7 +89,7 @@ def steps() -> tuple[onnx.ModelProto, list[Inputs]]:
 
 
 def counted() -> tuple[onnx.ModelProto, list[Inputs]]:
-    """`Range`: the data tells how large the output is."""
+    """`Range`: data determine the size of the output."""
     nodes = [helper.make_node("Range", ["a", "b", "d"], ["r"]), helper.make_node("Neg", ["r"], ["y"])]
     model = _model(nodes, [(name, FLOAT, []) for name in "abd"], [("y", FLOAT, ["n"])])
     return model, [

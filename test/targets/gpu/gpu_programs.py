@@ -40,7 +40,7 @@ def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> TestPro
 
 
 def assert_agree(programs: Sequence[TestProgram], target: str) -> None:
-    """Check that the programs compute on the target what they compute on the CPU."""
+    """Check that the programs give the same results on the target as on the CPU."""
     found, wanted = run(programs, target, lambda done: None), run(programs, "llvm", lambda done: None)
     for program, here, there in zip(programs, found, wanted, strict=True):
         assert here.error is None and there.error is None, f"{program.name}: {here.error or there.error}"

@@ -58,7 +58,7 @@ def test_values_that_several_blocks_divide(target: str) -> None:
 
 @ON_DEVICES
 def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
-    """Tiles beyond the bound of a causal mask: what is in them makes no difference, not even NaN."""
+    """The contents of tiles beyond a causal bound do not matter, not even NaN."""
     case = Case((1, 1, 20, 16), (1, 1, 120, 16), 16, causal=True)
     arrays = case.arrays()
     with make_context(), ir.Location.unknown():
@@ -73,7 +73,7 @@ def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
 @ON_DEVICES
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(target: str, name: str) -> None:
-    """One compilation for all sizes; what is too short for a tile, and what is not there, too."""
+    """One compilation for all sizes, including lengths below a tile, and 0."""
     case = OPEN_CASES[name]
     with make_context(), ir.Location.unknown():
         executable = mirlo.compile(ir.Module.parse(case.text()), target=target)

@@ -1,4 +1,4 @@
-"""Control flow, open dims, sizes that data tells and functions of the run time on a GPU."""
+"""Control flow, dynamic dims, data-dependent sizes and run-time functions on a GPU."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sizes_that_do_not_fit(target: str) -> None:
 
 
 def test_programs_are_data(target: str) -> None:
-    """What is known before a call is not asked of the device."""
+    """Values that are known before a call are not read from the device."""
     straight = {}
     for name in ALL:
         compiled = mirlo.compile(ALL[name]()[0], target=target, cache=False)

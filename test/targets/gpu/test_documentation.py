@@ -1,4 +1,4 @@
-"""The Python of docs/gpu.md runs, one piece after the other, in a file as it stands there."""
+"""The Python of docs/gpu.md runs unchanged in one file."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_exceptions_end_a_call_and_reach_the_caller() -> None:
 
 
 def test_answers_decide() -> None:
-    """What is read decides, in each type; what is written comes in its bytes."""
+    """The value that is read decides, for each type; values are written with their bytes."""
     for kind, answer, wanted in (("i8", 5, 1), ("i8", 0, 0), ("i64", -3, 1), ("i32", 1 << 32, 0)):
         body = f"""
           %none = arith.constant 0 : {kind}

@@ -149,7 +149,7 @@ def dependent_model(x: R.Tensor[(SIZE,), R.f32]):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_that_use_the_same_memory_of_threads_are_one_launch(target: str) -> None:
-    """Others before, between and after them are launches of their own, in an order that keeps what they depend on."""
+    """Other loops are separate launches, in an order that respects dependences."""
     x = np.arange(SIZE, dtype=np.float32)
     with emulated("sm_80", races=True) as driver:
         y, z, doubled, both = np.stack(mirlo.compile(two_by_hand, target, cache=False)(x))

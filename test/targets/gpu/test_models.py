@@ -97,7 +97,7 @@ def test_bits_are_shifted_by_any_count(target: str) -> None:
 
 @pytest.mark.parametrize("shape", [(3, 63), (0, -1), (-1,), (27, 7)])
 def test_views_of_inputs_are_copied(target: str, shape: tuple[int, ...]) -> None:
-    """An output may be a view of an input whose size only the call tells, or have a size that the model has."""
+    """An output may be a view of an input, with a dynamic or a static size."""
     nodes = [node("Reshape", "x s", "y"), node("Identity", "x", "z")]
     ints = onnx.TensorProto.INT64
     model = make_model(nodes, {"x": (ints, ("a", "b", "c"))}, ["y", "z"], {"s": np.array(shape)})

@@ -51,7 +51,7 @@ def beside_loops(s: Schedule) -> None:
 
 
 def shared_copy(s: Schedule) -> None:
-    """Use memory of a block of threads in one kernel, beside those of rules."""
+    """Use shared memory in one kernel, next to the memory of rules."""
     copy = s.cache_read("divide", "product", "shared")
     s.compute_at(copy, "divide_i")
     s.bind(s.loops(copy)[-1], "threadIdx.x")

@@ -1,4 +1,4 @@
-"""Rules of target spirv that are schedules of words: what they print can be pasted back, and runs."""
+"""Rules of target spirv that are schedules of primitives: their printed traces can be pasted back and run."""
 
 from __future__ import annotations
 

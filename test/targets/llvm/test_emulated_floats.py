@@ -99,7 +99,7 @@ def test_every_value_is_extended(kind: str, wide: str) -> None:
 
 
 def _near_halves(kind: str) -> np.ndarray:
-    """Return f64 just beside the halves of two neighbours, which f32 cannot tell from them."""
+    """Return f64 next to the midpoints of two neighbors, which round to the midpoints in f32."""
     narrow = np.arange(1 << 15, dtype=np.uint16).view(DTYPES[kind]).astype(np.float64)
     narrow = narrow[np.isfinite(narrow)]
     halves = (narrow[:-1] + narrow[1:]) / 2

@@ -1,4 +1,4 @@
-"""Concatenations and stacks of many operands, beside numpy."""
+"""Concatenations and stacks of many operands, compared with numpy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_any_sizes(seed: int) -> None:
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("stack", [True, False])
 def test_many_dynamic_operands_take_several_kernels(stack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel has at most so many parallel loops, and those of equal groups are one."""
+    """A kernel has a limited number of parallel loops; equal groups share one."""
     monkeypatch.setattr(joins, "MAX_OPERANDS", 5)
     operands = []
     joined = joins._joined

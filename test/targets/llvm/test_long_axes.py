@@ -1,4 +1,4 @@
-"""Axes that are as long as a model may say: what is made of them does not grow with them."""
+"""Axes of the greatest possible length: the size of the code does not depend on the length."""
 
 from __future__ import annotations
 

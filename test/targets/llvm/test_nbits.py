@@ -1,4 +1,4 @@
-"""Products with packed weights: every variant against f64, for every preset, and what is stored."""
+"""Products with packed weights: every variant against f64, for every preset, and the stored weights."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ EXTENSIONS = {"sxtl", "uxtl", "sshll", "ushll", "sshll2", "ushll2", "smull", "sm
     ),
 )  # fmt: skip
 def test_instructions_of_loops(cpu: str, rows: int, bits: int, instruction: str, products: int, most: float) -> None:
-    """Weights stay bytes: nothing is extended, and a multiply-add takes at most so many instructions."""
+    """Weights stay bytes: none are extended, and a multiply-add takes few instructions."""
     model = Weights(64, 256, bits, 32).model(4, (rows,))
     listings = kernel_listings(CompileRequest(model, target(cpu), activations="i8"), "asm")
     (code,) = (each.content.decode() for each in listings if "matmul_u" in each.symbol)

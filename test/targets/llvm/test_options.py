@@ -196,7 +196,7 @@ def _planned(options: str) -> bytes:
 
 
 def test_files_name_the_features_that_code_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file for x86-64-v3 loads on every such processor, whatever else the one that made it has."""
+    """A file for x86-64-v3 loads on all such processors, whatever the compiling host has."""
     if "x86-64-v3" not in LEVELS:
         pytest.skip("this machine is not an x86-64-v3")
     made = mirlo.compile(_model(), f"llvm{{{V3}}}", cache=False, jobs=1)

@@ -66,7 +66,7 @@ def test_damaged_files_are_no_rates(text: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64"])
 def test_all_rates_are_measured(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each loop runs once: what it finds is no rate, but all of its code runs."""
+    """Each loop runs once, which executes all of its code but measures no rate."""
     host = host_processor()
     features = CPUS[cpu].features if cpu != "host" else frozenset(host.features)
     if not features <= set(host.features):

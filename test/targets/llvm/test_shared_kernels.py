@@ -41,7 +41,7 @@ def _pyramid(levels: int) -> onnx.ModelProto:
 
 @pytest.fixture
 def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[CompilationUnit]:
-    """Return a list that fills with the units of what is compiled, each kernel in its own."""
+    """Return a list that receives the compiled units, each kernel in its own."""
     found: list[CompilationUnit] = []
     build = emit.build
 

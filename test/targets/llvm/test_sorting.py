@@ -14,7 +14,7 @@ KINDS = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint
 
 
 def _sorted(kind: str, largest: int, rows: int | str, size: int | str, count: int = 0) -> mirlo.Executable:
-    """Compile TopK of some elements, or of a count that only a call tells: that of all elements."""
+    """Compile TopK with a constant count, or with a dynamic count of all elements."""
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     counted = {"value_ints": [count]} if count else {"start": 1}
     nodes = [

@@ -1,4 +1,4 @@
-"""Subnormal weights of contractions become zeros, unless they matter beside the others."""
+"""Subnormal weights of contractions become zeros, unless all weights are that small."""
 
 from __future__ import annotations
 

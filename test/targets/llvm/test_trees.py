@@ -1,4 +1,4 @@
-"""Decision trees, several rows or trees at a time: beside ONNX Runtime, of all sizes and ways to compare."""
+"""Decision trees, several rows or trees at a time, compared with ONNX Runtime: all sizes and comparisons."""
 
 from __future__ import annotations
 

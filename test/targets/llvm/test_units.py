@@ -1,4 +1,4 @@
-"""Models compiled kernel by kernel: which kernels are one, what their keys hold, who compiles them."""
+"""Models compiled kernel by kernel: shared kernels, keys, and workers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def _loops(model: onnx.ModelProto) -> list[str]:
 
 
 def test_rows_of_a_tile_are_multiplied_in_the_order_of_the_program() -> None:
-    """The elements of all rows would not fit registers beside the accumulators."""
+    """The elements of all rows do not fit the registers together with the accumulators."""
     model = make_model([node("MatMul", "x w", "y")], {"x": (F32, (48, 64)), "w": (F32, (64, 64))}, ["y"])
     tile = max(_loops(model), key=lambda text: text.count("f32x4.mul"))
     *_, last_row = tile.split("v128.load32_splat")

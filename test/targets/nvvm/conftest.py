@@ -1,4 +1,4 @@
-"""The driver that stands in for CUDA's, as a fixture."""
+"""A fake of CUDA's driver as a fixture."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from cuda_driver import fake_driver
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a driver of two GPUs that runs the kernels of what is compiled next."""
+    """Return a fake driver with two GPUs that runs the kernels compiled next."""
     yield from fake_driver(monkeypatch)

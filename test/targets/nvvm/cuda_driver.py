@@ -1,4 +1,4 @@
-"""The driver that stands in for CUDA's, with the emulator in place of its GPUs."""
+"""The fake of CUDA's driver, with the emulator as its GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.targets.nvvm import device, options
 
 
 def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
-    """Return a driver of two GPUs that executes the PTX of what is compiled next."""
+    """Return a fake driver with two GPUs that executes the PTX compiled next."""
     with emulated(gpus=2) as made:
         # Code is made for the chip that tests name, not for the one that stands in.
         _forget_chips()

@@ -1,4 +1,4 @@
-"""The benchmark models, reduced, on an emulated GPU, beside ONNX Runtime.
+"""The benchmark models, reduced, on an emulated GPU, compared with ONNX Runtime.
 
 python test/targets/nvvm/emulated_models.py --chip sm_90a bert_base vit_base
 """

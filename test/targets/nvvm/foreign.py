@@ -1,4 +1,4 @@
-"""Arrays of another library on the GPUs of the driver that stands in, on streams of its own."""
+"""Arrays of another library on the GPUs of the fake driver, with separate streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code that is made when compiling, and NVIDIA's library of math functions, where they are asked for."""
+"""Machine code compiled ahead of time, and NVIDIA's library of math functions, if requested."""
 
 from __future__ import annotations
 

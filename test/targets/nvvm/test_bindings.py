@@ -1,4 +1,4 @@
-"""The loader with the real bindings of CUDA's driver, over a library that stands in for that: what it is given.
+"""The loader with the real bindings of CUDA's driver, over a fake library that checks the arguments.
 
 The other tests of the loader have a stand-in for the bindings, which takes what the loader believes that these take.
 """

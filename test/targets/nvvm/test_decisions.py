@@ -1,4 +1,4 @@
-"""The loader of nvvm where the host decides or sizes are open, with the driver that stands in for CUDA's."""
+"""The loader of nvvm with host decisions or dynamic sizes, on the fake driver."""
 
 from __future__ import annotations
 

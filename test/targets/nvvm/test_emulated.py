@@ -93,7 +93,7 @@ TAKEN_AWAY: dict[str, tuple[Any, str, str, str]] = {
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("name", TAKEN_AWAY)
 def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels without some of their instructions: what is found there, would be found in what a schedule makes."""
+    """Removing instructions from kernels is detected, so such faults of schedules would be too."""
     model, chip, pattern, message = TAKEN_AWAY[name]
     monkeypatch.setitem(CHIPS, chip, replace(CHIPS[chip], units=4))
     with emulated(chip, races=True) as driver:

@@ -19,7 +19,7 @@ SLACK = {"f64": 1e-12, "f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
 
 
 def text(m: int, n: int, k: int, dtype: str, transposed: bool) -> str:
-    """relu(x @ w + b), the matrix as it is or transposed: [k, n] or [n, k]."""
+    """Return relu(x @ w + b) with the matrix [k, n], or transposed, [n, k]."""
     matrix = f"{n}x{k}" if transposed else f"{k}x{n}"
     x, w, b, y = (f"tensor<{shape}x{dtype}>" for shape in (f"{m}x{k}", matrix, n, f"{m}x{n}"))
     return f"""func.func @main(%x: {x}, %w: {w}, %b: {b}) -> {y} {{

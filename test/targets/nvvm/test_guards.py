@@ -121,7 +121,7 @@ def test_numbers_are_written_as_their_bits(number: float) -> None:
 
 @pytest.mark.parametrize(("kind", "letter", "mantissa", "exponent"), [("half", "H", 10, 5), ("bfloat", "R", 7, 8)])
 def test_short_decimals_are_the_nearest_numbers(kind: str, letter: str, mantissa: int, exponent: int) -> None:
-    """Each number by as many digits as tell it from others; infinities follow the largest one."""
+    """Each number has as many digits as identify it; infinities follow the largest one."""
     least = 2 - 2 ** (exponent - 1) - mantissa
     for bits in range(1, (2**exponent - 1) << mantissa, 37):
         power, fraction = max(bits >> mantissa, 1), bits % 2**mantissa + (2**mantissa if bits >> mantissa else 0)

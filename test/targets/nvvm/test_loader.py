@@ -1,4 +1,4 @@
-"""The loader of nvvm with a driver that stands in for CUDA's: weights, graphs, results, time stamps, memory."""
+"""The loader of nvvm on the fake driver: weights, graphs, results, time stamps, memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def product(x: R.Tensor[(128, 160), R.f16], y: R.Tensor[(160, 128), R.f16]):
 
 
 def test_time_of_a_call(driver: FakeDriver) -> None:
-    """Some calls are one graph, launched twice: what is timed neither waits for the host nor copies."""
+    """Some calls are one graph, launched twice: the timed part includes no waits of the host and no copies."""
     compiled = mirlo.compile(model, target="nvvm", cache=False)
     inputs = list(compiled.random_inputs().values())
     compiled(*inputs)

@@ -1,4 +1,4 @@
-"""Products whose number of rows is known at run time only, on the matrix units; a driver stands in for CUDA's."""
+"""Products with a dynamic number of rows on the matrix units, on the fake driver."""
 
 from __future__ import annotations
 

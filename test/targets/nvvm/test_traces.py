@@ -1,4 +1,4 @@
-"""Rules of target nvvm that are schedules of primitives: what they print can be pasted back, and edited."""
+"""Rules of target nvvm that are schedules of primitives: their printed traces can be pasted back and edited."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.schedule.products import STRATEGIES
 
 
 class Best:
-    """A database that knows one answer, and what it was asked for."""
+    """A database with one result, which records the requests."""
 
     def __init__(self, values: dict[str, int]):
         self.values = values

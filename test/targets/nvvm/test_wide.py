@@ -1,4 +1,4 @@
-"""Elementwise kernels of nvvm read and write 16 bytes at a time, and compute what they should."""
+"""Elementwise kernels of nvvm read and write 16 bytes at a time, with correct results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial: the code generator of docs/code-generators.md, as it stands there, on a model of the zoo."""
+"""The tutorial: the code generator of docs/code-generators.md runs unchanged, on a model of the zoo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mirlo bench`: what it measures, prints and writes, and what it says where an engine is missing or fails."""
+"""`mirlo bench`: measurements, output, files, and messages for missing or failing engines."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_what_fails_fails_alone(kit: Path, bare: Path) -> None:
 
 @pytest.mark.sample(0)
 def test_a_process_that_dies(kit: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its unit is reported, with its output, and another process goes on."""
+    """Its unit is reported with its output, and another process continues."""
     child = kit / "lib" / "benchmarks" / "gpu" / "child.py"
     text = child.read_text()
     broken = 'def _run(unit: Unit, arguments: Any) -> dict[str, Any]:\n    import os\n    if "bf16" in unit.name:\n'

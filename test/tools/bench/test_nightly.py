@@ -1,4 +1,4 @@
-"""Shards of the nightly suite: their parts of the tests, and what is read of a run."""
+"""Shards of the nightly suite: their parts of the tests, and the results read from a run."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_correct_packages_are_not_accused(variant: str) -> None:
 
 
 def test_a_pattern_that_nothing_matches_is_reported() -> None:
-    """A tile that is larger than what is drawn: nothing is known of the pattern, and the exit code says so."""
+    """A tile is larger than all drawn shapes: the pattern is untested, which the exit code reports."""
     wrong, untaken = complaints(accelerator("", Variant(tile=251, patterns=("matmul",)), "never"))
     assert not wrong
     assert len(untaken) == 1 and untaken[0].startswith("never.matmul: no case was found; tried ")

@@ -1,4 +1,4 @@
-"""The conformance kit: every operator has cases, what is wrong is found, the page of target llvm is up to date."""
+"""The conformance kit: every operator has cases, wrong results are found, the page of target llvm is current."""
 
 from __future__ import annotations
 

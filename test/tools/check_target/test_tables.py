@@ -87,7 +87,7 @@ def test_a_pattern_is_checked_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_numbers_that_a_type_does_not_hold_wrap() -> None:
-    """A pattern may name a number, `is_const(128)`, of another type than the one that is drawn."""
+    """A pattern may contain a constant, `is_const(128)`, out of range of the drawn type."""
     assert constant_of(128, np.zeros(2, np.int8)).tolist() == [-128, -128]
     assert constant_of(0.5, np.zeros((), np.float32)) == 0.5
 

@@ -63,7 +63,7 @@ def product(tile: int, factor: float) -> Any:
 @pytest.mark.sample(0)
 @pytest.mark.parametrize(("tile", "factor", "code"), [(8, 1.5, 1), (24, 1.0, 0)])
 def test_shapes_follow_from_tiles(tile: int, factor: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rule that declines all usual shapes is tried on multiples of what it names, and found right or wrong."""
+    """A rule that declines all usual shapes is tested on multiples of the sizes that it names."""
     legalize("relax.matmul", target="tiled")(product(tile, factor))
     assert main(["check-target", "tiled", "--operator", "relax.matmul"]) == code
     told = capsys.readouterr()

@@ -370,7 +370,7 @@ def test_an_opset_that_the_reference_evaluator_lacks(tmp_path: Path) -> None:
 
 
 def test_roundings_are_what_was_computed_and_as_far_to_both_sides() -> None:
-    """Numbers that are not finite stay, and what has no rounding is as it was computed."""
+    """Numbers that are not finite, or need no rounding, stay as computed."""
     expected = {"x": np.array([1, 2, np.inf], np.float32), "i": np.array([1, 2])}
     computed = {"x": np.array([1.5, 2, np.inf], np.float32), "i": np.array([1, 3])}
     first, up, down, *others = _roundings(expected, computed)

@@ -1,4 +1,4 @@
-"""`mirlo check`: every node is looked at, also behind those that are not supported."""
+"""`mirlo check`: every node is checked, also after unsupported ones."""
 
 from __future__ import annotations
 

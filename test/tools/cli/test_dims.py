@@ -1,4 +1,4 @@
-"""Sizes of dynamic dims on the command line and in Python, and what is said where there are none."""
+"""Sizes of dynamic dims on the command line and in Python, and errors without dynamic dims."""
 
 from __future__ import annotations
 

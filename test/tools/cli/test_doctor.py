@@ -1,4 +1,4 @@
-"""`mirlo doctor`: what is there, what is missing, and what installs it."""
+"""`mirlo doctor`: present and missing parts, and the commands that install them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ OBJECTS = {
 
 
 def run(command: str, model: onnx.ModelProto, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run a command in process; return its exit code and what it wrote to standard error."""
+    """Run a command in this process; return its exit code and its standard error."""
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     code = main([command, str(path), *(str(folder / each) if "." in each else each for each in COMMANDS[command])])

@@ -1,4 +1,4 @@
-"""`mirlo fuzz`: a few of the seeds that are run by the thousand outside of CI, and what is told of bad ones."""
+"""`mirlo fuzz`: a few of the seeds that run by the thousand outside of CI, and the reports of failing ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_bytes_outside_of_outputs_are_watched(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.sample(0)
 def test_rounding_that_a_node_amplifies_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums that are whole numbers but for their rounding are one less or one more behind Floor."""
+    """Sums that are integers up to rounding differ by one after Floor."""
     monkeypatch.setattr(differential, "onnxruntime", reference)  # both oracles add in the same order
     x = np.tile(np.arange(1, 65)[:, None] / 300, (1, 300)).astype(np.float32)
     nodes = [node("ReduceSum", "x axes", "total", keepdims=0), node("Floor", "total", "y")]

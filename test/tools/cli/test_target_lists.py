@@ -88,7 +88,7 @@ def test_explain_names_the_pattern(model: str, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.sample(0)
 def test_bisect_of_a_list(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong rule of the host is found beside a code generator, and the command for replay is quoted."""
+    """A wrong rule of the host is found next to a code generator, and the replay command is quoted."""
     target = "matmuls,llvm{cpu=native}"
     with temporary_registrations(__name__):
 

@@ -1,4 +1,4 @@
-"""The examples of docs/placement.md run, one after the other, as they stand there."""
+"""The examples of docs/placement.md run unchanged, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a placement: complete, by itself, and every box says who has it."""
+"""The page of a placement: complete, self-contained, and with a target at every box."""
 
 from __future__ import annotations
 

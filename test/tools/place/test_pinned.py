@@ -1,4 +1,4 @@
-"""What CI pins: the same bytes in every process, and errors that say what is wrong with a file."""
+"""The pinned versions of CI: the same bytes in every process, and errors for invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mirlo quantize`: errors of the weights, the models that it writes, what it refuses."""
+"""`mirlo quantize`: errors of the weights, written models, refusals."""
 
 from __future__ import annotations
 

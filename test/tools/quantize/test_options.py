@@ -1,4 +1,4 @@
-"""The options of quantization: what is derived from their declarations."""
+"""The options of quantization, derived from their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mirlo quantize --int8`: accuracy of the int8 models, what stays in f32, data, reports, what is refused."""
+"""`mirlo quantize --int8`: accuracy of the int8 models, parts in f32, data, reports, refusals."""
 
 from __future__ import annotations
 

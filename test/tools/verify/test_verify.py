@@ -1,4 +1,4 @@
-"""`mirlo verify`, `verify=True` and `assert_verified`: what they find, and what they show of it."""
+"""`mirlo verify`, `verify=True` and `assert_verified`: found faults, and their reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _is_sum(op: ir.Operation) -> bool:
 
 
 class Fault:
-    """Which sum of a scheduled product loses a term: the first one that this holds for."""
+    """The first sum of a scheduled product that satisfies a predicate, which loses a term."""
 
     holds_for = staticmethod(_is_sum)
 

@@ -1,4 +1,4 @@
-"""The arrays of caches that calls update in place: rows of tokens, all of them or those of a window."""
+"""The arrays of caches that calls update in place: rows of all tokens, or of a window of tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rows = Mapping[str, np.ndarray]
 
 
 class ArraySharing:
-    """The caches that have the same arrays, each with the first rows of a common sequence.
+    """The caches that share arrays, each with the first rows of a common sequence.
 
     Any thread may use it: caches write rows that no other one has, and copy the arrays while they hold the lock.
     """
@@ -83,7 +83,7 @@ class CacheArrays:
         self._sharing = ArraySharing(self)
 
     def fork(self) -> CacheArrays:
-        """Return caches that hold the same and continue on their own; the rows are copied when both have written."""
+        """Return caches with the same tokens that continue separately; rows are copied once both have written."""
         clone = copy.copy(self)
         clone._first = {name: list(first) for name, first in self._first.items()}
         clone._lengths, clone._equal = list(self._lengths), self._equal.copy()
@@ -92,11 +92,11 @@ class CacheArrays:
         return clone
 
     def length_of(self, name: str, tokens: int) -> int:
-        """Return how many rows of a cache are used by so many tokens."""
+        """Return the number of rows of a cache that this number of tokens uses."""
         return min(tokens, self.arrays[name].shape[AXIS]) if name in self._windows else tokens
 
     def require_block(self, tokens: int, length: int) -> None:
-        """Raise an error if a call with so many new tokens would overwrite what they attend to."""
+        """Raise an error if a call with this number of new tokens would overwrite rows that it reads."""
         for name, window in self._windows.items():
             rows = self._most[name]
             if tokens + window - 1 > rows and length + tokens > rows:
@@ -106,7 +106,7 @@ class CacheArrays:
                 )
 
     def reserve(self, tokens: int, lengths: list[int]) -> bool:
-        """Make room for so many tokens of each sequence; return whether the arrays are others now.
+        """Make room for this number of tokens of each sequence; return whether arrays were replaced.
 
         `lengths` are the tokens that each part holds.
         """
@@ -118,7 +118,7 @@ class CacheArrays:
         return True
 
     def _move(self, capacity: int, lengths: Sequence[int]) -> None:
-        """Move these first tokens of each part to arrays of its own, with the lock of the sharing held."""
+        """Move the first tokens of each part to separate arrays, while the lock of the sharing is held."""
         before, self.capacity, sharing = self.capacity, capacity, self._sharing
         try:
             new = self._new()
@@ -135,7 +135,7 @@ class CacheArrays:
         self.arrays, self._sharing = new, ArraySharing(self)
 
     def write_rows(self, part: int, start: int, stop: int) -> None:
-        """Let a part have the tokens from `start` to `stop`, whose rows are written next: the arrays may be others."""
+        """Prepare a part for writing the tokens from `start` to `stop`; arrays may be replaced."""
         with self._sharing.lock:
             others = [each for each in self._sharing.members if each is not self]
             if any(each._lengths[part] > start or self._windows for each in others):
@@ -146,23 +146,23 @@ class CacheArrays:
             first[part] = max(first[part], stop - self.arrays[name].shape[AXIS])
 
     def known(self, part: int, length: int) -> int:
-        """Return how many first tokens a part can go back to: `length`, or 0 if a window lacks tokens it needs."""
+        """Return the tokens that a part can go back to: `length`, or 0 if a window has lost tokens it needs."""
         needed = ((first[part], length - self._windows[name] + 1) for name, first in self._first.items())
         return length if all(first <= max(0, start) for first, start in needed) else 0
 
     def truncate(self, part: int, length: int) -> None:
-        """Keep the first tokens of a part, a number that is `known`: what is behind them is not read."""
+        """Keep the first tokens of a part, a number that is `known`; later rows are not read again."""
         self._lengths[part] = min(self._lengths[part], length)
         if not length:
             for first in self._first.values():
                 first[part] = 0
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first tokens of a part, a number that is `known`, to another one."""
+        """Copy the first tokens of a part, a number that is `known`, to another part."""
         self.take(self, source, target, length)
 
     def take(self, other: CacheArrays, source: int, target: int, length: int) -> None:
-        """Copy the first tokens of a part of other arrays, a number that is `known` there; there is room for them."""
+        """Copy the first tokens, a number that is `known`, of a part of other arrays; there must be room."""
         self.write_rows(target, 0, length)
         for name, array in other.arrays.items():
             own = self.arrays[name]
@@ -175,7 +175,7 @@ class CacheArrays:
             self._first[name][target] = start
 
     def exchange(self, a: int, b: int, lengths: tuple[int, int]) -> None:
-        """Exchange two parts, which hold so many tokens."""
+        """Exchange two parts with these numbers of tokens."""
         with self._sharing.lock:
             if len(self._sharing.members) > 1:
                 self._move(self.capacity, self._lengths)
@@ -191,7 +191,7 @@ class CacheArrays:
             known[a], known[b] = known[b], known[a]
 
     def select(self, parts: np.ndarray, length: int) -> None:
-        """Let each part hold what another one held, of which rows that are the same stay; all hold so many tokens."""
+        """Replace each part by the rows of another part, without copying equal rows; all have as many tokens."""
         moved = [(part, int(source)) for part, source in enumerate(parts) if source != part]
         equal = self._equal[np.ix_(parts, parts)]
         starts = [min(int(self._equal[pair]), length) for pair in moved]
@@ -207,12 +207,12 @@ class CacheArrays:
         self._equal, self._first = equal, first
 
     def _forget_equal(self, part: int, start: int) -> None:
-        """Note that the rows of a part from `start` on are those of no other part."""
+        """Record that the rows of a part from `start` on differ from those of other parts."""
         self._equal[part] = self._equal[:, part] = np.minimum(self._equal[part], start)
         self._equal[part, part] = ALL
 
     def note_equal(self, length: int) -> None:
-        """Note that so many first tokens of all parts have the same rows."""
+        """Record that the first tokens of all parts have the same rows."""
         self._equal = np.maximum(self._equal, length)
 
     def read(self, part: int, start: int, stop: int) -> dict[str, np.ndarray] | None:
@@ -252,7 +252,7 @@ def _copied(array: np.ndarray) -> np.ndarray:
 
 
 def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens: int) -> None:
-    """Raise an error unless these are rows of so many tokens for caches such as `arrays`."""
+    """Raise an error unless these are rows of this number of tokens for caches such as `arrays`."""
     for part in parts:
         if part.keys() != arrays.keys():
             raise InputError(f"caches: expected rows of {', '.join(arrays)}, found {', '.join(part) or 'none'}")
@@ -268,7 +268,7 @@ def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens
 
 
 def ring_rows(spec: TensorSpec, window: int, block: int) -> int:
-    """Return the most rows of the cache of a window."""
+    """Return the maximum number of rows of the cache of a window."""
     rows = spec.shape[AXIS]
     if isinstance(rows, int) and rows < window:
         raise InputError(f"caches: {spec} is the cache of a window of {window} tokens, which needs as many rows")
@@ -276,7 +276,7 @@ def ring_rows(spec: TensorSpec, window: int, block: int) -> int:
 
 
 def new_arrays(specs: Iterable[TensorSpec], rows: Mapping[str, int], batch: int) -> dict[str, np.ndarray]:
-    """Return caches with room for so many rows of each sequence, by the names of the inputs."""
+    """Return caches with room for this number of rows of each sequence, by the names of the inputs."""
     kinds = {}
     for spec in specs:
         shape = [dim if isinstance(dim, int) else batch for dim in spec.shape]
@@ -293,5 +293,5 @@ def new_arrays(specs: Iterable[TensorSpec], rows: Mapping[str, int], batch: int)
 
 
 def fixed_rows(specs: Iterable[TensorSpec]) -> int | None:
-    """Return the rows of caches whose size is fixed, those of the smallest; None if none is."""
+    """Return the number of rows of the smallest cache with a fixed size, None if there is none."""
     return min((rows for rows in (spec.shape[AXIS] for spec in specs) if isinstance(rows, int)), default=None)

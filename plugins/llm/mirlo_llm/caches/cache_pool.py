@@ -1,4 +1,4 @@
-"""The caches of several sequences, each of a length of its own: what continuous batching keeps."""
+"""The caches of several sequences with separate lengths, as continuous batching needs them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class CachePool(ABC):
         return False
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Return whether there is room for so many new tokens of a sequence: arrays grow when they are written."""
+        """Return whether there is room for this number of new tokens of a sequence; arrays grow when written."""
         return True
 
     def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
@@ -101,7 +101,7 @@ class CachePool(ABC):
         return {} if self._states is None else self._states.arrays(sequence)
 
     def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
-        """Append tokens of which the rows are known to a sequence, and take the states behind them."""
+        """Append tokens with known rows to a sequence, and set the states after them."""
         length = self.lengths[sequence]
         self._require(sequence, length)
         self._require_room(length + tokens)
@@ -140,16 +140,16 @@ class CachePool(ABC):
             raise InputError(f"caches: a sequence may have {self._limit} tokens, {tokens} are needed: end it")
 
     def _held(self, sequence: int, length: int) -> int:
-        """Return how many first tokens of a sequence, up to `length`, the caches can go back to."""
+        """Return the number of first tokens, up to `length`, that the caches of a sequence can go back to."""
         return length
 
     @abstractmethod
     def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
-        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+        """Return which rows are tokens after this number of new tokens of each sequence: i64[sequences, rows]."""
 
     @abstractmethod
     def _arrange(self, sequences: Sequence[int]) -> list[int]:
-        """Return the order in which the caches of these sequences are given to a call."""
+        """Return the order of these sequences in a call."""
 
     @abstractmethod
     def _run(
@@ -159,7 +159,7 @@ class CachePool(ABC):
         longest: int,
         constants: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
-        """Run the model; `longest` is the length of the longest of these sequences behind the call."""
+        """Run the model; `longest` is the length of the longest of these sequences after the call."""
 
     @abstractmethod
     def _truncate(self, sequence: int, length: int) -> None:
@@ -175,11 +175,11 @@ class CachePool(ABC):
 
     @abstractmethod
     def _read(self, sequence: int, start: int, stop: int) -> Rows | None:
-        """Return a copy of the rows of some tokens; None if they are not there any more."""
+        """Return a copy of the rows of some tokens; None if they were overwritten."""
 
     @abstractmethod
     def _write(self, sequence: int, parts: Sequence[Rows], tokens: int) -> None:
-        """Append rows to a sequence, which has so many tokens then."""
+        """Append rows to a sequence, which has this number of tokens afterwards."""
 
     def _require(self, sequence: int, length: int) -> None:
         if not 0 <= length <= self.lengths[sequence]:
@@ -196,16 +196,16 @@ class CacheSelection:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return how many tokens each of the sequences has: i64[sequences]."""
+        """Return the number of tokens of each sequence: i64[sequences]."""
         return np.array([self._pool.lengths[i] for i in self.sequences], np.int64)
 
     @property
     def length(self) -> int:
-        """Return how many tokens the longest of the sequences has."""
+        """Return the number of tokens of the longest sequence."""
         return int(self.lengths.max())
 
     def mask(self, tokens: int) -> np.ndarray:
-        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+        """Return which rows are tokens after this number of new tokens of each sequence: i64[sequences, rows]."""
         return self._pool.mask(self.sequences, tokens)
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Caches of several sequences of a model that returns longer ones from each call."""
+"""Caches of several sequences of a model whose calls return longer caches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo_llm.caches.state import UpdatingModel
 
 
 class GrowingPool(CachePool):
-    """Caches of a model that returns longer ones from each call.
+    """Caches of a model whose calls return longer caches.
 
     A call takes arrays in which its sequences are joined: the tokens of each are the last rows, behind padding.
     """
@@ -54,7 +54,7 @@ class GrowingPool(CachePool):
         return {name: results[name] for name in self._others}
 
     def _join(self, sequences: Sequence[int]) -> None:
-        """Make arrays of these sequences."""
+        """Join the caches of these sequences in arrays."""
         for i in set(self._joined) - set(sequences):  # which would keep the arrays of all in memory
             self._caches[i] = {name: array.copy() for name, array in self._caches[i].items()}
         rows = max(self.lengths[i] for i in sequences)

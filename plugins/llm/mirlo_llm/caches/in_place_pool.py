@@ -32,7 +32,7 @@ class InPlacePool(CachePool):
 
     @property
     def capacity(self) -> int:
-        """Return the tokens of a sequence that there is room for."""
+        """Return the number of tokens of a sequence that fit."""
         return self._caches.capacity
 
     def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
@@ -40,7 +40,7 @@ class InPlacePool(CachePool):
         return (np.arange(int(after.max())) < after[:, None]).astype(np.int64)
 
     def _arrange(self, sequences: Sequence[int]) -> list[int]:
-        """Move sequences to parts that are side by side: to where most of them are."""
+        """Move sequences to adjacent parts, near most of them."""
         owners, count = self._owners, len(sequences)
         places = [i for i, owner in enumerate(owners) if owner in sequences]
         if places[-1] - places[0] >= count:
@@ -85,7 +85,7 @@ class InPlacePool(CachePool):
         return {name: results[name] for name in self._others}
 
     def _reserve(self, rows: int) -> None:
-        """Make room for so many tokens of each sequence."""
+        """Make room for this number of tokens of each sequence."""
         if self._caches.reserve(rows, [self.lengths[owner] for owner in self._owners]):
             self._calls.clear()
 

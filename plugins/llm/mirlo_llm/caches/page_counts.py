@@ -1,4 +1,4 @@
-"""How many sequences use each page of a pool, and which of them may write to it."""
+"""The number of users of each page of a pool, and which of them may write to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = itertools.count(1)
 
 
 class PageUser(Protocol):
-    """What uses pages: a sequence, or rows that are kept. One is used once for each time that it is listed."""
+    """A user of pages: a sequence, or kept rows; a page that it lists twice counts twice."""
 
     @property
     def pages(self) -> Sequence[int]: ...
@@ -51,35 +51,35 @@ class PageCounts:
 
     @property
     def total(self) -> int:
-        """Return how many pages there are."""
+        """Return the number of pages."""
         return len(self._uses)
 
     @property
     def free(self) -> int:
-        """Return how many pages nothing uses."""
+        """Return the number of unused pages."""
         self._settle()
         return len(self._free)
 
     @property
     def used(self) -> int:
-        """Return how many pages are used, each counted once."""
+        """Return the number of used pages, each counted once."""
         return self.total - self.free
 
     def add(self, count: int) -> None:
-        """Let there be so many pages more."""
+        """Add this number of pages."""
         first = self.total
         for values in (self._uses, self._filled, self._writers):
             values += [0] * count
         self._free += reversed(range(first, first + count))
 
     def take(self) -> int:
-        """Return a free page, which one sequence uses then."""
+        """Return a free page, which then has one user."""
         page = self._free.pop()
         self._uses[page], self._filled[page], self._writers[page] = 1, 0, NO_WRITER
         return page
 
     def register(self, user: PageUser, pages: Sequence[int]) -> int:
-        """Note that an object uses these pages until nothing refers to it; return its number."""
+        """Record that an object uses these pages as long as it lives; return its number."""
         number = next(_NUMBERS)
         weakref.finalize(user, self._gone.append, (pages, number))
         self._users[number] = weakref.ref(user)
@@ -87,12 +87,12 @@ class PageCounts:
         return number
 
     def hold(self, pages: Sequence[int]) -> None:
-        """Note that one more sequence uses these pages."""
+        """Add a user to these pages."""
         for page in pages:
             self._uses[page] += 1
 
     def release(self, pages: Sequence[int], number: int) -> None:
-        """Note that a sequence does not use these pages any more."""
+        """Remove a user of these pages."""
         for page in pages:
             self.stop_writing(page, number)
             self._uses[page] -= 1
@@ -105,21 +105,21 @@ class PageCounts:
         return self._uses[page] > 1
 
     def may_write(self, page: int, row: int, number: int) -> bool:
-        """Return whether a sequence that has the rows of a page before `row` may write the following ones."""
+        """Return whether a sequence with the rows of a page before `row` may write the following ones."""
         if not self.is_shared(page) or self._writers[page] == number:
             return True
         return self._writers[page] == NO_WRITER and self._filled[page] == row
 
     def claim(self, page: int, number: int) -> None:
-        """Let a sequence be the one that writes to a page."""
+        """Make a sequence the only one that may write to a page."""
         self._writers[page] = number
 
     def note_rows(self, page: int, rows: int, number: int) -> None:
-        """Note that the first rows of a page are those of a sequence, which goes on to write behind them."""
+        """Record that the first rows of a page belong to a sequence, which then writes the rows after them."""
         self._filled[page], self._writers[page] = rows, number
 
     def stop_writing(self, page: int, number: int) -> None:
-        """Let a sequence go back within a page: it may write there as others may."""
+        """Record that a sequence went back within a page, where any sequence may write then."""
         if self._writers[page] == number:
             self._writers[page] = NO_WRITER
 
@@ -130,7 +130,7 @@ class PageCounts:
                 self.release(pages, number)
 
     def _count_again(self) -> None:
-        """Count the uses of all pages, after a change that was made in part."""
+        """Recount the users of all pages, after an interrupted change."""
         users = {number: user for number, ref in list(self._users.items()) if (user := ref()) is not None}
         total = len(self._uses)
         self._users = {number: weakref.ref(user) for number, user in users.items()}

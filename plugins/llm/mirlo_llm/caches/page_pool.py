@@ -56,22 +56,22 @@ class PagePool:
 
     @property
     def used(self) -> int:
-        """Return how many pages sequences use, each counted once."""
+        """Return the number of pages that sequences use, each counted once."""
         with self.lock, self.counts:
             return self.counts.used
 
     @property
     def page_bytes(self) -> int:
-        """Return the bytes of a page of all caches."""
+        """Return the size in bytes of a page of all caches."""
         return sum(array[:1].nbytes for array in self.arrays.values())
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Return the names of the inputs that the pool makes."""
+        """Return the names of the inputs that the pool computes."""
         return tuple(self._tables)
 
     def sequence(self) -> PagedSequence:
-        """Return a sequence without tokens."""
+        """Return an empty sequence."""
         return PagedSequence(self, [], 0)
 
     def run(
@@ -101,7 +101,7 @@ class PagePool:
         return results
 
     def reserve(self, sequence: PagedSequence, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence pages for so many new tokens, if as many as `spare` are left then; return whether it did."""
+        """Give a sequence pages for new tokens, if `spare` pages remain; return whether it did."""
         with self.lock, self.counts:
             try:
                 self._make_room([sequence], [tokens], spare)
@@ -131,7 +131,7 @@ class PagePool:
         return {name: array for name, array in results.items() if name not in out}
 
     def _make_room(self, sequences: Sequence[PagedSequence], tokens: Sequence[int], spare: int = 0) -> None:
-        """Let each sequence have pages that it may write its new tokens to; if there are too few, none changes."""
+        """Give each sequence pages that it may write; if there are too few, change nothing."""
         while True:  # what is let go of may have shared pages, which then need not be copied
             writers, copied, added = self._wanted(sequences, tokens)
             missing = len(copied) + sum(added) + spare - self.counts.free
@@ -148,7 +148,7 @@ class PagePool:
     def _wanted(
         self, sequences: Sequence[PagedSequence], tokens: Sequence[int]
     ) -> tuple[dict[int, PagedSequence], list[PagedSequence], list[int]]:
-        """Return which sequences go on in a page that they have rows of, which copy it, and the new pages of each."""
+        """Return which sequences have to copy their last page, and the number of new pages of each."""
         writers, copied, added = dict[int, PagedSequence](), list[PagedSequence](), list[int]()
         for sequence, count in zip(sequences, tokens, strict=True):
             whole, row = divmod(sequence.length, self.page_rows)
@@ -162,7 +162,7 @@ class PagePool:
         return writers, copied, added
 
     def _write(self, sequence: PagedSequence, tokens: int) -> None:
-        """Note which rows of its pages a sequence is about to write."""
+        """Record which rows of its pages a sequence is about to write."""
         at, end, pages = sequence.length, sequence.length + tokens, sequence.pages
         while at < end:
             first = at - at % self.page_rows
@@ -171,7 +171,7 @@ class PagePool:
             at = stop
 
     def _copy_last(self, sequence: PagedSequence) -> None:
-        """Give a sequence a page of its own in place of one that others use, with its rows."""
+        """Replace a shared last page of a sequence by a copy."""
         whole, rows = divmod(sequence.length, self.page_rows)
         page, own = sequence.pages[whole], self.counts.take()
         self.counts.claim(own, sequence.number)
@@ -181,7 +181,7 @@ class PagePool:
         self.counts.release([page], sequence.number)
 
     def _let_go_or_grow(self, missing: int) -> None:
-        """Let there be more free pages: grow, or let go of what could be computed again."""
+        """Get more free pages: grow, or drop kept rows that can be computed again."""
         total = self.counts.total + missing
         if self.limit is None or total <= self.limit:
             self._grow(total)
@@ -192,7 +192,7 @@ class PagePool:
             )
 
     def _grow(self, count: int) -> None:
-        """Let there be so many pages, or twice as many as before."""
+        """Grow to this number of pages, at least twice as many as before."""
         before = self.counts.total
         total = max(count, 2 * before)
         total = total if self.limit is None else min(total, self.limit)

@@ -1,4 +1,4 @@
-"""The inputs that say where the rows of sequences are, and the caches that are in pages."""
+"""The inputs that address the rows of sequences, and the caches that are in pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_HINTS = 3
 
 @dataclass(frozen=True)
 class TableInputs:
-    """The names of the inputs that say where the rows of the sequences are."""
+    """The names of the inputs that address the rows of sequences."""
 
     ends: str
     """The ends of the sequences among the new tokens, behind a 0: integers [sequences + 1]."""
@@ -33,14 +33,14 @@ class TableInputs:
     """The caches that attention reads, if it is known."""
 
     def pairs(self, aliases: Mapping[str, str]) -> dict[str, str]:
-        """Return the outputs that are the next values of the caches, by inputs."""
+        """Return the outputs with the next values of the caches, by inputs."""
         outputs = {source: output for output, source in aliases.items()}
         return {name: outputs.get(name, "") for name in self.caches} or outputs
 
     def arrays(
         self, specs: Mapping[str, TensorSpec], sequences: Sequence[PagedSequence], tokens: Sequence[int]
     ) -> dict[str, np.ndarray]:
-        """Return the inputs for so many new tokens of each sequence."""
+        """Return the inputs for these numbers of new tokens."""
         most = max(len(sequence.pages) for sequence in sequences)
         table = np.zeros((len(sequences), most), np.int64)
         for row, sequence in zip(table, sequences, strict=True):
@@ -54,7 +54,7 @@ class TableInputs:
 
 
 def find_tables(roles: Mapping[str, str], *, ends: str, past: str, table: str) -> TableInputs:
-    """Return the names of the inputs: those that are given, and those that attention reads, by their roles."""
+    """Return the names of the inputs: those of the caller, else those that attention reads, by their roles."""
 
     def name(role: str, override: str) -> str:
         names = [override] if override else [each for each, its in roles.items() if its == role]
@@ -91,7 +91,7 @@ def cache_specs(model: UpdatingModel, pairs: Mapping[str, str], rows: int | None
 
 
 def fixed_pages(specs: Sequence[TensorSpec]) -> int | None:
-    """Return how many pages the caches have, if the model says so."""
+    """Return the number of pages of the caches, if the model fixes it."""
     counts = {spec.shape[0] for spec in specs if isinstance(spec.shape[0], int)}
     if len(counts) > 1 or 0 in counts:
         raise InputError(f"pages: expected caches of as many pages each, 1 or more, found {', '.join(map(str, specs))}")
@@ -99,7 +99,7 @@ def fixed_pages(specs: Sequence[TensorSpec]) -> int | None:
 
 
 def table_inputs(model: UpdatingModel, names: TableInputs) -> dict[str, TensorSpec]:
-    """Return the inputs that say where rows are, after a check of their types."""
+    """Return the inputs that address rows, after a check of their types."""
     inputs = {spec.name: spec for spec in model.inputs}
     tables = {}
     wanted = [(names.ends, 1), (names.past, 1), (names.table, 2), *([(names.hints, 1)] if names.hints else [])]

@@ -14,7 +14,7 @@ from mirlo_llm.caches.page_counts import PageCounts
 
 
 class Pages(Protocol):
-    """The pool that pages belong to."""
+    """The interface of the pool of pages."""
 
     @property
     def page_rows(self) -> int: ...
@@ -39,7 +39,7 @@ class PagedRows(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, pool: Pages, page: int, start: int, count: int) -> None:
-        """Hold the rows `start` to `start + count` of a page."""
+        """Take the rows `start` to `start + count` of a page."""
         self.pool, self.page, self.start, self.count = pool, page, start, count
         with pool.lock, pool.counts:
             pool.counts.register(self, self.pages)
@@ -61,7 +61,7 @@ class PagedRows(Mapping[str, np.ndarray]):
 
     @property
     def nbytes(self) -> int:
-        """Return the share of the page's bytes that the rows take."""
+        """Return the rows' share of the page in bytes."""
         return self.pool.page_bytes * self.count // self.pool.page_rows
 
     def part(self, first: int, last: int) -> PagedRows:
@@ -70,7 +70,7 @@ class PagedRows(Mapping[str, np.ndarray]):
 
 
 class PagedSequence:
-    """The tokens of a sequence in a pool of pages. What nothing refers to any more gives its pages back."""
+    """The tokens of a sequence in a pool of pages; its pages are freed with it."""
 
     def __init__(self, pool: Pages, pages: list[int], length: int) -> None:
         self._pool, self._pages, self._length = pool, pages, length
@@ -84,28 +84,28 @@ class PagedSequence:
 
     @property
     def length(self) -> int:
-        """Return how many tokens the sequence has."""
+        """Return the number of tokens."""
         return self._length
 
     @property
     def pages(self) -> tuple[int, ...]:
-        """Return the numbers of the pages with the rows of the tokens, in their order."""
+        """Return the numbers of the pages in the order of the tokens."""
         return tuple(self._pages)
 
     @property
     def page_count(self) -> int:
-        """Return how many pages the sequence has, those for tokens to come included."""
+        """Return the number of pages, including reserved ones."""
         return len(self._pages)
 
     def fork(self, length: int | None = None) -> PagedSequence:
-        """Return a sequence that begins with the same tokens and continues on its own: it shares all pages."""
+        """Return a sequence with the same tokens that continues separately: it shares all pages."""
         kept = self._length if length is None else min(length, self._length)
         count = -(-kept // self._pool.page_rows)  # without pages of a call that failed
         with self._pool.lock, self._pool.counts:
             return PagedSequence(self._pool, self._pages[:count], kept)
 
     def rewind(self, length: int) -> None:
-        """Forget all tokens but the first `length`; a negative number forgets that many of the last ones."""
+        """Drop all tokens but the first `length`; a negative number drops that many of the last ones."""
         kept = length + self._length if length < 0 else length
         if not 0 <= kept <= self._length:
             raise InputError(f"pages: cannot go back to {length} tokens: there are {self._length}")
@@ -118,7 +118,7 @@ class PagedSequence:
                 self._pool.counts.stop_writing(self._pages[-1], self.number)
 
     def rows(self, start: int, stop: int) -> PagedRows:
-        """Return the rows of some tokens, all in one page: they stay where they are."""
+        """Return the rows of some tokens of one page, without copying them."""
         whole, first = divmod(start, self._pool.page_rows)
         if not 0 <= start <= stop <= self._length or first + stop - start > self._pool.page_rows:
             raise InputError(f"pages: expected tokens of one page, of {self._length}, found {start} to {stop}")
@@ -126,7 +126,7 @@ class PagedSequence:
             return PagedRows(self._pool, self._pages[whole], first, stop - start)
 
     def adopt(self, parts: Sequence[Rows]) -> None:
-        """Append tokens whose rows are in pages, which the sequence uses from now on."""
+        """Append tokens with rows in pages, which the sequence uses from now on."""
         rows = self._pool.page_rows
         with self._pool.lock, self._pool.counts:
             for part in parts:
@@ -144,7 +144,7 @@ class PagedSequence:
                 self._length += part.count
 
     def extend(self, tokens: int) -> None:
-        """Let the sequence have so many more tokens, whose rows the pages hold."""
+        """Append this number of tokens, whose rows are in the pages."""
         self._length += tokens
 
     def add(self, pages: Sequence[int]) -> None:
@@ -152,5 +152,5 @@ class PagedSequence:
         self._pages += pages
 
     def replace(self, at: int, page: int) -> None:
-        """Use another page in place of one."""
+        """Replace a page by another one."""
         self._pages[at] = page

@@ -1,4 +1,4 @@
-"""Sequences in the pages of a pool, as callers of `CacheState` and `CachePool` use caches."""
+"""Sequences in the pages of a pool, with the interfaces of `CacheState` and `CachePool`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_STATES: Rows = {}
 
 
 class PagedState:
-    """A batch of sequences in pages; see `CacheState`. Sequences that begin alike share pages, and so do forks."""
+    """A batch of sequences in pages; see `CacheState`. Sequences with a common beginning share pages, as forks do."""
 
     def __init__(self, pool: PagePool, batch: int, constants: Mapping[str, np.ndarray] = NO_CONSTANTS) -> None:
         self._pool, self._constants = pool, constants
@@ -24,7 +24,7 @@ class PagedState:
 
     @property
     def length(self) -> int:
-        """Return how many tokens the longest sequence has."""
+        """Return the number of tokens of the longest sequence."""
         return max(sequence.length for sequence in self._sequences)
 
     @property
@@ -39,7 +39,7 @@ class PagedState:
 
     @property
     def states(self) -> Rows:
-        """Return the states of a fixed size: there are none."""
+        """Return no states: there are none of a fixed size."""
         return NO_STATES
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
@@ -47,34 +47,34 @@ class PagedState:
         return self._pool.run(inputs, self._sequences, tokens, self._constants)
 
     def rewind(self, length: int) -> int:
-        """Forget all tokens but the first `length` of each sequence; return it."""
+        """Drop all tokens but the first `length` of each sequence; return it."""
         for sequence in self._sequences:
             sequence.rewind(min(length, sequence.length))
         return length
 
     def fork(self) -> PagedState:
-        """Return a state that holds the same tokens and continues on its own."""
+        """Return a state with the same tokens that continues separately."""
         state = copy.copy(self)
         state._sequences = [sequence.fork() for sequence in self._sequences]
         return state
 
     def select(self, rows: Sequence[int]) -> None:
-        """Keep these sequences of the batch, in this order: those of the best beams."""
+        """Keep these sequences of the batch, in this order, such as the best beams."""
         before, self._sequences = self._sequences, []
         for i in rows:  # the sequence itself the first time, so that it writes to its last page
             known = before[i]
             self._sequences.append(known.fork() if known in self._sequences else known)
 
     def join(self, states: Sequence[PagedState]) -> None:
-        """Let each sequence of the batch have the tokens of a state of one sequence, in place of its own."""
+        """Replace the tokens of each sequence of the batch by those of a state of one sequence."""
         self._sequences = [state._only().fork() for state in states]
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Return the rows of some tokens of the only sequence, all in one page: they stay where they are."""
+        """Return the rows of some tokens of the only sequence, in one page, without copying them."""
         return self._only().rows(start, stop)
 
     def extend(self, parts: Sequence[Rows], tokens: int, states: Rows = NO_STATES) -> None:
-        """Append tokens whose rows are in pages to the only sequence."""
+        """Append tokens with rows in pages to the only sequence."""
         self._only().adopt(parts)
 
     def _only(self) -> PagedSequence:
@@ -107,29 +107,29 @@ class PagedSlots:
         return min(length, self._sequences[sequence].length)
 
     def rewind(self, sequence: int, length: int) -> int:
-        """Forget all tokens of a sequence but the first `length`; return it."""
+        """Drop all tokens of a sequence but the first `length`; return it."""
         self._sequences[sequence].rewind(length)
         return length
 
     def copy(self, source: int, target: int, length: int) -> int:
-        """Let a sequence begin with the first tokens of another one, in the same pages; return how many."""
+        """Replace a sequence by the first tokens of another one, in the same pages; return how many."""
         self._sequences[target] = self._sequences[source].fork(length)
         return length
 
     def rows(self, sequence: int, start: int, stop: int) -> Rows:
-        """Return the rows of some tokens of a sequence, all in one page: they stay where they are."""
+        """Return the rows of some tokens of a sequence, in one page, without copying them."""
         return self._sequences[sequence].rows(start, stop)
 
     def states(self, sequence: int) -> Rows:
-        """Return the states of a fixed size of a sequence: there are none."""
+        """Return no states: there are none of a fixed size."""
         return NO_STATES
 
     def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows = NO_STATES) -> None:
-        """Append tokens whose rows are in pages to a sequence."""
+        """Append tokens with rows in pages to a sequence."""
         self._sequences[sequence].adopt(parts)
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence pages for so many new tokens, if as many as `spare` are left; return whether it did."""
+        """Give a sequence pages for new tokens, if `spare` pages remain; return whether it did."""
         return self._pool.reserve(self._sequences[sequence], tokens, spare)
 
 
@@ -149,16 +149,16 @@ class PagedSelection:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return how many tokens each of the sequences has: i64[sequences]."""
+        """Return the number of tokens of each sequence: i64[sequences]."""
         return np.array([sequence.length for sequence in self._sequences], np.int64)
 
     @property
     def length(self) -> int:
-        """Return how many tokens the longest of the sequences has."""
+        """Return the number of tokens of the longest sequence."""
         return int(self.lengths.max())
 
     def mask(self, tokens: int) -> np.ndarray:
-        """Return the mask of tokens, which models with pages do not take: i64[sequences, 0]."""
+        """Return an empty mask, since models with pages take none: i64[sequences, 0]."""
         return np.zeros((len(self._sequences), 0), np.int64)
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:

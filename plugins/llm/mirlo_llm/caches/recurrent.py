@@ -25,29 +25,29 @@ class RecurrentStates:
         self._before: tuple[int, Mapping[str, np.ndarray]] = (0, self._start)
 
     def replace(self, results: dict[str, np.ndarray], length: int) -> None:
-        """Take the next states out of the results of a call that began behind `length` tokens."""
+        """Take the next states from the results of a call that began after `length` tokens."""
         states = {name: results.pop(output) for name, output in self._pairs.items()}
         self._before, self.arrays = (length, self.arrays), states
 
     def rewind(self, length: int) -> int:
-        """Go back to `length` tokens, or to fewer: to the last ones of which the states are known. Return how many."""
+        """Go back to `length` tokens, or to the last length before it with known states; return that length."""
         kept, self.arrays = self._before if self._before[0] <= length else (0, self._start)
         self._before = 0, self._start
         return kept
 
     def fork(self) -> RecurrentStates:
-        """Return a copy that continues on its own."""
+        """Return a copy that continues separately."""
         result = RecurrentStates((), self._pairs, 1)
         result._start, result.arrays, result._before = self._start, self.arrays, self._before
         return result
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take states that were those behind the tokens that there are now."""
+        """Set the states after the present tokens."""
         require_same(arrays, self._start)
         self.arrays, self._before = arrays, (0, self._start)
 
     def join(self, others: Sequence[RecurrentStates]) -> None:
-        """Take the states of others, of one sequence each, for a batch."""
+        """Join the states of others, of one sequence each, to a batch."""
         self.arrays = {name: np.concatenate([each.arrays[name] for each in others]) for name in self._start}
         self._before = 0, self._start
 
@@ -91,7 +91,7 @@ class PooledStates:
         return result
 
     def replace(self, results: dict[str, np.ndarray], sequences: Sequence[int], lengths: Sequence[int]) -> None:
-        """Take the next states out of the results of a call, before which each sequence had so many tokens."""
+        """Take the next states from the results of a call; each sequence had this number of tokens before."""
         states = {name: results.pop(output) for name, output in self._pairs.items()}
         for position, i in enumerate(sequences):
             self._before[i] = lengths[i], self._held[i]
@@ -99,12 +99,12 @@ class PooledStates:
         self._joined = list(sequences), states
 
     def known(self, sequence: int, tokens: int, length: int) -> int:
-        """Return the last length up to `length` at which the states of a sequence of so many tokens are known."""
+        """Return the last length up to `length` with known states of a sequence with this number of tokens."""
         before = self._before[sequence][0]
         return tokens if tokens <= length else before if before <= length else 0
 
     def copy(self, source: int, target: int, tokens: int, length: int) -> None:
-        """Let a sequence have the states of one of so many tokens at a known length; it may be the same sequence."""
+        """Set a sequence's states to those of a sequence, possibly itself, at a known length."""
         if length == tokens:
             self._held[target], self._before[target] = self._held[source], self._before[source]
         else:
@@ -119,7 +119,7 @@ class PooledStates:
         return _copied(self._held[sequence])
 
     def restore(self, sequence: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Let a sequence have states that were those behind the tokens that it has now."""
+        """Set the states of a sequence after its present tokens."""
         require_same(arrays, self._start)
         self._held[sequence], self._before[sequence] = arrays, (0, self._start)
         self._joined = [], {}

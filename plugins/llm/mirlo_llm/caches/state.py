@@ -33,7 +33,7 @@ class UpdatingModel(Protocol):
 
     @property
     def artifact(self) -> ModelArtifact:
-        """Return what was compiled: it names the inputs that are rings of windows."""
+        """Return the artifact, which names the inputs that are rings of windows."""
 
     def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
@@ -99,12 +99,12 @@ class CacheState:
 
     @property
     def length(self) -> int:
-        """Return how many rows of the caches are valid: the tokens so far."""
+        """Return the number of valid rows of the caches: the tokens so far."""
         return self._length
 
     @property
     def capacity(self) -> int:
-        """Return how many rows the caches have room for."""
+        """Return the number of rows that fit in the caches."""
         return 0 if self._caches is None else self._caches.capacity
 
     @property
@@ -161,7 +161,7 @@ class CacheState:
             raise
 
     def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run the model; return its outputs but the caches."""
+        """Run the model; return its outputs except the caches."""
         if self._states:
             inputs = {**inputs, **self._recurrent.arrays}
         if self._call is not None:
@@ -211,7 +211,7 @@ class CacheState:
         return clone
 
     def select(self, rows: npt.ArrayLike) -> None:
-        """Keep these sequences of the batch, in this order: those of the best beams."""
+        """Keep these sequences of the batch, in this order, such as the best beams."""
         chosen = np.asarray(rows)
         if chosen.shape != (self._batch,) or chosen.min() < 0 or chosen.max() >= self._batch:
             raise InputError(f"state: expected {self._batch} numbers of sequences, found {chosen}")
@@ -258,7 +258,7 @@ class CacheState:
         return dict(self._recurrent.arrays)
 
     def extend(self, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
-        """Append tokens of which the rows are known to the only sequence, and take the states behind them."""
+        """Append tokens with known rows to the only sequence, and set the states after them."""
         self._require_one()
         arrays = self._grown if self._caches is None else self._caches.arrays
         parts = [part for part in parts if part or arrays]
@@ -281,7 +281,7 @@ class CacheState:
             raise InputError(f"state: expected a state of one sequence, found {self._batch}")
 
     def _reserve(self, length: int) -> None:
-        """Make room for so many rows."""
+        """Make room for this number of rows."""
         if self._limit is not None and length > self._limit:
             what = f"has {self._limit} rows" if self._fixed == self._limit else f"may have {self._limit} rows"
             raise InputError(f"state: the cache {what}, {length} are needed: rewind it, or start anew")
@@ -299,7 +299,7 @@ def new_state(
     states: Mapping[str, str] | None = None,
     block: int = BLOCK,
 ) -> CacheState:
-    """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
+    """Return the state of a model; `pairs` are its caches, outputs by inputs; by default those of `aliases`."""
     caches = find_caches(model, batch, pairs, states)
     return CacheState(model, caches, capacity, batch, limit, constants, states, block)
 
@@ -307,7 +307,7 @@ def new_state(
 def find_caches(
     model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None, states: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """Return the caches of a model, which may have states alone, after a check of both."""
+    """Return the caches of a model, possibly none if it has states, after a check of both."""
     if states:
         inputs = {spec.name: spec for spec in model.inputs}
         require_states(states, inputs, {spec.name: spec for spec in model.outputs})
@@ -315,7 +315,7 @@ def find_caches(
 
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the outputs that are the next values of caches, by inputs, after a check that they can hold a batch."""
+    """Return the outputs with the next values of caches, by inputs, after a check that they support a batch."""
     result = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
     inputs = {spec.name: spec for spec in model.inputs}
     outputs = {spec.name: spec for spec in model.outputs}

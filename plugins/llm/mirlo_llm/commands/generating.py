@@ -124,7 +124,7 @@ def _load(arguments: Namespace) -> LanguageModel:
 
 
 def _check_ranks(arguments: Namespace) -> None:
-    """Refuse what one rank alone would read."""
+    """Refuse inputs that only one rank would read."""
     from mirlo_llm.generate import GenerationError
 
     if arguments.prompts is not None or arguments.prompt == "-":
@@ -140,7 +140,7 @@ def _is_seq2seq(folder: str) -> bool:
 
 
 def _rewrite(arguments: Namespace) -> None:
-    """Print what a model of an encoder and a decoder writes for a text."""
+    """Print the output of an encoder-decoder model for a text."""
     from mirlo_llm import generate
     from mirlo_llm.generate import GenerationError
 
@@ -172,12 +172,12 @@ def _check_prompt(arguments: Namespace) -> None:
 
 
 def _given(arguments: Namespace) -> dict[str, object]:
-    """Return the search options that flags give."""
+    """Return the search options set by flags."""
     return given_options(arguments, search_options())
 
 
 def _changes(options: Mapping[str, object]) -> dict[str, object]:
-    """Return changes to the search options of a folder: a temperature asks for random tokens."""
+    """Return changes to the search options of a folder; a temperature turns on sampling."""
     return {"do_sample": True, **options} if options.get("temperature") else dict(options)
 
 
@@ -188,7 +188,7 @@ def _generator(model: LanguageModel, arguments: Namespace) -> Generator:
 
 
 def _form(arguments: Namespace) -> dict[str, Any]:
-    """Return the form that answers have, if a flag gives one."""
+    """Return the form of answers that a flag sets, if any."""
     forms: dict[str, Any] = {} if arguments.regex is None else {"regex": arguments.regex}
     for form, file in (("json_schema", arguments.json_schema), ("lark", arguments.lark)):
         if file is not None:
@@ -219,7 +219,7 @@ def _generate(model: LanguageModel, arguments: Namespace) -> None:
 
 
 def _message(text: str, images: Sequence[str]) -> dict[str, object]:
-    """Return a message of the user, with images before its text."""
+    """Return a user message: images, then the text."""
     if not images:
         return {"role": "user", "content": text}
     parts: list[object] = [{"type": "image", "image": image} for image in images]
@@ -227,7 +227,7 @@ def _message(text: str, images: Sequence[str]) -> dict[str, object]:
 
 
 def _show(generator: Generator, prompt: Prompt) -> str:
-    """Print what follows a prompt as it comes; return it."""
+    """Print the continuation of a prompt as it is generated; return it."""
     texts = []
     for text in generator.stream(prompt):
         texts.append(text)

@@ -1,4 +1,4 @@
-"""`mirlo generate --prompts FILE`: requests in lines of JSON, run together, and their answers in lines of JSON."""
+"""`mirlo generate --prompts FILE`: requests as lines of JSON, run together, with answers as lines of JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LineError(MirloError, ValueError):
 
 @dataclass
 class _Job:
-    """A request and what its lines are called."""
+    """A request and the names of its lines."""
 
     name: str | int
     request: Request
@@ -52,7 +52,7 @@ class PromptLines:
         changes: Changes,
         form: Mapping[str, Any],
     ) -> None:
-        """Take the options and the form of answers that lines do not give.
+        """Take the default options and the default form of answers.
 
         `changes` makes search options of what flags or lines give.
         """
@@ -122,7 +122,7 @@ class PromptLines:
         return self._engine.add(prompt, stops, adapter=self._adapter, **options)
 
     def _report(self, is_streamed: bool) -> None:
-        """Write what has come."""
+        """Write the new results."""
         for job in self._jobs:
             request, has_text = job.request, self._model.tokenizer is not None
             if is_streamed and has_text:
@@ -167,7 +167,7 @@ def _parsed(line: bytes) -> dict[str, object]:
 
 
 def _checked(source: str, value: object) -> Any:
-    """Return what a prompt is given as, if it is of the right type."""
+    """Return the value of a prompt, after a check of its type."""
     if not isinstance(value, str if source == "prompt" else list):
         expected = "a text" if source == "prompt" else "a list"
         raise LineError(f"'{source}': expected {expected}, found {value!r:.40}")
@@ -177,7 +177,7 @@ def _checked(source: str, value: object) -> Any:
 
 
 def _read(path: str, lines: queue.Queue[tuple[int, bytes] | Exception | None]) -> None:
-    """Put the lines that are not empty, with their numbers from 1, then None, or the error that ended them."""
+    """Put the nonempty lines, with their numbers from 1, then None, or the error of reading."""
     try:
         file = None if path == "-" else open_regular(path)
         with file or nullcontext():

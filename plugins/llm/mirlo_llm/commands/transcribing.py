@@ -1,4 +1,4 @@
-"""`mirlo transcribe`: the speech of a sound file, as it is known."""
+"""`mirlo transcribe`: the speech of a sound file, printed as it is recognized."""
 
 from __future__ import annotations
 

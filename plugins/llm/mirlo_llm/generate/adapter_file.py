@@ -65,25 +65,25 @@ class _Flat:
         return ModelFolderError(f"{self.path}: the file is damaged: {what}")
 
     def number(self, kind: str, place: int) -> int:
-        """Return a number at a place of the buffer."""
+        """Return a number at a position of the buffer."""
         if not 0 <= place <= len(self._content) - struct.calcsize(kind):
             raise self.fail(f"it ends before byte {place}, which it refers to")
         result: int = struct.unpack_from(kind, self._content, place)[0]
         return result
 
     def _field(self, index: int) -> int | None:
-        """Return the place of a field; None if the table leaves it out."""
+        """Return the position of a field; None if it is not in the table."""
         entry = 4 + 2 * index
         offset = self.number("<H", self._fields + entry) if entry + 2 <= self._size else 0
         return self._place + offset if offset else None
 
     def integer(self, index: int) -> int:
-        """Return an i32; 0 if it is left out."""
+        """Return an i32; 0 if it is not in the table."""
         place = self._field(index)
         return 0 if place is None else self.number("<i", place)
 
     def vector(self, index: int, size: int) -> tuple[int, int]:
-        """Return the place of the elements of a vector, which have so many bytes each, and their number."""
+        """Return the position of a vector's elements, of this size in bytes, and their number."""
         place = self._field(index)
         if place is None:
             return 0, 0

@@ -1,4 +1,4 @@
-"""LoRA adapters of a model: which of its inputs their tensors are."""
+"""LoRA adapters of a model: the mapping of their tensors to inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AdapterFiles:
 
     @property
     def optional(self) -> set[str]:
-        """Return those of them that have a default value."""
+        """Return the replaced inputs with a default value."""
         return {name for name in self.names if self._inputs[name] is not None}
 
     def _by_input(self, file: AdapterFile) -> dict[str, np.ndarray]:
@@ -116,13 +116,13 @@ class Adapters:
 
 
 def _key(name: str) -> tuple[str, ...]:
-    """Return what names of one tensor have in common in PEFT and in graphs that were exported."""
+    """Return the common part of a tensor's names in PEFT and in exported graphs."""
     parts = (_SYNONYMS.get(part, part) for part in name.replace("/", ".").split("."))
     return tuple(part for part in parts if part and part not in _IGNORED)
 
 
 def _fits(spec: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the symbols of dims with what a shape adds; None if it does not fit."""
+    """Return the symbols of dims, with those that a shape determines; None if it does not match."""
     if len(shape) != len(spec.shape):
         return None
     result = dict(dims)
@@ -133,7 +133,7 @@ def _fits(spec: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, int]) -> 
 
 
 def _oriented(where: object, spec: TensorSpec, array: np.ndarray, dims: dict[str, int], is_peft: bool) -> np.ndarray:
-    """Return an array that fits an input; one of PEFT may be transposed."""
+    """Return an array with the shape of an input; arrays of PEFT may be transposed."""
     for candidate in (array.T, array) if is_peft else (array,):
         matched = _fits(spec, candidate.shape, dims)
         if matched is not None:

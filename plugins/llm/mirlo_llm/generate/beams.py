@@ -27,7 +27,7 @@ class EndedSequences:
     found: list[tuple[float, list[int]]] = field(default_factory=list)
 
     def score(self, total: float, length: int) -> float:
-        """Return the score of a sequence of so many generated tokens."""
+        """Return the score of a sequence with this number of generated tokens."""
         return total / math.pow(length, self.penalty)
 
     def add(self, total: float, tokens: Sequence[int], prompt: int) -> None:
@@ -37,7 +37,7 @@ class EndedSequences:
         del self.found[self.count :]
 
     def is_final(self, best: float, length: int, stops_early: bool) -> bool:
-        """Return whether no sequence of this length, or with this sum of logarithms, can be better."""
+        """Return whether no longer sequence, or one with this sum of logarithms, can have a better score."""
         if len(self.found) < self.count:
             return False
         return stops_early or self.found[-1][0] >= self.score(best, length)

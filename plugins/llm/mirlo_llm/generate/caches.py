@@ -1,4 +1,4 @@
-"""How the caches of a model are kept: what generation asks of contiguous arrays, and of pages.
+"""Interfaces of caches that generation uses, for contiguous arrays and for pages.
 
 `runtime/state.py` and `runtime/cache_pool.py` have the former, `runtime/paged_state.py` the latter. Nothing else of
 generation knows which of them a model has.
@@ -21,7 +21,7 @@ class CallCaches(Protocol):
 
     @property
     def length(self) -> int:
-        """Return how many tokens the longest sequence has."""
+        """Return the number of tokens of the longest sequence."""
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
@@ -32,7 +32,7 @@ class BatchCaches(CallCaches, Protocol):
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the sequences may have different lengths, each with its tokens in its first rows."""
+        """Return whether sequences may have different lengths, with their tokens in the first rows."""
 
     @property
     def is_recurrent(self) -> bool:
@@ -43,22 +43,22 @@ class BatchCaches(CallCaches, Protocol):
         """Return the states of a fixed size, by the names of the inputs."""
 
     def rows(self, start: int, stop: int) -> Rows | None:
-        """Return rows of tokens of the only sequence that others may use; None if they are not there any more."""
+        """Return sharable rows of tokens of the only sequence; None if they were overwritten."""
 
     def extend(self, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
-        """Append tokens of which the rows are known to the only sequence, and take the states behind them."""
+        """Append tokens with known rows to the only sequence, and set the states after them."""
 
     def rewind(self, length: int) -> int:
-        """Forget all tokens but the first `length`; return how many are left."""
+        """Drop all tokens but the first `length`; return the number of remaining tokens."""
 
     def fork(self: Batch) -> Batch:
-        """Return caches that hold the same tokens and continue on their own."""
+        """Return caches with the same tokens that continue separately."""
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these sequences, in this order."""
 
     def join(self: Batch, states: Sequence[Batch]) -> None:
-        """Let each sequence have the tokens of caches of one sequence."""
+        """Replace the tokens of each sequence by those of caches of one sequence."""
 
 
 class SelectedCaches(CallCaches, Protocol):
@@ -66,14 +66,14 @@ class SelectedCaches(CallCaches, Protocol):
 
     @property
     def sequences(self) -> Sequence[int]:
-        """Return their numbers, in the order that the rows of inputs must have."""
+        """Return the numbers of the sequences, in the order of the inputs' rows."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return how many tokens each of them has: i64[sequences]."""
+        """Return the number of tokens of each sequence: i64[sequences]."""
 
     def mask(self, tokens: int) -> np.ndarray:
-        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+        """Return which rows are tokens after this number of new tokens of each sequence: i64[sequences, rows]."""
 
 
 class EngineCaches(Protocol):
@@ -90,19 +90,19 @@ class EngineCaches(Protocol):
         """Return the first tokens of a sequence, up to `length`, that it can go back to."""
 
     def rewind(self, sequence: int, length: int) -> int:
-        """Forget all tokens of a sequence but the first `length`, or those that are `known`; return how many."""
+        """Drop all tokens of a sequence but the first `length`, or those that are `known`; return how many."""
 
     def copy(self, source: int, target: int, length: int) -> int:
-        """Let a sequence begin with the first tokens of another one; return how many."""
+        """Replace a sequence by the first tokens of another one; return how many."""
 
     def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
-        """Return rows of tokens of a sequence that others may use; None if they are not there any more."""
+        """Return sharable rows of tokens of a sequence; None if they were overwritten."""
 
     def states(self, sequence: int) -> Rows:
         """Return the states of a fixed size of a sequence."""
 
     def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
-        """Append tokens of which the rows are known to a sequence."""
+        """Append tokens with known rows to a sequence."""
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence memory for so many new tokens, if there is some, and as many pages as `spare` besides."""
+        """Give a sequence memory for new tokens, if there is some with `spare` pages left; return whether it did."""

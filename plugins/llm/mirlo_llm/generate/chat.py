@@ -47,15 +47,15 @@ class ChatTemplate:
 
     @property
     def takes_tools(self) -> bool:
-        """Return whether the template shows the model which tools there are."""
+        """Return whether the template renders the list of tools."""
         return re.search(r"\btools\b", self._text) is not None
 
     def mentions(self, mark: str) -> bool:
-        """Return whether the template has a text, such as a mark that answers have too."""
+        """Return whether the template contains a text, such as a tag that answers contain too."""
         return mark in self._text
 
     def render(self, messages: Sequence[Message], is_answered: bool = False, **variables: object) -> str:
-        """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
+        """Return the text of a conversation, up to the begin of the model's answer unless it `is_answered`."""
         if not isinstance(messages, Sequence):
             raise GenerationError(f"expected a list of messages, found {messages!r:.80}")
         for message in messages:
@@ -114,7 +114,7 @@ def _token_text(settings: JsonObject, name: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return what JSON can hold in the place of another mapping, sequence or number."""
+    """Return a value as JSON values, with mappings and sequences converted."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (Sequence, Set)) and not isinstance(value, (bytes, bytearray)):

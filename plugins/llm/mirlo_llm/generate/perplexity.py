@@ -1,4 +1,4 @@
-"""How well a model predicts a text: the perplexity of its tokens."""
+"""The perplexity of a text: how well a model predicts its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WINDOW = 512
 
 @dataclass(frozen=True)
 class Perplexity:
-    """What a model loses on the tokens of a text."""
+    """The loss of a model on the tokens of a text."""
 
     tokens: int
     """How many were predicted: all but the first one of each window."""
@@ -28,7 +28,7 @@ class Perplexity:
 
     @property
     def value(self) -> float:
-        """Return the perplexity: among how many equally probable tokens the model would have to guess."""
+        """Return the perplexity: the number of equally probable tokens that the prediction amounts to."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
@@ -53,7 +53,7 @@ def split_windows(
 
 
 def window_logits(decoder: CompiledDecoder, tokens: np.ndarray, chunk: int) -> Iterator[np.ndarray]:
-    """Yield the logits behind each token of a window, [tokens of a chunk, vocabulary]."""
+    """Yield the logits after each token of a window, [tokens of a chunk, vocabulary]."""
     state: BatchCaches = decoder.new_state(len(tokens), 1, chunk)
     for first in range(0, len(tokens), chunk):
         part = tokens[None, first : first + chunk]

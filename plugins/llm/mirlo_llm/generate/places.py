@@ -1,4 +1,4 @@
-"""Errors for what is no folder of a model: what it is, and what to do."""
+"""Errors for paths that are no folder of a model, with the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _file_alone(path: Path, what: str) -> ModelFolderError:
 
 
 def is_pointer(start: bytes) -> bool:
-    """Return whether a file that begins so stands for another one in git-lfs."""
+    """Return whether a file begins as a pointer of git-lfs, which replaces the actual file."""
     return start.startswith(POINTER)
 
 
 def pointer_error(path: Path) -> ModelFolderError:
-    """Return the error for a file that stands for another one."""
+    """Return the error for a pointer of git-lfs."""
     place = os.fspath(path.parent)
     return ModelFolderError(
         f"{path}: the file is a pointer of git-lfs, its content was not downloaded: git -C {place} lfs pull"

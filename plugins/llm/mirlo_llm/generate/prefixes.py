@@ -1,4 +1,4 @@
-"""Beginnings of sequences whose rows of the caches are kept, so that other sequences do not compute them again."""
+"""Common beginnings of sequences: their rows of caches are kept so that they are not computed again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CachePage:
 
 @dataclass(frozen=True)
 class KnownPrefix:
-    """First tokens of a sequence whose rows are known."""
+    """The first tokens of a sequence, with their rows."""
 
     length: int
     pages: tuple[CachePage, ...]
@@ -159,7 +159,7 @@ class PrefixCache:
                     self.nbytes += _bytes(known)
 
     def shrink(self) -> bool:
-        """Forget the page that was not used for longest; return whether there was one."""
+        """Drop the least recently used page; return whether there was one."""
         with self._lock, self:
             page = next(iter(self._used), None)
             if page is not None:
@@ -167,7 +167,7 @@ class PrefixCache:
             return page is not None
 
     def clear(self) -> None:
-        """Forget all pages."""
+        """Drop all pages."""
         with self._lock, self:
             while self._used:  # one by one: pages and their parents refer to each other
                 self._remove(next(iter(self._used)))
@@ -180,7 +180,7 @@ class PrefixCache:
             self._used.move_to_end(page)
 
     def _make_room(self, nbytes: int, path: Sequence[CachePage]) -> bool:
-        """Forget pages until there is room for so many bytes, but none of a path; return whether there is."""
+        """Drop pages, except those of a path, until these bytes fit; return whether they do."""
         kept = set(path)
         while self.nbytes + nbytes > self._limit:
             page = next(iter(self._used), None)
@@ -190,7 +190,7 @@ class PrefixCache:
         return True
 
     def _remove(self, page: CachePage) -> None:
-        """Forget a page that no other one continues."""
+        """Drop a page that has no successor."""
         assert page.parent is not None and not page.children
         del self._used[page]
         siblings = page.parent.children[page.tokens[0]]
@@ -202,7 +202,7 @@ class PrefixCache:
 
 @dataclass(frozen=True)
 class _Match:
-    """A page that a sequence has all of, or a part of, behind the pages that lead to it."""
+    """A page of which a sequence matches all or a part, after the pages before it."""
 
     page: CachePage
     length: int
@@ -226,7 +226,7 @@ def _matches(root: CachePage, tokens: Sequence[int], most: int) -> Iterator[_Mat
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return how many first tokens are the same."""
+    """Return the number of equal first tokens."""
     if tuple(a) == tuple(b):
         return len(a)
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,4 +1,4 @@
-"""The tokens of a prompt, and how many may follow them."""
+"""The tokens of a prompt, and the number of tokens that may follow."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def stop_texts(stop: Sequence[str] | str) -> tuple[str, ...]:
 
 
 class TokenNumbers(Protocol):
-    """What knows the tokens of a model."""
+    """The interface that knows a model's tokens."""
 
     vocabulary: int
 
     def is_token(self, token: int) -> bool:
-        """Return whether a number stands for a token."""
+        """Return whether a number is a token."""
 
 
 def encode_prompt(texts: TokenTexts | None, known: TokenNumbers, prompt: Prompt, is_start: bool) -> list[int]:
@@ -62,12 +62,12 @@ def require_length(options: SearchOptions, config: ModelConfig, length: int) -> 
 
 
 def room_for(options: SearchOptions, config: ModelConfig, length: int, generated: int) -> int:
-    """Return how many tokens may still follow in a sequence of this length, of which `made` are generated."""
+    """Return the number of tokens that may still follow in a sequence of this length, `made` of them generated."""
     most = _most(options, config)
     room = most - length if most else UNLIMITED
     return min(room, options.max_new_tokens - generated) if options.max_new_tokens else room
 
 
 def _most(options: SearchOptions, config: ModelConfig) -> int:
-    """Return the most tokens of a sequence; 0 if there is no limit."""
+    """Return the maximum number of tokens of a sequence; 0 if there is no limit."""
     return min((limit for limit in (options.max_length, config.context) if limit), default=0)

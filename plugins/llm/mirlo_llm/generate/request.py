@@ -1,4 +1,4 @@
-"""A request to an engine: a prompt, how it is continued, and what the model has answered so far."""
+"""A request to an engine: a prompt, the options of its continuation, and the answer so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END, STOP, LENGTH, CANCELLED, FAILED = "end", "stop", "length", "cancelled", "er
 
 @dataclass(frozen=True)
 class TokenRules:
-    """What a request asks for of single tokens."""
+    """The rules of a request for single tokens."""
 
     bias: Mapping[int, float] = field(default_factory=dict)
     """What is added to the logits of tokens."""
@@ -93,7 +93,7 @@ class Request:
         return "".join(self._pieces)
 
     def take(self) -> str:
-        """Return the text that has come since the last call."""
+        """Return the text generated since the last call."""
         require_texts(self._texts)
         taken, self._taken = self._pieces[self._taken :], len(self._pieces)
         return "".join(taken)
@@ -127,7 +127,7 @@ class Request:
         return self.tokens
 
     def cancel(self) -> None:
-        """End the request; what came so far stays."""
+        """End the request; keep the text so far."""
         if not self.is_done:
             self._finish(CANCELLED)
 

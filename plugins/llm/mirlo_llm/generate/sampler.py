@@ -51,7 +51,7 @@ class Sampler:
 
     @cached_property
     def _random(self) -> np.random.Generator:
-        """Return the random numbers, which most samplers never draw, and which take longer to seed than all else."""
+        """Return the random number generator, created on demand since seeding it is slow."""
         seed = self._options.seed
         return np.random.default_rng(seed if seed is None else [seed, self._stream])
 
@@ -66,7 +66,7 @@ class Sampler:
             self._random.bit_generator.state = state
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> int:
-        """Return the token that follows `tokens`, of which the first `prompt` are given; the logits are not changed."""
+        """Return the token after `tokens`, of which the first `prompt` are the prompt's; logits stay unchanged."""
         options, unchanged = self._options, logits
         if not self._is_plain or len(tokens) < options.min_length:
             logits = self.penalized(logits.copy(), tokens, prompt)

@@ -1,4 +1,4 @@
-"""How the next token is chosen: the options of a search."""
+"""The options of a search: how the next token is chosen."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOp
 
 @lru_cache(CACHED)
 def _with_numbers(options: SearchOptions, changes: tuple[tuple[str, type, Any], ...]) -> SearchOptions:
-    """Return options with changes that were checked before, where requests are alike."""
+    """Return options with changes that were already checked, for equal requests."""
     return replace(options, **{name: value for name, _, value in changes})
 
 

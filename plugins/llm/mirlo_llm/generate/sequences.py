@@ -1,4 +1,4 @@
-"""The tokens of a batch, and which of them the model's caches hold."""
+"""The tokens of a batch, and the part of them in the model's caches."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Sequences:
         self._state.select(chosen)
 
     def fork(self) -> Sequences:
-        """Return a copy that continues on its own; it computes nothing again."""
+        """Return a copy that continues separately without computing anything again."""
         clone = copy.copy(self)
         clone.tokens, clone._held = ([list(row) for row in rows] for rows in (self.tokens, self._held))
         clone._agreed = list(self._agreed)
@@ -125,7 +125,7 @@ class Sequences:
         return clone
 
     def rewind(self, length: int) -> None:
-        """Forget all tokens of each sequence but the first `length`."""
+        """Drop all tokens of each sequence but the first `length`."""
         shortest = min(map(len, self.tokens))
         if not is_count(length, 0, shortest):
             raise GenerationError(f"cannot go back to {length!r:.40} tokens: there are {shortest}")
@@ -134,7 +134,7 @@ class Sequences:
             self._agreed[i] = min(self._agreed[i], length)
 
     def _agree(self, sequence: int) -> int:
-        """Return how many of the first tokens of a sequence the caches hold."""
+        """Return the number of first tokens of a sequence that the caches have."""
         tokens, held, count = self.tokens[sequence], self._held[sequence], self._agreed[sequence]
         while count < len(tokens) and count < len(held) and tokens[count] == held[count]:
             count += 1
@@ -142,7 +142,7 @@ class Sequences:
         return count
 
     def _forget(self, length: int) -> int:
-        """Let the caches hold so many tokens, or fewer if the model cannot go back to these; return how many."""
+        """Truncate the caches to this number of tokens, or fewer if the model cannot go back there; return it."""
         (held,) = self._held
         self._rows = self._rows[:0]
         length = min(length, self._state.length)  # an interrupted call may have lost tokens of a window
@@ -212,13 +212,13 @@ class Sequences:
         return longest > self._chunk or 2 * sum(map(self._known, self.tokens)) > sum(map(len, self.tokens))
 
     def _known(self, tokens: Sequence[int]) -> int:
-        """Return how many first tokens of a prompt are known."""
+        """Return the number of known first tokens of a prompt."""
         decoder = self.decoder
         prefix = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, self._state.is_recurrent)
         return 0 if prefix is None else prefix.length
 
     def _start_each(self) -> np.ndarray:
-        """Compute each different prompt by itself, in chunks."""
+        """Compute each distinct prompt separately, in chunks."""
         done: dict[tuple[int, ...], tuple[BatchCaches, np.ndarray]] = {}
         for row in self.tokens:
             if tuple(row) not in done:
@@ -234,7 +234,7 @@ class Sequences:
         return np.concatenate([logits for _, logits in states])
 
     def _continue_batch(self, new: list[list[int]]) -> np.ndarray:
-        """Append as many tokens to each sequence, in chunks."""
+        """Append the same number of tokens to each sequence, in chunks."""
         while new[0]:
             counts = {self.decoder.call_length(row, self._chunk) for row in new}
             count = counts.pop() if len(counts) == 1 else len(new[0])  # images of one row may be where others have text
@@ -243,7 +243,7 @@ class Sequences:
         return rows
 
     def _extend_batch(self, new: list[list[int]]) -> np.ndarray:
-        """Append as many tokens to each sequence in one call."""
+        """Append the same number of tokens to each sequence in one call."""
         count = len(new[0])
         first = np.array([len(held) for held in self._held], np.int64)
         if self.decoder.pads_left:

@@ -1,4 +1,4 @@
-"""Room for the sequences of an engine: what they share, and what a step computes of them."""
+"""Slots of an engine's sequences: what they share, and the calls of a step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = dict[int, int]
 
 @dataclass
 class EngineCounts:
-    """What an engine did so far."""
+    """Counters of an engine."""
 
     steps: int = 0
     calls: int = 0
@@ -50,12 +50,12 @@ class Slot:
     """Whether a call has computed tokens of the request."""
 
     def common(self, request: Request) -> int:
-        """Return how many tokens that the caches hold a request begins with, without its last one."""
+        """Return the number of a request's first tokens that the caches have, without its last token."""
         return common(request.sequence, self.held) if request.adapter == self.adapter else 0
 
     @property
     def pending(self) -> int:
-        """Return how many tokens of the request the caches do not hold."""
+        """Return the number of the request's tokens that the caches lack."""
         return 0 if self.request is None else len(self.request.sequence) - len(self.held)
 
     def next_tokens(self, count: int) -> list[int]:
@@ -102,7 +102,7 @@ class EngineSlots:
                     self._empty(i)
 
     def take(self, request: Request) -> bool:
-        """Give a request a free slot: one most of which it begins with, or the one that is free for longest."""
+        """Give a request the free slot with the longest common beginning, or the one that is free for longest."""
         slots = self._slots
         free = [i for i, slot in enumerate(slots) if slot.request is None]
         if not free:
@@ -159,7 +159,7 @@ class EngineSlots:
                 self._fail_oldest(order)
 
     def keep(self, place: int) -> None:
-        """Keep the rows of a slot's tokens for sequences that begin like them."""
+        """Keep the rows of a slot's tokens for sequences with the same beginning."""
         slot, pool = self._slots[place], self.pool
         states = (lambda: pool.states(place)) if self._decoder.states else None
 
@@ -175,7 +175,7 @@ class EngineSlots:
         yield from groups.values()
 
     def _share(self, place: int, request: Request) -> None:
-        """Take what another sequence has in common with a request, if that is more than its slot holds."""
+        """Copy a common beginning from another sequence, if it is longer than the slot's."""
         slot = self._slots[place]
         same = {i: self._common(i, request) for i in range(len(self._slots)) if i != place}
         source = max(same, key=lambda i: same[i], default=place)
@@ -186,7 +186,7 @@ class EngineSlots:
             self._reuse(request, count)
 
     def _restore(self, place: int, request: Request) -> None:
-        """Take the rows of the first tokens of a request from an earlier sequence, if its slot holds fewer."""
+        """Restore the rows of a request's first tokens from an earlier sequence, if the slot has fewer."""
         slot, pool = self._slots[place], self.pool
         most, with_states = len(request.sequence) - 1, bool(self._decoder.states)
         known = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
@@ -198,7 +198,7 @@ class EngineSlots:
             self._reuse(request, count)
 
     def _waits(self, place: int, ready: Call) -> bool:
-        """Return whether the call computes half of what a new request needs for another one, so that it may wait."""
+        """Return whether the call computes half of a new request's tokens for another one, so that it may wait."""
         slot, request = self._slots[place], self._slots[place].request
         if request is None or slot.is_begun:
             return False
@@ -211,7 +211,7 @@ class EngineSlots:
         return 2 * (most - len(slot.held)) >= slot.pending
 
     def _begin(self, place: int) -> bool:
-        """Let a prompt have memory for all of its tokens; a new one leaves a page to each other sequence."""
+        """Reserve memory for all tokens of a prompt; leave a page to each other sequence."""
         slot, request = self._slots[place], self._slots[place].request
         others = 0 if slot.is_begun else sum(other.is_begun for other in self._slots if other.request is not None)
         if self.pool.reserve(place, slot.pending, others):
@@ -223,7 +223,7 @@ class EngineSlots:
         return False
 
     def _reserve(self, place: int) -> bool:
-        """Let a sequence have memory for a token, if need be that of younger ones."""
+        """Reserve memory for a token of a sequence, if needed by preempting younger ones."""
         while not self.pool.reserve(place, 1):
             younger = [
                 i for i, slot in enumerate(self._slots) if slot.request and slot.since > self._slots[place].since
@@ -235,7 +235,7 @@ class EngineSlots:
         return True
 
     def _preempt(self, place: int) -> None:
-        """Take the slot of a sequence from it."""
+        """Take the slot away from a sequence."""
         slot = self._slots[place]
         assert slot.request is not None
         self._counts.preempted += 1
@@ -247,7 +247,7 @@ class EngineSlots:
         self._slots[place].held = []
 
     def _fail_oldest(self, order: Sequence[int]) -> None:
-        """End the oldest request if no sequence can go on: what is outside of the engine has the pages."""
+        """Fail the oldest request if no sequence can continue, since users outside of the engine have the pages."""
         for i in order:
             request = self._slots[i].request
             if request is not None:
@@ -267,7 +267,7 @@ class EngineSlots:
 
 
 def common(sequence: Sequence[int], held: Sequence[int]) -> int:
-    """Return how many first tokens are the same, without the last one of the sequence, whose logits are needed."""
+    """Return the number of equal first tokens, without the sequence's last one, whose logits are needed."""
     most = min(len(sequence) - 1, len(held))
     count = 0
     while count < most and sequence[count : min(count + STRIDE, most)] == held[count : min(count + STRIDE, most)]:

@@ -76,7 +76,7 @@ class TextStream:
         self._pending = 0
 
     def fork(self) -> TextStream:
-        """Return a copy that goes on by itself."""
+        """Return a copy that continues separately."""
         clone = _copied(self)
         clone._tokens = list(self._tokens)
         return clone
@@ -107,7 +107,7 @@ class TextStream:
 
 
 class StopText:
-    """Looks for texts that end a sequence, and holds back what may be the beginning of one."""
+    """Searches for stop texts, and withholds text that may be the beginning of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -115,11 +115,11 @@ class StopText:
         self.is_found = False
 
     def fork(self) -> StopText:
-        """Return a copy that goes on by itself."""
+        """Return a copy that continues separately."""
         return _copied(self)
 
     def add(self, text: str) -> str:
-        """Return the text that is before a stop for certain."""
+        """Return the text that certainly precedes a stop."""
         if not self._stops:
             return text
         self._held += text
@@ -132,7 +132,7 @@ class StopText:
         return finished
 
     def finish(self) -> str:
-        """Return what was held back, if no stop was found."""
+        """Return the withheld text, if no stop was found."""
         rest, self._held = "" if self.is_found else self._held, ""
         return rest
 
@@ -141,12 +141,12 @@ class AnswerText:
     """The text of an answer as its tokens come, up to where a stop text begins."""
 
     def __init__(self, texts: TokenTexts, before: Sequence[int], stops: Sequence[str]) -> None:
-        """Begin behind the tokens `before`."""
+        """Begin after the tokens `before`."""
         self._stream = TextStream(texts, before[-TextStream.CONTEXT :])
         self._stop = StopText(stops)
 
     def fork(self) -> AnswerText:
-        """Return a copy that goes on by itself."""
+        """Return a copy that continues separately."""
         clone = _copied(self)
         clone._stream, clone._stop = self._stream.fork(), self._stop.fork()
         return clone
@@ -157,7 +157,7 @@ class AnswerText:
         return self._stop.is_found
 
     def add(self, token: int) -> str:
-        """Return the text that is certain with this token."""
+        """Return the text that this token makes certain."""
         return self._stop.add(self._stream.add(token))
 
     def finish(self) -> str:
@@ -166,7 +166,7 @@ class AnswerText:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of a text that is the beginning of a stop."""
+    """Return the length of the longest suffix of a text that is a prefix of a stop."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
 
 

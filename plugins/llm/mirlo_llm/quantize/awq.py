@@ -1,4 +1,4 @@
-"""AWQ: scales of the channels that products read, so that those with large activations lose less by rounding."""
+"""AWQ: scales of the input channels of products, so that channels with large activations lose less by rounding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALLEST = 1e-4
 
 @dataclass
 class ReadRows:
-    """What the rows X are that a product reads: sums over all tokens of the calibration."""
+    """Statistics of a product's input rows X: sums over all tokens of the calibration."""
 
     hessian: np.ndarray
     """f64[K, K]: X^T X."""
@@ -30,7 +30,7 @@ class ReadRows:
 
     @classmethod
     def empty(cls, depth: int) -> ReadRows:
-        """Return the sums of no rows."""
+        """Return the statistics of no rows."""
         return cls(np.zeros((depth, depth)), np.zeros(depth))
 
     def add(self, rows: np.ndarray) -> None:
@@ -123,7 +123,7 @@ def _shared_mean(magnitudes: np.ndarray, fold: ChannelFold) -> np.ndarray:
 
 
 def _loss(weights: np.ndarray, factors: np.ndarray, hessian: np.ndarray, how: Quantization) -> float:
-    """Return the sum of the squares of what a product changes by: |X (Q(W s) / s - W)^T|^2."""
+    """Return the sum of the squared changes of a product: |X (Q(W s) / s - W)^T|^2."""
     error = quantize_nearest(weights * factors, how).values() / factors - weights
     return float(((error @ hessian.astype(np.float32)) * error).sum(dtype=np.float64))
 

@@ -1,4 +1,4 @@
-"""The layers of a decoder, one by one: what their products read of a text, with weights that are inputs."""
+"""The layers of a decoder, one by one: the inputs of their products on a text, with weights as inputs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _RecordedWeights(CheckpointWeights):
 
 
 class _LayerGraph(DecoderGraph):
-    """A layer under construction, which records what products read."""
+    """A layer under construction, which records the inputs of products."""
 
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: _RecordedWeights, inputs: Sequence[Tensor]
@@ -115,7 +115,7 @@ class _LayerGraph(DecoderGraph):
         return result
 
     def source_of(self, name: str) -> Tensor:
-        """Return what a product reads; in a mixture, what its experts share."""
+        """Return the input of a product; in a mixture, the input that its experts share."""
         prefix = next((each for each in self._routed if name.startswith(each)), None)
         return self.read[name] if prefix is None or name.endswith(".down_proj") else self._routed[prefix]
 
@@ -159,7 +159,7 @@ def _layer_module(
     inputs: Mapping[str, TensorType],
     graphs: list[_LayerGraph],
 ) -> ImportedModule:
-    """Return a layer of whole texts: its result, and what its products read."""
+    """Return a layer on whole texts: its result, and the inputs of its products."""
     kinds = {
         STATES: TensorType.of((BATCH, LENGTH, options.hidden), "f32"),
         MASK: TensorType.of((BATCH, LENGTH), "i64"),
@@ -185,7 +185,7 @@ class LayerRunner:
     _compiled: dict[object, Executable] = field(default_factory=dict)
 
     def embed(self, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return what the first layer reads of windows of tokens."""
+        """Return the input of the first layer for windows of tokens."""
         kinds = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", MASK)}
 
         def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -197,7 +197,7 @@ class LayerRunner:
         return [result[STATES] for result in results]
 
     def run(self, layer: DecoderLayer, states: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the result of a layer, and what its products read, by their numbers."""
+        """Return the result of a layer, and the inputs of its products, by number."""
         model = self._executable(layer)
         arrays = dict(zip(layer.weights, layer.inputs(), strict=True))
         results = model.run({STATES: states, MASK: np.ones(states.shape[:2], np.int64), **_named(layer, arrays)})

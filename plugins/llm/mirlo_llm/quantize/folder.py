@@ -35,7 +35,7 @@ Step = Callable[[str], object]
 
 @dataclass(frozen=True)
 class TextErrors:
-    """What quantization does to a model's predictions of a text."""
+    """The effect of quantization on a model's predictions of a text."""
 
     before: Perplexity
     after: Perplexity
@@ -55,7 +55,7 @@ class TextErrors:
 
 @dataclass(frozen=True)
 class CalibrationText:
-    """A text that is typical of what the model reads."""
+    """A text that is typical of the model's inputs."""
 
     text: str
     windows: int = MAX_WINDOWS
@@ -85,7 +85,7 @@ def quantize_folder(
 
 
 def compare_models(before: LanguageModel, after: LanguageModel, windows: Sequence[np.ndarray]) -> TextErrors:
-    """Return what the predictions of two models lose on windows of a text, and how their logits differ."""
+    """Return the losses of two models on windows of a text, and the differences of their logits."""
     losses, count, difference = np.zeros(2), 0, Difference()
     for window in windows:
         at = 1

@@ -25,7 +25,7 @@ class BlockGrid:
         return nearest_codes(weights, self.scales, self.zeros.astype(np.float32), self.top).astype(np.uint8)
 
     def values(self, codes: np.ndarray) -> np.ndarray:
-        """Return what codes [columns, blocks, elements] stand for."""
+        """Return the values of codes [columns, blocks, elements]."""
         centred = codes.astype(np.float32) - self.zeros[..., None].astype(np.float32)
         values: np.ndarray = centred * self.scales[..., None]
         return values
@@ -44,7 +44,7 @@ class QuantizedMatrix:
     block: int
 
     def values(self) -> np.ndarray:
-        """Return what the codes stand for, as f32."""
+        """Return the values of the codes as f32."""
         scales, zeros = (np.repeat(x.astype(np.float32), self.block, 1) for x in (self.scales, self.zeros))
         values: np.ndarray = (self.codes - zeros) * scales
         return values

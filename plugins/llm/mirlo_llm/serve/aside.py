@@ -1,4 +1,4 @@
-"""Work on large bodies and answers, in threads beside the event loop."""
+"""Work on large bodies and answers, in threads outside of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a served model is, whatever answers its requests."""
+"""The interface of served models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo_llm.serve.options import ServeOptions
 
 
 class Admission:
-    """Requests that are counted while this is entered."""
+    """A block in which requests are counted."""
 
     def __init__(self, backend: Backend, count: int) -> None:
         self._backend, self._count = backend, count
@@ -38,7 +38,7 @@ class Backend(ABC):
 
     @property
     def problem(self) -> MirloError | None:
-        """Return why the model answers nothing any more."""
+        """Return why the model cannot answer any more."""
         return None
 
     @property
@@ -52,11 +52,11 @@ class Backend(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End what runs."""
+        """End the running requests."""
 
     @abstractmethod
     def fail_all(self) -> None:
-        """End what waits with an error, as the server ends."""
+        """Fail the waiting requests, as the server ends."""
 
     def admitted(self, count: int) -> Admission:
         """Count requests while they are answered; entering raises an error with status 429 if too many wait."""
@@ -75,5 +75,5 @@ class Backend(ABC):
         self.pending += count
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took."""
+        """Record the duration of a request."""
         self.mean_seconds += 0.1 * (seconds - self.mean_seconds)

@@ -1,4 +1,4 @@
-"""Dynamic batching: calls of a model that come together share one, where its rows do not depend on each other."""
+"""Dynamic batching: concurrent calls of a model share one, if its rows are independent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PendingCall:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """Return what calls must have in common to be one."""
+        """Return the properties that calls in a batch must share."""
         return tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(self.inputs.items()))
 
 
@@ -62,7 +62,7 @@ class CallQueue:
         return await pending.result
 
     def fail_all(self, error: Exception) -> None:
-        """End the calls that wait."""
+        """Fail the waiting calls."""
         while self._waiting:
             _set_error(self._waiting.popleft(), error)
 
@@ -140,7 +140,7 @@ def _set_error(call: PendingCall, error: BaseException) -> None:
 
 
 def rows_are_independent(run: RunModel, inputs: Arrays, outputs: Sequence[TensorPort], relative: float = 1e-3) -> bool:
-    """Return whether each row of a batch gets what it gets alone."""
+    """Return whether each row of a batch gets the result that it gets alone."""
     together = run(inputs)
     rows = len(next(iter(inputs.values())))
     if any(array.ndim == 0 or len(array) != rows for array in together.values()):

@@ -1,4 +1,4 @@
-"""The forms in which models write calls of tools: where they begin and end, and what is between."""
+"""The forms in which models write tool calls: their delimiters and contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model asks for."""
+    """A tool call of a model."""
 
     name: str
     arguments: str
@@ -46,7 +46,7 @@ class CallForm:
 
 
 def call_of(value: object, tools: Tools) -> ToolCall | None:
-    """Return the call that an object of JSON is."""
+    """Return the call in a JSON object."""
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
@@ -61,7 +61,7 @@ def call_of(value: object, tools: Tools) -> ToolCall | None:
 
 
 def _json(text: str) -> object:
-    """Return the value of JSON; a text that is none stays as it is."""
+    """Return the value of JSON text; other text is returned unchanged."""
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Code generators for tests: one that works, in numpy, and some that fail, each in its way."""
+"""Code generators for tests: one in numpy that works, and some that fail in different ways."""
 
 import ctypes
 import json

@@ -42,7 +42,7 @@ def greedy():
 
 @pattern_table("relus")
 def relus():
-    """Convolutions whose result goes through a relu, with what is added before."""
+    """Convolutions followed by an optional addition and a relu."""
     conv = is_op("relax.conv")(weight=is_const(), bias=maybe(is_const()))
     return [
         ("conv_add_relu", is_op("relax.relu")(is_op("relax.add")(conv, wildcard()))),

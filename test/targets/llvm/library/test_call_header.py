@@ -1,4 +1,4 @@
-"""`mirlo_call.h` on hostile specs, shapes and sizes, beside the same in Python: on 64 bits, 32 bits and WebAssembly."""
+"""`mirlo_call.h` on hostile specs, shapes and sizes, compared with Python: on 64 bits, 32 bits and WebAssembly."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _cases() -> Iterator[tuple[bytes, str]]:
 
 
 def _require_equal(command: list[str], folder: Path) -> None:
-    """Compile the program, and compare what it prints with what is expected."""
+    """Compile the program, and compare its output with the expected one."""
     program, file = folder / "cases", folder / "cases.bin"
     cases = list(_cases())
     file.write_bytes(b"".join(content for content, _ in cases))

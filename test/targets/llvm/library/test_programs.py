@@ -268,7 +268,7 @@ target_link_libraries(main mirlo_model)
 )
 @pytest.mark.parametrize("tool", BUILDS)
 def test_build_files(tool: str, shared: bool, weights: str, tmp_path: Path) -> None:
-    """Build a program as the files beside a model say; the weights are no object of it."""
+    """Build a program by the build files of a model; the weights are not linked in."""
     if shutil.which(tool) is None or shutil.which("cc") is None:
         pytest.skip(f"there is no {tool}, or no cc")
     make_program(dynamic_model(), tmp_path / "model", compiler(), threads=2, shared=shared, weights=weights)

@@ -1,4 +1,4 @@
-"""The run time in C: what it asks the system for, and compilers other than GCC's and Clang's."""
+"""The run time in C: its calls of the system, and compilers other than GCC and Clang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SVE with vectors of one length: what the code is, what it computes under emulation, and where it is refused."""
+"""SVE with vectors of one length: the code, its results under emulation, and its refusal elsewhere."""
 
 from __future__ import annotations
 

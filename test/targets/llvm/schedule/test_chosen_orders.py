@@ -172,7 +172,7 @@ SHAPES = [
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("machine", ["l2=32KiB", "l2=256KiB"])
 def test_chosen_orders_compute_the_same(text: str, machine: str) -> None:
-    """Small caches let the model choose blocks for small shapes."""
+    """Small caches make the model choose blocks for small shapes."""
     target = f"llvm{{{machine}}}"
     plain = run_with(text, {"winograd": 0, "row_block": 0}, target=target)
     for threads in (1, 2):
@@ -246,7 +246,7 @@ func.func @main(%x: tensor<?x{k}xf32, #relax.dims<["m", {k}]>>, %r: tensor<?x{n}
 )
 @pytest.mark.parametrize(("k", "n"), [(20, 70), (130, 300)])
 def test_blocks_of_a_dynamic_number_of_rows(k: int, n: int, order: dict[str, int], cpu: str) -> None:
-    """Whole blocks, and what is left behind them: nothing, less than a tile, several tiles."""
+    """Whole blocks, with remainders of nothing, less than a tile, several tiles."""
     rng = np.random.default_rng(2)
     weight = rng.standard_normal((k, n), dtype=np.float32)
     for threads in (1, 2):

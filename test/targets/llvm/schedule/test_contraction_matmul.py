@@ -17,7 +17,7 @@ from mirlo.dialects.tir.compute import call, maximum, tanh
 def matmul(
     transpose_a: bool = False, transpose_b: bool = False, epilogue: str = "", sum_type: str | None = None
 ) -> Any:
-    """`body(p, a, b, ...)` for a product with leading batch dims, and what is fused after it."""
+    """Emit `body(p, a, b, ...)` for a product with leading batch dims, and its epilogue."""
 
     def body(p: Any, a: Any, b: Any, *more: Any) -> Any:
         k = a.shape[-2] if transpose_a else a.shape[-1]
@@ -157,7 +157,7 @@ def test_few_rows_of_dot_products(machine: str | None, seed: int) -> None:
 
 
 def test_two_results() -> None:
-    """Both the sums and what is computed from them are returned."""
+    """The sums and a value computed from them are both returned."""
 
     def body(p: Any, a: Any, b: Any) -> Any:
         c = p.reduce("add", (20, 40), (30,), lambda i, j, k: a[i, k] * b[k, j])

@@ -1,4 +1,4 @@
-"""Weights that come from memory: what is read next is fetched while there is something to compute."""
+"""Weights that are streamed from memory: the next ones are prefetched during the computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constants of the cost model stand in one file, each with what it means."""
+"""The constants of the cost model are in one file, each with its meaning."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _never_run(*arrays: np.ndarray) -> None:
 
 
 def _compiled(text: str, folder: Path, cpu: str = "", **params: np.ndarray) -> tuple[Any, str]:
-    """Return the executable of IR, `_never_run` for one that does not run here, and the notes of its schedules."""
+    """Return the executable, or `_never_run` if this processor lacks instructions, and the notes of its schedules."""
     path = folder / "given.mlir"
     path.write_text(text)
     store = ParameterStore()

@@ -302,7 +302,7 @@ def test_convolutions_stay_inside_of_operands(case: tuple[int, int, int, int, in
 
 
 def _require_bounds(model: Any, x: np.ndarray) -> None:
-    """Require that a model computes the same in memory between inaccessible pages, and writes nothing beside it."""
+    """Run a model in memory between inaccessible pages; check its results and that it writes nothing outside."""
     compiled = mirlo.compile(model, target=EMULATED, precision="bf16", cache=False)
     wanted = compiled(x)
     for at_end in (False, True):

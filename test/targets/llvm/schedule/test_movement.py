@@ -35,7 +35,7 @@ def test_transpose(rows: int, columns: int, machine: str) -> None:
     "shape", [(64, 64), (95, 48), (33, 161), (256, 32), (130, 512), (80, 600), (1024, 50), (48, 70), (129, 7)]
 )
 def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype: str) -> None:
-    """Whole blocks, half ones, tiles beside them, and tiles that are shifted to lines of the cache."""
+    """Whole and half blocks, adjacent tiles, and tiles that are shifted to cache lines."""
     rows, columns = shape
     kind = tensor(rows, columns, dtype=dtype)
     kernel = Kernel(lambda p, x: p.compute((columns, rows), lambda i, j: x[j, i]), [kind], options={"machine": machine})

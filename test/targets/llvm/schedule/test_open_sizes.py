@@ -186,7 +186,7 @@ def test_rows_of_bytes(signed: bool) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_few_rows_by_any_number_of_columns(rows: int) -> None:
-    """Keys of a cache: dot products along them, several keys at a time, and what is left one by one."""
+    """Keys of a cache: dot products along them, several keys at a time, then one by one."""
     nodes = [node("Transpose", "k", "t", perm=[0, 2, 1]), node("MatMul", "q t", "y")]
     model = make_model(nodes, {"q": (F32, ("b", rows, 40)), "k": (F32, ("b", "n", 40))}, ["y"])
     compiled = [mirlo.compile(model, threads=threads) for threads in (1, 2)]

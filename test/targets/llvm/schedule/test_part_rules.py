@@ -65,7 +65,7 @@ def test_a_rule_for_blocks_takes_parts() -> None:
 
 
 def test_what_was_chosen_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every rule, whatever it states in `emit`: what it may choose, and what it chose."""
+    """Every rule states its possible choices and its choices, wherever it does so in `emit`."""
     with temporary_registrations(__name__):
         _register()
         assert main(["explain", "schedule"]) == 0

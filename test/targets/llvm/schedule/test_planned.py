@@ -10,5 +10,5 @@ def test_kernels_are_planned_as_the_table_says() -> None:
 
 
 def test_tiles_of_models_are_those_of_the_table() -> None:
-    """A choice of tiles that changes for a whole model computes the same: only its time tells, or this table."""
+    """Another choice of tiles gives the same results: only times, or this table, show it."""
     assert_planned(TILES)

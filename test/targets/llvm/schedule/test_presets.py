@@ -65,7 +65,7 @@ def test_models_compile_for_every_preset(name: str, tmp_path: Path) -> None:
 
 
 class Operators:
-    """A model of random operators beside each other, each with an output of its own."""
+    """A model of independent random operators, each with its own output."""
 
     def __init__(self, seed: int):
         self.generator = np.random.default_rng(seed)
@@ -256,7 +256,7 @@ def test_code_for_another_machine_is_refused(processor: Processor, lacked: str) 
 
 
 def test_exp_is_scaled_for_the_machine_of_the_pass() -> None:
-    """Not for the host's: one that has AVX-512 must not put it into code for another machine."""
+    """Not for the host: code for another machine must not use the host's AVX-512."""
     model = make_model([node("Exp", "x", "y")], {"x": (F32, (4, 64))}, ["y"])
     for preset, machine in PRESETS.items():
         module, store = import_model(model)

@@ -52,7 +52,7 @@ class BulkCopies:
         self._under_way.append(made)
 
     def read(self, box: TensorMap, coordinates: list[int]) -> Array:
-        """Return the bytes of a box; what is outside of the tensor is zero."""
+        """Return the bytes of a box; bytes outside of the tensor are zero."""
         inside, offset = np.ones(box.box, np.bool_).T, np.zeros(box.box, np.int64).T
         for axis, (size, first) in enumerate(zip(box.box, coordinates, strict=True)):
             index = first + np.arange(size)

@@ -1,4 +1,4 @@
-"""`cvt`: sections 9.7.9.21 and 9.7.9.22 of the PTX manual. Roundings, saturation, and what is packed."""
+"""`cvt`: sections 9.7.9.21 and 9.7.9.22 of the PTX manual: roundings, saturation, packed forms."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ _LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
 
 
 def to_eight_bits(x: Array, kind: str) -> Array:
-    """`satfinite`: what is too large is the largest number, NaN stays."""
+    """Convert with `satfinite`: too large numbers become the largest one, NaN stays."""
     most = _LARGEST[kind]
     held = np.where(np.isnan(x), x, np.clip(x, -most, most))
     return held.astype(TYPES[kind])

@@ -1,4 +1,4 @@
-"""`cp.async`: copies from global to shared memory beside the computation."""
+"""`cp.async`: asynchronous copies from global to shared memory."""
 
 from __future__ import annotations
 

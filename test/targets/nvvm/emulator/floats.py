@@ -134,7 +134,7 @@ OFF_BY_ONE = ("rcp", "rsqrt", "sqrt")
 
 
 def beside(numbers: Array) -> Array:
-    """Neighbours of numbers of f32: above or below, by their bits."""
+    """Return the neighbors of f32 numbers, above or below, by their bits."""
     up = numbers.view(np.uint32) * np.uint32(2654435761) >> np.uint32(31) != 0
     made = np.nextafter(numbers, np.where(up, np.float32(np.inf), np.float32(-np.inf)))
     return np.where(np.isfinite(numbers) & np.isfinite(made) & (numbers != 0), made, numbers)

@@ -101,7 +101,7 @@ def basic_blocks(function: Function, meets: frozenset[str]) -> list[BasicBlock]:
 
 
 def _targets(function: Function, last: Instruction, i: int, number: dict[int, int], count: int) -> Iterator[int]:
-    """Return the jump's target first, then the block behind."""
+    """Return the jump's target first, then the next block."""
     if last.name == "bra":
         (label,) = last.operands
         assert isinstance(label, Symbol)

@@ -1,4 +1,4 @@
-"""Products with a sum behind, rounded once: LLVM's `fma` on this machine, over arrays."""
+"""Fused multiply-add, rounded once: LLVM's `fma` on this machine, over arrays."""
 
 from __future__ import annotations
 

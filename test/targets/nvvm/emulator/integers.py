@@ -199,7 +199,7 @@ def _ones(count: Array, dtype: np.dtype) -> Array:
 
 
 def _bfe(p: Preparation, i: Instruction) -> Step:
-    """Bits from a place on; of signed numbers the last one that there is fills the rest."""
+    """Extract bits from a position on; of signed numbers, the last bit within the number is repeated."""
     a, write = p.read(i.operands[1], i.kind), p.write(i.operands[0])
     first, count = (p.read(operand, "u32") for operand in i.operands[2:])
     bits, signed = 8 * TYPES[i.kind].itemsize, is_signed(i.kind)

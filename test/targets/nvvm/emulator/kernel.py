@@ -73,7 +73,7 @@ def _symbols_of(function: Function) -> set[str]:
 
 
 def _lay_out(variables: Sequence[Variable]) -> dict[str, int]:
-    """Give variables their places in their space, one behind the other."""
+    """Assign addresses to variables in their space, one after the other."""
     end = 0
     for variable in variables:
         variable.offset = -(-end // max(variable.alignment, 1)) * max(variable.alignment, 1)

@@ -57,7 +57,7 @@ def _check(kernel: Kernel, grid: Sizes, block: Sizes, params: bytes) -> None:
 
 
 def packed(kernel: Kernel, values: Sequence[Any]) -> bytes:
-    """Parameters as their bytes: addresses and numbers, or bytes for what is passed as it is."""
+    """Return parameters as bytes: addresses and numbers, or bytes that are passed unchanged."""
     made = bytearray(kernel.params_size)
     parameters = kernel.function.params
     if len(values) != len(parameters):

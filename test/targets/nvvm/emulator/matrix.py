@@ -29,7 +29,7 @@ def whole(group: Group) -> int:
 
 
 def _note(group: Group, blocks: Array, lines: Array, each: int, written: Array | None = None) -> None:
-    """Tell who looks for races that each warp touches so many lines."""
+    """Report to the detector of races that each warp accesses these lines."""
     batch = group.batch
     if batch.races is not None:
         places = batch.shared.places(blocks, lines, 16)[:, None] * 16 + np.arange(16)

@@ -179,7 +179,7 @@ def _arrive(p: Preparation, i: Instruction) -> Step:
 
 
 def wait_for_phase(p: Preparation, i: Instruction, then: int) -> tuple[Ending | None, Read | None]:
-    """`try_wait` and `test_wait`, by parity: threads that would find no are held until it is yes."""
+    """`try_wait` and `test_wait`, by parity: threads block until the phase is complete."""
     if i.modifiers[0] not in ("try_wait", "test_wait"):
         return None, None
     if "parity" not in i.modifiers:

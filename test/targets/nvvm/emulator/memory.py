@@ -25,7 +25,7 @@ class Range:
         self._views: dict[int, Array] = {1: data}
 
     def view(self, size: int) -> Array:
-        """As elements of so many bytes; those that begin at multiples of it."""
+        """Return the range as elements of this size in bytes, at each multiple of the size."""
         found = self._views.get(size)
         if found is None:
             if self.address % size:
@@ -82,7 +82,7 @@ class GlobalMemory:
         return f"{size} bytes at {address:#x} are outside of all memory: {', '.join(near)}"
 
     def load(self, addresses: Array, size: int) -> Array:
-        """Elements of so many bytes."""
+        """Return elements of this size in bytes."""
         check_alignment(addresses, size)
         found = self.find(addresses, size, writes=False)
         if found is not None:
@@ -170,7 +170,7 @@ class Windows:
         return (windows * self.stride + addresses.astype(np.int64)) // size
 
     def load(self, windows: Array, addresses: Array, size: int) -> Array:
-        """Elements of so many bytes."""
+        """Return elements of this size in bytes."""
         at = self.places(windows, addresses, size)
         self._check(at, size)
         return self._data[size][at]
@@ -202,7 +202,7 @@ class Windows:
         raise KernelError(f"the matrix units read byte {place} of {self.name} memory and others, which {why}")
 
     def mark(self, at: Array, size: int, state: int) -> None:
-        """Note what is known of elements."""
+        """Record which bytes of elements are written."""
         part = min(size, 8)
         pattern = self._known[part].dtype.type(int.from_bytes(bytes([state]) * part, "little"))
         if size == part:

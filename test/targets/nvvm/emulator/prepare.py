@@ -20,7 +20,7 @@ Step = Callable[[Group], None]
 
 
 class Preparation:
-    """A function while steps are made of its instructions."""
+    """A function whose instructions are being turned into steps."""
 
     def __init__(
         self, function: Function, symbols: dict[str, int], shared: frozenset[str], target: str,

@@ -40,7 +40,7 @@ class Races:
     # Accesses
 
     def touch(self, tids: Array, places: Array, size: int, values: Array | None = None) -> None:
-        """Threads access elements of so many bytes, whose places are counted in elements; values: what they write."""
+        """Record an access to elements of this size; addresses count elements, `values` are written ones."""
         bytes_ = (np.broadcast_to(places, tids.shape)[:, None] * size + np.arange(size)).reshape(-1)
         warps = np.repeat(self._batch.warp_of[tids], size)
         if values is None:
@@ -100,7 +100,7 @@ class Races:
     # Order
 
     def leave(self, key: Any, warps: Array) -> None:
-        """Warps come to a barrier: who waits there will know what they know."""
+        """Warps arrive at a barrier: those that wait there learn of their accesses."""
         warps = np.unique(warps)
         before = self._left.get(key)
         known = self._known[warps].max(0)
@@ -108,7 +108,7 @@ class Races:
         self._known[warps, warps] += 1
 
     def learn(self, key: Any, warps: Array) -> None:
-        """Warps go on behind a barrier."""
+        """Warps continue after a barrier."""
         left = self._left.get(key)
         if left is not None:
             warps = np.unique(warps)

@@ -55,7 +55,7 @@ class TensorMemory:
         """Registers and their values, by warp."""
 
     def allocate(self, block: int, count: int) -> int:
-        """Return the first of so many columns."""
+        """Allocate columns; return the first."""
         if not len(self._owned):
             blocks = self._batch.count
             self._data, self._known = (np.zeros((blocks, *a.shape[1:]), a.dtype) for a in (self._data, self._known))

@@ -51,7 +51,7 @@ class Not:
 
 @dataclass(frozen=True)
 class Pair:
-    """`%r|%p`: a result, and a predicate beside it."""
+    """The operand pair `%r|%p`: a result and a predicate."""
 
     first: Operand
     second: Operand

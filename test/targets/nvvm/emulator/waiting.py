@@ -21,7 +21,7 @@ BARRIERS = 16
 
 
 class Barriers:
-    """The barriers of the blocks of a batch: who has arrived, and who waits."""
+    """The barriers of the blocks of a batch, with arrived and waiting threads."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -30,7 +30,7 @@ class Barriers:
         self._waiting: dict[int, list[tuple[Group, int]]] = {}
 
     def arrive(self, group: Group, number: int, count: int | None, then: int, waits: bool) -> list[Group]:
-        """Threads come to a barrier of a number, which so many threads come to; the groups that go on at `then`."""
+        """Threads arrive at a barrier for a number of threads; waiting groups continue at `then`."""
         if not 0 <= number < BARRIERS:
             raise KernelError(f"there are {BARRIERS} barriers, found number {number}")
         wanted = self._batch.block_size if count is None else count
@@ -58,7 +58,7 @@ class Barriers:
         return [*self._released(number, full), *([] if waits else [group])]
 
     def _tell(self, group: Group, number: int, full: Array) -> None:
-        """Tell who looks for races that threads came to a barrier, and of which blocks it is complete."""
+        """Report arrivals to the detector of races, and the blocks whose barrier is complete."""
         races = self._batch.races
         if races is None:
             return
@@ -114,7 +114,7 @@ class _Copy:
 
 
 class Copies:
-    """`cp.async`: what is copied is there when it was waited for, and not before."""
+    """`cp.async`: copied bytes are visible only after a wait."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

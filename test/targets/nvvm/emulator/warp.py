@@ -25,7 +25,7 @@ def places_of_lanes(group: Group) -> Array:
 
 
 def check_members(group: Group, mask: Array) -> None:
-    """Raise an error if a thread executes what it is not a member of."""
+    """Raise an error if a thread executes an instruction whose mask excludes it."""
     lanes = group.batch.threads["%laneid"][group.tids]
     if (mask >> lanes & np.uint32(1) == 0).any():
         raise KernelError("a thread that is not in the mask of members executes the instruction")

@@ -152,7 +152,7 @@ class Products:
             group.regs[n] = values
 
     def _note(self, product: _Product) -> None:
-        """Tell who looks for races that all warps of a warpgroup read: when products begin, and until they are done."""
+        """Report to the detector of races that all warps of a warpgroup read until the products are done."""
         batch = self._batch
         if batch.races is not None:
             for at, _ in product.read:

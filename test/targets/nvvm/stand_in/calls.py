@@ -28,7 +28,7 @@ def transposed(x: R.Tensor[(64,), R.f32]):
 
 
 def on_the_cpu() -> None:
-    """Two calls, the second by the graph of the first, and one that is timed."""
+    """Make two calls, the second by the graph of the first, and one that is timed."""
     compiled = mirlo.compile(product, target="nvvm", cache=False)
     factors = [np.zeros(shape, numpy_dtype("bf16")) for shape in ((1536, 1024), (1024, 4096))]
     for _ in range(2):

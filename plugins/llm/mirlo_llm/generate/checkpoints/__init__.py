@@ -1,1 +1,1 @@
-"""Language models as their makers publish them: weights in safetensors, and a `config.json` that says what they are."""
+"""Language models in their published form: weights in safetensors, described by a `config.json`."""

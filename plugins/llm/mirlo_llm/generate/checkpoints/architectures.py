@@ -1,4 +1,4 @@
-"""Architectures of decoders: what a `config.json` says of each, as the options of one definition (`decoder.py`)."""
+"""Architectures of decoders: `config.json` read as the options of one definition (`decoder.py`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class ExpertOptions:
-    """A mixture of experts in the place of one gated product."""
+    """A mixture of experts instead of one gated product."""
 
     count: int
     chosen: int
@@ -85,7 +85,7 @@ class LatentOptions:
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """What differs between the layers of a model."""
+    """Properties that differ between the layers of a model."""
 
     window: int = 0
     """How many last tokens are seen; 0 for all."""
@@ -167,19 +167,19 @@ class DecoderOptions:
 
 
 def renamed(name: str, names: Names) -> str:
-    """Return a name with the parts that a file has in place of others."""
+    """Return a name with the parts that a file uses instead."""
     for ours, theirs in names:
         name = name.replace(ours, theirs)
     return name
 
 
 def has_architecture(config: JsonObject) -> bool:
-    """Return whether the architecture that a configuration names is one of these."""
+    """Return whether the architecture of a configuration is one of these."""
     return config.value("model_type") in ARCHITECTURES
 
 
 def unread_keys(config: JsonObject) -> list[str]:
-    """Return the keys of a configuration that may change what is computed, and that the options do not depend on."""
+    """Return the keys of a configuration that may change the results, and that the options do not read."""
     config = JsonObject(config.path, config.key, config.content)
     read_options(config)
     rotation = next((key for key in ("rope_parameters", "rope_scaling") if config.has(key)), "")
@@ -222,7 +222,7 @@ _NAMES = {
 
 
 def under_common_names(config: JsonObject, kind: str) -> JsonObject:
-    """Return a configuration under the names that most architectures have."""
+    """Return a configuration with the key names that most architectures use."""
     names = _NAMES.get(kind, {})
     value: dict[str, Json] = {key: each for key, each in config.content.items() if each is not None}
     if not any(theirs in value for theirs in names.values()):
@@ -235,7 +235,7 @@ def under_common_names(config: JsonObject, kind: str) -> JsonObject:
 
 
 def _common(config: JsonObject) -> DecoderOptions:
-    """Read what all architectures have."""
+    """Read the options that all architectures have."""
     heads = config.count("num_attention_heads", least=1, most=MAX_WIDTH)
     kv_heads = config.count("num_key_value_heads", heads, least=1, most=heads)
     hidden = config.count("hidden_size", least=1, most=MAX_WIDTH)
@@ -251,12 +251,12 @@ def _common(config: JsonObject) -> DecoderOptions:
 
 
 def read_size(config: JsonObject, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
-    """Return a size, which is not 0."""
+    """Return a size, which must not be 0."""
     return config.count(key, default, least=1, most=most)
 
 
 def read_activation(config: JsonObject, key: str, default: str) -> str:
-    """Return the operator of a function, and after "_" its approximation."""
+    """Return the operator of an activation function, and its approximation after "_"."""
     name = config.text(key, default)
     if name not in ACTIVATIONS:
         raise config.refuse(key, f"expected one of {', '.join(ACTIVATIONS)}, found {name!a:.40}")
@@ -264,7 +264,7 @@ def read_activation(config: JsonObject, key: str, default: str) -> str:
 
 
 def require_heads(config: JsonObject, key: str, hidden: int) -> int:
-    """Return a number of heads, into which the elements of a token divide."""
+    """Return a number of heads that divides the elements of a token."""
     heads = read_size(config, key)
     if hidden % heads:
         raise config.refuse(key, f"{hidden} elements do not divide into {heads} heads")
@@ -332,7 +332,7 @@ LONG_ROTATIONS = ("longrope", "su")
 
 
 def positions(config: JsonObject) -> int:
-    """Return how many positions a configuration has; 0 if it does not say."""
+    """Return the number of positions of a configuration; 0 if unknown."""
     keys = ("max_position_embeddings", "n_positions", "n_ctx")
     return next((config.count(key) for key in keys if config.has(key)), 0)
 
@@ -363,7 +363,7 @@ def _factors_of_short_texts(rotation: JsonObject, count: int) -> np.ndarray:
 
 
 def _long_scale(config: JsonObject, rotation: JsonObject) -> float:
-    """Return what makes up for scores of longer texts."""
+    """Return the factor that compensates scores of longer texts."""
     longest = config.count("max_position_embeddings", least=2)
     trained = _trained_text(config, rotation, longest)
     factor = rotation.number("factor", longest / trained)
@@ -371,7 +371,7 @@ def _long_scale(config: JsonObject, rotation: JsonObject) -> float:
 
 
 def _llama3(plain: np.ndarray, rotation: JsonObject, factor: float) -> np.ndarray:
-    """Slow down rotations that are slower than the text that the model was first trained on is long."""
+    """Slow down rotations with wavelengths beyond the length of the first training's texts."""
     low, high = rotation.number("low_freq_factor", 1.0), rotation.number("high_freq_factor", 4.0)
     trained = rotation.count("original_max_position_embeddings", 8192, least=1)
     if not 0 < low < high:
@@ -385,11 +385,11 @@ def _llama3(plain: np.ndarray, rotation: JsonObject, factor: float) -> np.ndarra
 def _yarn(
     plain: np.ndarray, rotation: JsonObject, factor: float, theta: float, context: int
 ) -> tuple[np.ndarray, float]:
-    """Slow down rotations by how often they turn within the text that the model was first trained on."""
+    """Slow down rotations by their number of turns within the length of the first training's texts."""
     trained, pairs = rotation.count("original_max_position_embeddings", context, least=1), len(plain)
 
     def pair_of(turns: float) -> float:
-        """Return which pair turns so often."""
+        """Return the pair with this number of turns."""
         return pairs * math.log(trained / (turns * 2 * math.pi)) / math.log(theta)
 
     fast, slow = _positive(rotation, "beta_fast", 32.0), _positive(rotation, "beta_slow", 1.0)
@@ -483,7 +483,7 @@ def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 
 def _partly_rotated(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
-    """Leave out the rotations of some layers."""
+    """Turn off the rotations of some layers."""
     pattern, every = config.value("no_rope_layers"), config.count("no_rope_layer_interval", 4, least=1)
     default = [(i + 1) % every != 0 for i in range(len(options.layers))]
     rotates = pattern if isinstance(pattern, list) and pattern else default

@@ -1,4 +1,4 @@
-"""Matrices in blocks as graphs: what products with packed weights read, and rows of a table."""
+"""Matrices in blocks as graphs: operands of products with packed weights, and rows of a table."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def block_rows(b: GraphBuilder, weights: BlockWeights, index: Tensor) -> Tensor:
 
 
 def _numbers(b: GraphBuilder, weights: BlockWeights, codes: Tensor) -> Tensor:
-    """Return what codes stand for, before they are scaled."""
+    """Return the values of codes before scaling."""
     if weights.table:
         return _constant(b, np.array(weights.table, np.float32)).gather(codes.cast("i32"))
     numbers = codes.cast("f32")
@@ -59,7 +59,7 @@ def _numbers(b: GraphBuilder, weights: BlockWeights, codes: Tensor) -> Tensor:
 
 
 def _packed_zeros(b: GraphBuilder, zeros: np.ndarray, bits: int) -> Tensor:
-    """Return the codes of 0 in the type of codes; rows are padded to whole bytes and cut."""
+    """Return the zero points in the type of codes; rows are padded to whole bytes and cut."""
     if bits == 8:
         return _constant(b, zeros)
     packed = pack_fields(zeros, bits)

@@ -58,7 +58,7 @@ class BlockWeights:
 
     @cached_property
     def zero_points(self) -> np.ndarray | None:
-        """Return offsets as codes: the values of f32 that stand for 0."""
+        """Return offsets as zero points in units of codes, as f32."""
         if self.offsets is None:
             return None
         with np.errstate(all="ignore"):
@@ -76,5 +76,5 @@ def without_zero_scales(codes: np.ndarray, scales: np.ndarray, block: int) -> tu
 
 
 def pack_codes(codes: np.ndarray, dtype: str) -> np.ndarray:
-    """Return codes of a type [rows, elements], one a byte, several in a byte."""
+    """Pack codes [rows, elements], one per byte, to several per byte."""
     return pack_fields(codes, ELEMENT_TYPES[dtype].bits)

@@ -12,7 +12,7 @@ from mirlo_llm.generate.checkpoints.graph import CheckpointGraph, CheckpointWeig
 
 
 def state_types(options: DecoderOptions, size: Dim) -> dict[str, TensorType]:
-    """Return the keys and values of an encoder's states of one text for each layer of a decoder, by names."""
+    """Return the types of keys and values of an encoder's states of one text per decoder layer, by names."""
     kind = TensorType.of((1, options.heads, size, options.size), "f32")
     return {f"states.{i}.{part}": kind for i in range(len(options.layers)) for part in ("key", "value")}
 
@@ -37,10 +37,10 @@ class CrossDecoderGraph(DecoderGraph):
         self._states = list(zip(states[::2], states[1::2], strict=True))
 
     def see(self, layer: int, query: Tensor) -> None:
-        """Take the queries with which a layer attends to the states, [batch, heads, length, size]."""
+        """Take the queries of a layer for cross-attention, [batch, heads, length, size]."""
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
-        """Add what the tokens see of the states."""
+        """Add the result of cross-attention to the states."""
         layer = int(name.rpartition(".")[2])
         options, (key, value) = self.options, self._states[layer]
         norm = f"{name}.encoder_attn_layer_norm"

@@ -1,4 +1,4 @@
-"""A decoder as a graph: its inputs and outputs are those of decoders in ONNX, its caches are written in place."""
+"""A decoder as a graph: inputs and outputs are those of decoders in ONNX, caches are updated in place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
-    """Return the graph of what a decoder computes of whole texts before the logits."""
+    """Return the graph of a decoder's states of whole texts, before the logits."""
     options, tensors = read_decoder(weights, config)
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
 
@@ -62,7 +62,7 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
 
 
 def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
-    """Return the options and the tensors of a decoder; those of encoders of images are left out."""
+    """Return the options and the tensors of a decoder, without those of image encoders."""
     root = read_json(config)
     keys = own_config(root)
     options, tensors = read_options(keys), read_weights(weights, keys)
@@ -78,7 +78,7 @@ def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, Checkpoin
 
 
 def separate_experts(tensors: Tensors) -> Iterator[tuple[str, np.ndarray | BlockWeights]]:
-    """Yield tensors with those of all experts of a layer as one for each."""
+    """Yield tensors, with those of all experts of a layer split into one per expert."""
     for name, tensor in tensors.items():
         match = _FUSED.fullmatch(name)
         if match is None or isinstance(tensor, BlockWeights) or tensor.ndim != 3:
@@ -128,7 +128,7 @@ class TokenPlaces:
     """[1, 1, 1, total]."""
 
     def mask(self, layer: LayerOptions, of_image: Tensor | None = None) -> Tensor:
-        """Return what is added to scores: a token sees itself and those before it, of a window or a chunk.
+        """Return the mask added to scores: a token sees itself and earlier ones, of a window or a chunk.
 
         `of_image` says which keys are of the same image as a token: those behind it are seen too.
         """
@@ -170,7 +170,7 @@ class DecoderGraph(CheckpointGraph):
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
 
     def further_results(self) -> dict[str, Tensor]:
-        """Return results beside the logits and the caches, by the names of outputs."""
+        """Return results besides the logits and the caches, by the names of outputs."""
         return {}
 
     def hidden_states(
@@ -188,13 +188,13 @@ class DecoderGraph(CheckpointGraph):
         return self.norm(options.final_norm, x), kept
 
     def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
-        """Return the rows of tokens that the first layer reads."""
+        """Return the embeddings of the tokens."""
         return self.rows(table, tokens) * self.options.embedding_scale
 
     def first_states(
         self, tokens: Tensor, places: TokenPlaces, table: np.ndarray | BlockWeights | None = None
     ) -> Tensor:
-        """Return what the first layer reads."""
+        """Return the input of the first layer."""
         options = self.options
         if table is None:
             table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
@@ -230,13 +230,13 @@ class DecoderGraph(CheckpointGraph):
         return x + self.norm(behind_products, inner) * self.options.residual_scale, *kept
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
-        """Return what the products of a layer read, of what attention has made."""
+        """Return the input of a layer's products, from the result of attention."""
         return x
 
     def attention(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
-        """Attend the new tokens to the cache and to each other; return the caches afterwards too."""
+        """Attend the new tokens to the cache and to each other; return the updated caches too."""
         options = self.options
         turns = None if layer.frequencies is None else self._turns(layer.frequencies, layer.rotation_scale, places)
         latent = None if options.latent is None else LatentProjections(self, name, options.heads, options.latent)
@@ -285,14 +285,14 @@ class DecoderGraph(CheckpointGraph):
         return [query, key, value]
 
     def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
-        """Return what is added to the scores of attention, which layers with the same window share."""
+        """Return the mask added to the scores of attention; layers with the same window share it."""
         key = layer.window, layer.chunk
         if key not in self._masks:
             self._masks[key] = places.mask(layer)
         return self._masks[key]
 
     def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
-        """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
+        """Return the sum of the results of the experts that a router chooses per token, weighted by the router."""
         hidden = self.options.hidden
         rows = x.reshape((BATCH * LENGTH, hidden))
         chosen, factors = route(self, name, rows, experts)
@@ -305,7 +305,7 @@ class DecoderGraph(CheckpointGraph):
         return mixed.reshape((BATCH, LENGTH, hidden))
 
     def mix(self, name: str, rows: Tensor, chosen: Tensor, factors: Tensor, experts: ExpertOptions) -> Tensor:
-        """Return the sum of what the chosen experts compute of rows, times their factors."""
+        """Return the weighted sum of the chosen experts' results."""
         b = self.builder
         numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
 
@@ -318,7 +318,7 @@ class DecoderGraph(CheckpointGraph):
         return mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
-        """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
+        """Return act(gate(x)) * up(x), or act(up(x)), times the down projection."""
         options = self.options
         if not options.is_gated:
             activated = self.activated(self.product(f"{name}.up_proj", x, inner), options.activation)
@@ -330,7 +330,7 @@ class DecoderGraph(CheckpointGraph):
         return self.product(f"{name}.down_proj", self.activated(gate, options.activation) * up, options.hidden)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""
+        """Divide by the root of the mean square, or of the variance; an empty name means no norm."""
         if not name:
             return x
         if self.options.has_plain_norms:
@@ -352,12 +352,12 @@ class DecoderGraph(CheckpointGraph):
         return split_heads(x, width // self.options.size, self.options.size)
 
     def _written(self, cache: Tensor, new: Tensor, places: TokenPlaces) -> Tensor:
-        """Return the cache with the rows of the new tokens."""
+        """Return the cache after writing the rows of the new tokens."""
         shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
         return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
 
     def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> Angles:
-        """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
+        """Return cos and sin of the angles, [batch, 1, length, pairs], computed once for all layers."""
         key = frequencies.tobytes(), scale
         if key not in self._angles:
             angles = self.angles(frequencies, places)
@@ -369,7 +369,7 @@ class DecoderGraph(CheckpointGraph):
         return places.tokens.cast("f32").expand_dims(1, 3) * self.builder.constant(frequencies, "f32")
 
     def places(self, mask: Tensor) -> TokenPlaces:
-        """Return positions: in a prompt, sequences that are shorter than the longest are padded at the end."""
+        """Return positions; in a prompt, shorter sequences are padded at the end."""
         before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
         first = maximum(before, 0)
         keys = self._range(mask.shape[1]).expand_dims(0, 1, 2)

@@ -1,4 +1,4 @@
-"""When tokens are spoken, by what heads of the decoder see of the sound: an alignment of tokens and time."""
+"""Times of tokens, from the decoder's attention to the sound: an alignment of tokens and time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filter_medians(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def first_times(costs: np.ndarray) -> np.ndarray:
-    """Return where each row begins on the cheapest path through f64[rows, times]: dynamic time warping.
+    """Return the time at which each row begins on the cheapest path through f64[rows, times]: dynamic time warping.
 
     A path begins in the first row at the first time, and ends in the last one at the last; a step goes to the next
     row, the next time, or both.
@@ -56,7 +56,7 @@ BOTH, UP, LEFT = range(3)
 
 
 def _steps(costs: np.ndarray) -> np.ndarray:
-    """Return where the cheapest path to each element comes from, computed along diagonals, u8[rows, times]."""
+    """Return the predecessor of each element on its cheapest path, computed along diagonals, u8[rows, times]."""
     rows, times = costs.shape
     steps = np.full((rows, times), LEFT, np.uint8)
     infinite = np.full(rows + 1, np.inf, np.float32)

@@ -34,7 +34,7 @@ class Sound:
 
     @property
     def seconds(self) -> float:
-        """Return how long it takes."""
+        """Return the duration."""
         return len(self.samples) / self.rate
 
 

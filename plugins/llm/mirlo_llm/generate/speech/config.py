@@ -1,4 +1,4 @@
-"""What the files of a folder say of a model of speech: its special tokens, and the spectra that it reads."""
+"""The files of a folder of a speech model: its special tokens, and the options of its spectra."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def as_text(transcript: Transcript) -> str:
 
 
 def as_object(transcript: Transcript) -> dict[str, object]:
-    """Return what OpenAI's API calls verbose JSON; with words if these have times."""
+    """Return verbose JSON of OpenAI's API; with words if these have times."""
     segments = [
         {"id": i, "start": round(each.start, 3), "end": round(each.end, 3), "text": each.text, "tokens": each.tokens}
         for i, each in enumerate(transcript.segments)

@@ -37,7 +37,7 @@ OWN_OPTIONS = ("mapped",)
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word of a transcript, with the space before it and the marks beside it."""
+    """A word of a transcript, with the space before it and adjacent punctuation."""
 
     start: float
     """Seconds."""
@@ -137,7 +137,7 @@ class SpeechModel:
 
     @property
     def _window(self) -> int:
-        """Return how many frames the encoder reads."""
+        """Return the number of frames that the encoder reads."""
         return 2 * self.config.options.frames
 
     def _sound(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> Sound:
@@ -151,7 +151,7 @@ class SpeechModel:
         return resampled(sound if isinstance(sound, Sound) else read_wav(sound), rate)
 
     def _spectrum(self, sound: Sound) -> np.ndarray:
-        """Return the spectrum of a sound and of silence behind it."""
+        """Return the spectrum of a sound, padded with silence."""
         options = self.config.spectrum
         return log_mel(np.pad(sound.samples, (0, self._window * options.step)), options)
 

@@ -1,4 +1,4 @@
-"""The words of tokens: where texts divide, and which marks belong to the word beside them."""
+"""The words of tokens: word boundaries, and punctuation that belongs to adjacent words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def split_words(tokens: Sequence[int], language: str, decode: Callable[[Sequence
 
 
 def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[TokenRange]:
-    """Return the fewest tokens each that are whole characters."""
+    """Return groups of tokens, as short as possible, that are whole characters."""
     whole, result, first, length = decode(tokens), list[TokenRange](), 0, 0
     for i in range(len(tokens)):
         text = decode(tokens[first : i + 1])
@@ -44,7 +44,7 @@ def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -
 
 
 def _spaced(parts: Sequence[TokenRange]) -> list[TokenRange]:
-    """Join what no space and no mark separates."""
+    """Join groups that are separated by neither a space nor punctuation."""
     result = list[TokenRange]()
     for part in parts:
         if not result or part.text.startswith(" ") or part.text.strip() in MARKS:
@@ -55,7 +55,7 @@ def _spaced(parts: Sequence[TokenRange]) -> list[TokenRange]:
 
 
 def _with_marks(parts: list[TokenRange]) -> list[TokenRange]:
-    """Join marks with the words that they belong to."""
+    """Join punctuation with the word that it belongs to."""
     result = list[TokenRange]()
     for part in reversed(parts):
         if result and part.text.startswith(" ") and part.text.strip() in BEFORE:

@@ -19,7 +19,7 @@ WINDOWS = ("sliding_attention", "chunked_attention", "hybrid_sliding")
 
 @dataclass(frozen=True)
 class LayerState:
-    """What a layer keeps from call to call."""
+    """A state that a layer keeps between calls."""
 
     layer: int
     kind: str
@@ -58,7 +58,7 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
         return keys, values
 
     def update_indexer(self, indexer_key_states: Tensor) -> Tensor:
-        """Write new rows of what chooses keys, and return those of all tokens."""
+        """Write new rows of the indexer, which selects keys, and return those of all tokens."""
         self.indexer_keys, rows = self._written(self.indexer_keys, indexer_key_states[:, None])
         return rows[:, 0]
 
@@ -68,11 +68,11 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
         return after, cache_rows(after, owner.mask)
 
     def get_seq_length(self) -> int:
-        """Return how many tokens there were before the call."""
+        """Return the number of tokens before the call."""
         return self.owner.get_seq_length()
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys there are, and the position of the first."""
+        """Return the number of keys, and the position of the first."""
         return self.owner.get_mask_sizes(query_length)
 
 
@@ -84,14 +84,14 @@ class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
         self.has_previous_state = dict.fromkeys(range(number_of_states), True)
 
     def update_conv_state(self, conv_states: Tensor, state_idx: int = 0, *_: Any, **options: Any) -> Tensor:
-        """Keep the last rows of what a convolution reads, and return all that it reads."""
+        """Keep the last input rows of a convolution, and return all of its input rows."""
         before = self.conv_states[state_idx]
         full = torch.cat([before, conv_states], -1)
         self.conv_states[state_idx] = full[..., -before.shape[-1] :]
         return full
 
     def update_recurrent_state(self, recurrent_states: Tensor, state_idx: int = 0, **options: Any) -> Tensor:
-        """Keep the state behind the last token."""
+        """Keep the state after the last token."""
         self.recurrent_states[state_idx] = recurrent_states
         return recurrent_states
 
@@ -139,17 +139,17 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
                 getattr(layer, f"is_{state.kind}s_initialized")[state.index] = True
 
     def results(self) -> list[Tensor]:
-        """Return what the layers keep after the call, in the order of the states."""
+        """Return the states of the layers after the call, in order."""
         kept = [getattr(self.layers[state.layer], f"{state.kind}s") for state in self.states]
         return [each if state.grows else each[state.index] for each, state in zip(kept, self.states, strict=True)]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return how many tokens there were before the call."""
+        """Return the number of tokens before the call."""
         length: int = self.mask.shape[1] - self.positions.shape[1]
         return length
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
-        """Return how many keys there are, and the position of the first."""
+        """Return the number of keys, and the position of the first."""
         return self.mask.shape[1], 0
 
     def get_query_offset(self, layer_idx: int = 0) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the operators of `operators.py` are in relax."""
+"""Conversion of the operators of `operators.py` to relax."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def attention(
     op: Operation, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sinks: Tensor | None, scale: float,
     softcap: float, is_causal: bool,
 ) -> Tensor:  # fmt: skip
-    """Convert; kernels skip what `causal` hides, which the mask hides too."""
+    """Convert attention; kernels skip keys hidden by `causal`, which the mask hides too."""
     named = {"scale": scale, "softcap": softcap or None, "causal": is_causal, "at_end": is_causal}
     if sinks is not None:
         result: Tensor = op.emit("attention_with_sinks", query, key, value, mask, sinks, **named)
@@ -34,7 +34,7 @@ def attention(
 
 @aten_converter("mirlo.cache_write.default")
 def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-    """Convert."""
+    """Convert a write of rows to a cache."""
     shape = (*new.shape[:2], D.maximum(cache.shape[2], mask.shape[1]), new.shape[3])
     result: Tensor = op.emit("cache_write", cache, new, positions, shape=shape)
     return result
@@ -42,7 +42,7 @@ def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, ma
 
 @aten_converter("mirlo.cache_rows.default")
 def cache_rows(op: Operation, cache: Tensor, mask: Tensor) -> Tensor:
-    """Convert."""
+    """Convert the selection of a cache's rows."""
     return cache.part((0, 0, 0, 0), (*cache.shape[:2], mask.shape[1], cache.shape[3]))
 
 

@@ -1,4 +1,4 @@
-"""The graph of a decoder of transformers: its inputs and outputs are those of decoders by hand."""
+"""The graph of a decoder of transformers, with the inputs and outputs of other decoders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = {"batch": 2, "length": 5, "total": 11, "past": 16}
 
 
 class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
-    """A model with the interface of decoders: tokens, a mask and what layers keep; logits, and what layers keep."""
+    """A model with the interface of decoders: tokens, mask and states; logits and states."""
 
     def __init__(self, model: Any, states: Sequence[LayerState]) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
         self._takes = accepted & {"position_ids", "use_cache"}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, past: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Compute the logits of new tokens, which are behind those of the caches."""
+        """Compute the logits of new tokens, which follow those of the caches."""
         length = input_ids.shape[1]
         first = (attention_mask.sum(1, keepdim=True) - length).clamp(min=0)
         positions = first + torch.arange(length)[None]
@@ -63,7 +63,7 @@ def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool =
 
 
 def _require_causal(model: Any, config: Path) -> None:
-    """Raise an error for a model whose tokens see those behind them."""
+    """Raise an error for a model whose tokens attend to later ones."""
     keys = model.config.get_text_config(decoder=True)
     for key, expected in (("is_causal", True), ("use_bidirectional_attention", False)):
         if getattr(keys, key, None) not in (None, expected):

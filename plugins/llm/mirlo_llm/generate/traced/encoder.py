@@ -1,4 +1,4 @@
-"""The graph of what a model of transformers computes of whole texts: a row for each token."""
+"""The graph of a model of transformers on whole texts: a row for each token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models of transformers call for attention, masks and experts: operators that are compiled as they are."""
+"""Implementations of attention, masks and experts for models of transformers, as operators that are compiled."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def configurations(model: Any) -> list[Any]:
 
 @contextmanager
 def calling(model: Any, attention_name: str, experts_name: str, is_causal: bool = False) -> Iterator[ExpertUse]:
-    """Let a model call implementations of attention and experts meanwhile; yield the use of experts."""
+    """Have a model call these implementations of attention and experts in the block; yield the use of experts."""
     configs = configurations(model)
     before = [(each._attn_implementation_internal, each._experts_implementation_internal) for each in configs]
     for each in configs:  # the setters know transformers' own implementations only

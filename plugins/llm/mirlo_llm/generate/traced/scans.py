@@ -98,7 +98,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def scanning(model: Any) -> Iterator[None]:
-    """Let the modules of a model call these functions meanwhile."""
+    """Have the modules of a model call these functions in the block."""
     modules = [sys.modules[name] for name in {type(each).__module__ for each in model.modules()}]
     before = [
         (module, name, getattr(module, name)) for module in modules for name in FUNCTIONS if hasattr(module, name)

@@ -28,7 +28,7 @@ LOCK = threading.RLock()
 
 @contextmanager
 def _without_memory() -> Iterator[None]:
-    """Let parameters that are registered meanwhile have no memory."""
+    """Allocate no memory for parameters that are registered in the block."""
     original = torch.nn.Module.register_parameter
 
     def register(module: Any, name: str, parameter: Any) -> None:

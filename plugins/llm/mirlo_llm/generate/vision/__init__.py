@@ -1,1 +1,1 @@
-"""Images in prompts: files, what a model sees of them, and the tokens that stand for it."""
+"""Images in prompts: files, their preparation for a model, and their tokens."""

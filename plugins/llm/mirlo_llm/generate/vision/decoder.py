@@ -1,4 +1,4 @@
-"""A decoder whose tokens stand for text or for parts of images."""
+"""A decoder with tokens of text and of images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ImageDecoder(CompiledDecoder):
         super().__init__(config, executable, adapters, prefixes)
 
     def is_token(self, token: int) -> bool:
-        """Return whether a number stands for a token, of text or an image."""
+        """Return whether a number is a token, of text or of an image."""
         return super().is_token(token) or token in self.images
 
     def call_length(self, tokens: Sequence[int], most: int) -> int:

@@ -1,4 +1,4 @@
-"""Pixels of images from files, bytes and arrays; files are hostile until they are read."""
+"""Pixels of images from files, bytes and arrays; files are not trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models that take images of any size see of one: its patches in squares, and the windows of these."""
+"""Preparation of images of any size: patches in squares, and windows of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model sees of an image: its pixels resized, cut and normalized, as the folder says."""
+"""Preparation of images as the folder configures it: resized, cropped and normalized pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BICUBIC, RESAMPLINGS = 3, 5
 
 @dataclass(frozen=True)
 class EncoderInputs:
-    """What an encoder reads of an image."""
+    """The inputs of an encoder for an image."""
 
     arrays: dict[str, np.ndarray]
     """By the names of inputs."""
