@@ -25,8 +25,8 @@ HALF = 4
 """Tiles of fp32 in a half of Dst."""
 JOINT_RATE, PACK_RATE = 80, 64
 """Bytes a cycle that both unpackers read together, and that the packers write."""
-FILL_CYCLES = 320
-"""Cycles of a piece of work beside those of its units: configuration, the first tiles, and the last."""
+FILL_CYCLES = 140
+"""Cycles of a piece of work beside those of its words: until the first tiles are there, and the last one is packed."""
 UNPACK, MATH, PACK = range(3)
 """The threads, which are the queues of commands."""
 MODEL = QueueModel(
