@@ -39,7 +39,9 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     seconds = time.perf_counter() - start
     if isinstance(key, CacheKey) and seconds >= MIN_COMPILE_SECONDS:
         request.report("keep")
-        key.store(compiled, session.params, session.params.files)
+        reason = key.store(compiled, session.params, session.params.files)
+        if reason is not None:
+            session.warning(f"the compiled model was not kept in the cache: {reason}")
         cached = None if compiler.is_loaded else key.lookup()
     if request.opened_cache is not None and request.opened_cache.problem is not None:
         session.warning(f"nothing was kept in the cache: {request.opened_cache.problem}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
+from mirlo.runtime.cache import LARGEST_SHARE, MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.extenders import foreign_extenders
@@ -64,18 +64,23 @@ class CacheKey:
         except (OSError, ArtifactError):
             return None  # a file that the model refers to is gone: the compilation will tell; or the entry is
 
-    def store(self, compiled: Artifact | CompiledProgram, params: ParameterStore, files: Iterable[Path]) -> None:
-        """Store the compiled model. `files` are those that it refers to."""
+    def store(self, compiled: Artifact | CompiledProgram, params: ParameterStore, files: Iterable[Path]) -> str | None:
+        """Store the compiled model, or return why it is too large. `files` are those that it refers to."""
         names = sorted({os.path.relpath(resolved(file), self._folder) for file in files}) if self.model else []
         parts = (compiled,) if isinstance(compiled, Artifact) else compiled.parts
         weights = {spec.name for part in parts for spec in part.params}
         size = sum(len(part.code) for part in parts) + params.nbytes_of(weights)
+        if size > self.cache.largest():
+            needed = 1 + int(size / LARGEST_SHARE) // (1 << 20)
+            what = f"it takes {_mebibytes(size)}, more than half of the cache's limit of"
+            return f"{what} {_mebibytes(self.cache.max_bytes())}: mirlo cache limit {needed}MiB"
         try:
             full_key = self._full_key(names)
         except OSError:
-            return
+            return None
         self.cache.put_file(MODELS, full_key, size, lambda path: _save(path, compiled, params))
         self.cache.put(MANIFESTS, self.key, json.dumps({"files": names}).encode())
+        return None
 
     @property
     def _folder(self) -> Path:
@@ -85,6 +90,10 @@ class CacheKey:
     def _full_key(self, names: list[str]) -> str:
         parts = [self.key, *(f"{name} {digest_of_file(self._folder / name)}" for name in names)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB"
 
 
 def _save(path: Path, compiled: Artifact | CompiledProgram, params: ParameterStore) -> None:

@@ -143,6 +143,10 @@ class Cache:
         except (OSError, ValueError):
             return DEFAULT_LIMIT
 
+    def largest(self) -> int:
+        """Return the most bytes of an entry: larger ones are not stored."""
+        return int(self.max_bytes() * LARGEST_SHARE)
+
     def set_limit(self, limit: int) -> None:
         """Store the limit in the folder for all processes that use it, and evict entries above it."""
         make_private(self.folder)
@@ -188,7 +192,7 @@ class Cache:
     def _store(
         self, kind: str, key: str, size: int, write: Callable[[Path], object], digest: Callable[[Path], str]
     ) -> None:
-        if not self._is_safe or size > self.max_bytes() * LARGEST_SHARE:
+        if not self._is_safe or size > self.largest():
             return
         folder = self.folder / kind / key[:2]
         temporary = folder / f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"

@@ -104,6 +104,21 @@ def test_programs_are_kept(tmp_path: Path, no_compiler) -> None:
 
 
 @pytest.mark.usefixtures("keep_all")
+def test_a_model_that_is_too_large_is_named(tmp_path: Path, keep_all: None, capfd: pytest.CaptureFixture[str]) -> None:
+    """The warning has the limit with which the model is kept."""
+    path, folder = _write(tmp_path), tmp_path / "cache"
+    cache = Cache(folder)
+    cache.set_limit(1000)
+    _compile(path, cache)
+    warning = capfd.readouterr().err
+    assert "the compiled model was not kept in the cache: it takes" in warning
+    assert not any(entry.kind in (MODELS, MANIFESTS) for entry in cache.entries())
+    cache.set_limit(int(warning.rpartition("mirlo cache limit ")[2].split("MiB")[0]) << 20)
+    _compile(path, cache)
+    assert "not kept" not in capfd.readouterr().err
+    assert {entry.kind for entry in cache.entries()} >= {MODELS, MANIFESTS}
+
+
 @pytest.mark.parametrize("external", [False, True])
 def test_other_weights_are_another_model(tmp_path: Path, external: bool) -> None:
     x = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
