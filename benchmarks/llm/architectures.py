@@ -135,12 +135,12 @@ class Comparison:
         return self.error < MOST and self.same_tokens and self.same_batch is not False
 
 
-def tiny_model(name: str, seed: int = 0) -> Any:
-    """Return a tiny model of transformers with random weights."""
+def tiny_model(name: str, seed: int = 0, **options: Any) -> Any:
+    """Return a tiny model of transformers with random weights; `options` are keys of its configuration."""
     import torch
     import transformers
 
-    config = transformers.AutoConfig.for_model(name, **{**COMMON, **ARCHITECTURES[name]})
+    config = transformers.AutoConfig.for_model(name, **{**COMMON, **ARCHITECTURES[name], **options})
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     generator = torch.Generator().manual_seed(seed)

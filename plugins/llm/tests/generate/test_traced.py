@@ -110,6 +110,71 @@ def test_code_of_the_folder_runs_where_the_caller_asks_for_it(tmp_path: Path) ->
     np.testing.assert_allclose(generator.logits().reshape(-1), expected, rtol=1e-4, atol=1e-4)
 
 
+SCALED = """
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+class ScaledConfig(LlamaConfig):
+    model_type = "scaled"
+
+class ScaledLayer(LlamaDecoderLayer):
+    def forward(self, hidden_states, *args, **kwargs):
+        return super().forward(hidden_states * SCALE, *args, **kwargs)
+
+class ScaledForCausalLM(LlamaForCausalLM):
+    config_class = ScaledConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers:
+            number, layer.__class__ = layer.self_attn.layer_idx, ScaledLayer
+            INIT
+"""
+
+
+def logits_of(code: str, folder: Path) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Return the logits of a model whose code is in its folder, those of transformers, and its layers that are traced.
+
+    `code` defines the class of a layer; the model has six of them.
+    """
+    model = tiny_model("llama", num_hidden_layers=6)
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    names = {"AutoConfig": "scaled.ScaledConfig", "AutoModelForCausalLM": "scaled.ScaledForCausalLM"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "scaled", "auto_map": names}))
+    (folder / "scaled.py").write_text(code)
+    traced: list[int] = []
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda module, _: traced.append(module.layer_idx) if type(module).__name__ == "LlamaAttention" else None
+    )
+    try:
+        generator = generate.load(folder, trust_remote_code=True, cache=False).generator()
+    finally:
+        hook.remove()
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True, dtype=torch.float32)
+    generator.append([5, 9, 33])
+    with torch.no_grad():
+        expected = own(torch.tensor([[5, 9, 33]])).logits[0, -1].numpy()
+    return generator.logits().reshape(-1), expected, traced[model.config.num_hidden_layers :]  # after those for states
+
+
+@pytest.mark.parametrize(
+    ("scale", "init", "traced"),
+    [
+        ("1.5", "pass", [0, 5]),
+        ("self.scale", "layer.scale = 1.5 if number == 2 else 1.25", [0, 2, 5]),
+        ("(1.0 + 0.1 * self.self_attn.layer_idx)", "pass", [0, 5, *range(6)]),
+        ("self.scale", "layer.scale = [0.5, 1.5, 0.75, 1.25, 2.5, 0.25][number]", [*range(6)]),
+    ],
+    ids=["equal", "one-differs", "numbers-are-used", "all-differ"],
+)  # fmt: skip
+def test_equal_layers_are_traced_once(scale: str, init: str, traced: list[int], tmp_path: Path) -> None:
+    """The first is compared with the last; where they differ, all are traced."""
+    found, expected, layers = logits_of(SCALED.replace("SCALE", scale).replace("INIT", init), tmp_path)
+    assert layers == traced
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_wrong_tensors(tmp_path: Path) -> None:
     """A tensor that is missing, one of another shape, and one that a layer lacks are errors."""
     model = tiny_model("olmo3")

@@ -131,17 +131,34 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
         super().__init__(layers=layers)
         for state, tensor in zip(states, tensors, strict=True):
             layer = layers[state.layer]
-            if state.grows:
-                setattr(layer, f"{state.kind}s", tensor)
-            else:
-                # Models write states in place where there is one token: a clone leaves the input as it is.
-                getattr(layer, f"{state.kind}s")[state.index] = tensor.clone()
+            # Models write states in place where there is one token: a clone leaves the input as it is.
+            self._keep(state, tensor if state.grows else tensor.clone())
+            if not state.grows:
                 getattr(layer, f"is_{state.kind}s_initialized")[state.index] = True
+
+    def _keep(self, state: LayerState, tensor: Tensor) -> None:
+        kept = f"{state.kind}s"
+        if state.grows:
+            setattr(self.layers[state.layer], kept, tensor)
+        else:
+            getattr(self.layers[state.layer], kept)[state.index] = tensor
+
+    def _kept(self, state: LayerState) -> Tensor:
+        kept = getattr(self.layers[state.layer], f"{state.kind}s")
+        return kept if state.grows else kept[state.index]
+
+    def kept(self, layer: int) -> list[Tensor]:
+        """Return what a layer keeps now, in the order of the states."""
+        return [self._kept(state) for state in self.states if state.layer == layer]
+
+    def keep(self, layer: int, tensors: Sequence[Tensor]) -> None:
+        """Replace what a layer keeps."""
+        for state, tensor in zip([each for each in self.states if each.layer == layer], tensors, strict=True):
+            self._keep(state, tensor)
 
     def results(self) -> list[Tensor]:
         """Return the states of the layers after the call, in order."""
-        kept = [getattr(self.layers[state.layer], f"{state.kind}s") for state in self.states]
-        return [each if state.grows else each[state.index] for each, state in zip(kept, self.states, strict=True)]
+        return [self._kept(state) for state in self.states]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of tokens before the call."""

@@ -13,7 +13,8 @@ from mirlo.extend.frontend import ImportedModule
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.traced.cache import DecoderCache, LayerState
 from mirlo_llm.generate.traced.export import export, import_exported_model, problem_of
-from mirlo_llm.generate.traced.interfaces import NAME, calling
+from mirlo_llm.generate.traced.interfaces import NAME, ExpertUse, calling
+from mirlo_llm.generate.traced.layers import LayerCalls, LayersDifferError, find_equal_layers, with_all_layers
 from mirlo_llm.generate.traced.scans import reading_states_of, scanning
 from mirlo_llm.generate.traced.skeleton import CACHES, LOCK, find_states, make_skeleton
 
@@ -25,9 +26,9 @@ SIZES = {"batch": 2, "length": 5, "total": 11, "past": 16}
 class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
     """A model with the interface of decoders: tokens, mask and states; logits and states."""
 
-    def __init__(self, model: Any, states: Sequence[LayerState]) -> None:
+    def __init__(self, model: Any, states: Sequence[LayerState], calls: LayerCalls) -> None:
         super().__init__()
-        self.model, self._states = model, states
+        self.model, self._states, self._calls = model, states, calls
         accepted = set(inspect.signature(inspect.unwrap(model.forward)).parameters)
         self._cache_name = next((name for name in CACHES if name in accepted), CACHES[0])
         self._takes = accepted & {"position_ids", "use_cache"}
@@ -40,6 +41,7 @@ class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
         cache = DecoderCache(self.model.config, self._states, past, positions, attention_mask)
         given = {"position_ids": positions, "use_cache": True}
         named = {name: given[name] for name in self._takes}
+        self._calls.start(cache)
         with reading_states_of(cache):
             output = self.model(input_ids=input_ids, **{self._cache_name: cache}, **named, return_dict=True)
         return output.logits, cache.results()
@@ -55,11 +57,25 @@ def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool =
         except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
             raise ModelFolderError(f"{config}: {problem_of(model, error)}") from error
         with calling(model, NAME, NAME, is_causal=True) as use, scanning(model):
-            program = export(TracedDecoder(model, states), model, *_example(states), config)
+            program = _export(model, states, use, config)
         names = [state.name for state in states]
         inputs = ["input_ids", "attention_mask", *(f"past_key_values.{name}" for name in names)]
         outputs = ["logits", *(f"present.{name}" for name in names)]
         return import_exported_model(program, model, use, weights, config, (inputs, outputs))
+
+
+def _export(model: Any, states: Sequence[LayerState], use: ExpertUse, config: Path) -> Any:
+    """Return the program of a model, of whose equal layers one is traced for all."""
+    groups = find_equal_layers(model, states)
+    while True:
+        calls = LayerCalls(groups, use)
+        try:
+            with calls.replaced():
+                program = export(TracedDecoder(model, states, calls), model, *_example(states), config)
+            return with_all_layers(program, groups)
+        except LayersDifferError as found:
+            groups.remove(found.group)
+            use.modules.clear()
 
 
 def _require_causal(model: Any, config: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mirlo_torch.decompose import decomposed
 from mirlo_torch.importer import import_exported_program
 
 from mirlo.extend.frontend import FrontendError, ImportedModule
@@ -19,13 +20,15 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import read_json
 from mirlo_llm.generate.traced import converters
 from mirlo_llm.generate.traced.interfaces import ExpertUse
+from mirlo_llm.generate.traced.layers import LayersDifferError
 from mirlo_llm.generate.traced.weights import FileWeights
 
 assert converters  # they are registered
+CODE = "the code of the model cannot be compiled"
 
 
 def export(module: Any, model: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...], config: Path) -> Any:
-    """Return the exported program of a module around a model, with dynamic sizes."""
+    """Return the exported program of a module around a model, with dynamic sizes and operators that have converters."""
 
     def trace(**options: bool) -> Any:
         with torch.no_grad():
@@ -33,12 +36,17 @@ def export(module: Any, model: Any, arguments: tuple[Any, ...], shapes: tuple[An
 
     try:
         try:
-            return trace()
+            program = trace()
         except torch._dynamo.exc.UserError as error:
             if "Constraints violated" not in str(error):
                 raise
             # Guards that always hold, such as min(2048, total) <= total, of which the solver is not sure.
-            return trace(prefer_deferred_runtime_asserts_over_guards=True)
+            program = trace(prefer_deferred_runtime_asserts_over_guards=True)
+        return decomposed(program)
+    except FrontendError as error:
+        raise ModelFolderError(f"{config}: {CODE}: {error}") from error
+    except LayersDifferError:
+        raise
     except Exception as error:
         raise ModelFolderError(f"{config}: {problem_of(model, error)}") from error
 
@@ -62,6 +70,6 @@ def import_exported_model(
     try:
         result = import_exported_program(program, *names, source.make)
     except FrontendError as error:
-        raise ModelFolderError(f"{config}: the code of the model cannot be compiled: {error}") from error
+        raise ModelFolderError(f"{config}: {CODE}: {error}") from error
     source.finish()
     return result

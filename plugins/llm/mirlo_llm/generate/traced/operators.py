@@ -1,4 +1,4 @@
-"""Operators that models of transformers call when they are exported: attention, writes to caches, experts, scans.
+"""Operators that models of transformers call when they are exported: attention, caches, experts, scans, layers.
 
 They have shapes and no kernels: programs with them are compiled (`converters.py`), not run by PyTorch.
 """
@@ -111,3 +111,21 @@ def channel_scan(
     Return rows [batch, length, channels], the sums of state times query, and the state behind the last token.
     """
     return torch.empty_like(x), torch.empty_like(state)
+
+
+@_operator("layer_begin", "(Tensor[] inputs, int index, int number) -> Tensor[]")
+def layer_begin(inputs: list[Tensor], index: int, number: int) -> list[Tensor]:
+    """Return what a layer gets: here begins the graph of a layer of equal ones."""
+    return [each.new_empty(each.shape) for each in inputs]
+
+
+@_operator("layer_end", "(Tensor[] outputs, int index, int number) -> Tensor[]")
+def layer_end(outputs: list[Tensor], index: int, number: int) -> list[Tensor]:
+    """Return what a layer returns: here ends its graph."""
+    return [each.new_empty(each.shape) for each in outputs]
+
+
+@_operator("layer_again", "(Tensor[] inputs, Tensor[] like, int index, int number) -> Tensor[]")
+def layer_again(inputs: list[Tensor], like: list[Tensor], index: int, number: int) -> list[Tensor]:
+    """Compute what the first of equal layers does, whose outputs are `like`."""
+    return [each.new_empty(each.shape) for each in like]
