@@ -149,7 +149,10 @@ class CompiledDecoder:
         return min(len(tokens), most)
 
     def run(self, state: CallCaches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
-        """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary]."""
+        """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary].
+
+        Of a sequence with fewer new tokens the first rows mean nothing.
+        """
         inputs = {name: make(new, state) for name, make in self._makers.items()}
         logits = self._logits(state, inputs, new, rows)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
@@ -158,7 +161,7 @@ class CompiledDecoder:
         """Run the model, and pick the logits of the last new tokens of each sequence."""
         length = new.tokens.shape[1]
         behind = np.array([0 if self.pads_left else length - count for count in new.counts])
-        wanted = int(behind.max()) + rows
+        wanted = min(int(behind.max()) + rows, length)
         if LAST_ROWS in self.inputs:
             inputs[LAST_ROWS] = np.zeros(wanted, np.int8)
         outputs = state.run(inputs, new.counts)
@@ -166,7 +169,7 @@ class CompiledDecoder:
         logits = outputs[self.config.names.logits]
         if not behind.any():
             return logits[:, -rows:]
-        places = logits.shape[1] - behind[:, None] - np.arange(rows, 0, -1)
+        places = np.maximum(logits.shape[1] - behind[:, None] - np.arange(rows, 0, -1), 0)
         picked: np.ndarray = logits[np.arange(len(behind))[:, None], places]
         return picked
 

@@ -107,15 +107,19 @@ class ServingEngine:
         logprobs: int | None = None,
         kept: Sequence[str] = (),
         rules: TokenRules = NO_RULES,
+        prompt_logprobs: int | None = None,
+        has_answer: bool = True,
         **search: object,
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
 
         `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives. The text
-        of the answer has the special tokens `kept`. `rules` are those of single tokens.
+        of the answer has the special tokens `kept`. `rules` are those of single tokens. `prompt_logprobs` requests the
+        same of the tokens of the prompt; without `has_answer` no tokens follow.
         """
-        if logprobs is not None and not is_count(logprobs, 0, MAX_LOGPROBS):
-            raise GenerationError(f"logprobs: expected 0 to {MAX_LOGPROBS}, found {logprobs!r:.40}")
+        for name, count in (("logprobs", logprobs), ("prompt_logprobs", prompt_logprobs)):
+            if count is not None and not is_count(count, 0, MAX_LOGPROBS):
+                raise GenerationError(f"{name}: expected 0 to {MAX_LOGPROBS}, found {count!r:.40}")
         wrong = next((token for token in (*rules.bias, *rules.ends) if not self._decoder.is_token(token)), None)
         if wrong is not None:
             raise GenerationError(f"a token must be from 0 to {self._decoder.vocabulary - 1}, found {wrong}")
@@ -134,7 +138,7 @@ class ServingEngine:
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
         request = Request(
             tokens, options, self._decoder.config, self._texts_with(tuple(kept)), stops, grammar, adapter, logprobs,
-            self.step, rules,
+            self.step, rules, prompt_logprobs, has_answer,
         )  # fmt: skip
         if not request.is_done:
             self._requests[request] = None
@@ -242,17 +246,22 @@ class ServingEngine:
         held = [slots[i].held for i in selection.sequences]
         new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)), held)
         self.counts.calls += 1
-        logits = decoder.run(selection, new)
-        for i, part, row in zip(selection.sequences, parts, logits[:, -1], strict=True):
+        rows = max(
+            (len(part) for i, part in zip(selection.sequences, parts, strict=True) if slots.needs_rows(i)), default=1
+        )
+        logits = decoder.run(selection, new, rows)
+        for i, part, own in zip(selection.sequences, parts, logits, strict=True):
             slot, request = slots[i], slots[i].request
             assert request is not None  # a call has slots with requests only
+            if slots.needs_rows(i):
+                request.read_prompt(len(slot.held), own[-len(part) :])
             self.counts.prompt_tokens += max(0, min(len(request.prompt) - len(slot.held), len(part)))
             slot.held.extend(part)
             if len(part) > 1:
                 slots.keep(i)
             if slot.pending == 0:
                 self._report(request)
-                request.choose(row)
+                request.choose(own[-1])
                 self.counts.tokens += 1
 
     def _report(self, request: Request) -> None:

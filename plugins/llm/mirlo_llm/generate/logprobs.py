@@ -12,7 +12,8 @@ class TokenLogprob:
     """The logarithm of the probability of a token, and the most probable tokens in its place."""
 
     token: int
-    logprob: float
+    logprob: float | None
+    """None for the first token of a prompt, which nothing predicts."""
     top: tuple[tuple[int, float], ...]
     """Tokens with the logarithms of their probabilities, the most probable one first."""
 

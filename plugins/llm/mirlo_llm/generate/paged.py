@@ -119,7 +119,7 @@ class PagedDecoder(CompiledDecoder):
 
     def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
         batch, names = len(new.counts), self.config.names
-        wanted = (np.cumsum(new.counts)[:, None] - np.arange(rows, 0, -1)).reshape(-1)
+        wanted = np.maximum(np.cumsum(new.counts)[:, None] - np.arange(rows, 0, -1), 0).reshape(-1)
         at = wanted
         if names.logits_rows in self.inputs:
             inputs[names.logits_rows] = typed(at, self.inputs[names.logits_rows])

@@ -49,6 +49,8 @@ class Request:
         logprobs: int | None,
         step: Callable[[], object],
         rules: TokenRules,
+        prompt_logprobs: int | None = None,
+        has_answer: bool = True,
     ) -> None:
         self.prompt = tuple(prompt)
         """The tokens of the prompt."""
@@ -62,7 +64,9 @@ class Request:
         """Tokens of the prompt that were not computed, as another sequence began with them."""
         self.logprobs: list[TokenLogprob] = []
         """Of each token of the answer, if they were requested."""
-        self._most_logprobs = logprobs
+        self.prompt_logprobs: list[TokenLogprob | None] = [None] * len(self.prompt)
+        """Of each token of the prompt, if they were requested; None for the first, which nothing predicts."""
+        self._most_logprobs, self._most_of_prompt, self._has_answer = logprobs, prompt_logprobs, has_answer
         self.has_form = grammar is not None
         """Whether another process says which tokens may follow."""
         self._config, self._texts, self._step = config, texts, step
@@ -73,8 +77,19 @@ class Request:
         self._taken = 0
         self.sequence = list(prompt)
         """The tokens of the prompt and of the answer."""
-        if self._room() <= 0:
+        if self._room() <= 0 and not self.needs_prompt:
             self._finish(LENGTH)
+
+    @property
+    def needs_prompt(self) -> bool:
+        """Return whether all tokens of the prompt must be computed, as the probabilities of some are not known."""
+        return self._most_of_prompt is not None and None in self.prompt_logprobs[1:]
+
+    def read_prompt(self, first: int, logits: np.ndarray) -> None:
+        """Take the logits behind tokens of the prompt, the first of which has a place in it."""
+        for place, row in enumerate(logits, first + 1):
+            if self._most_of_prompt is not None and place < len(self.prompt):
+                self.prompt_logprobs[place] = token_logprob(row, self.prompt[place], self._most_of_prompt)
 
     @property
     def is_done(self) -> bool:
@@ -152,6 +167,9 @@ class Request:
             raise
 
     def _choose(self, logits: np.ndarray) -> None:
+        if self._room() <= 0:
+            self._finish(LENGTH)
+            return
         token = self._sampler.choose(logits, self.sequence, len(self.prompt))
         self.sequence.append(token)
         if self._most_logprobs is not None:
@@ -168,6 +186,8 @@ class Request:
             self._finish(LENGTH)
 
     def _room(self) -> int:
+        if not self._has_answer:
+            return 0
         return room_for(self.options, self._config, len(self.sequence), len(self.sequence) - len(self.prompt))
 
     def _finish(self, reason: str) -> None:

@@ -51,7 +51,8 @@ class Slot:
 
     def common(self, request: Request) -> int:
         """Return the number of a request's first tokens that the caches have, without its last token."""
-        return common(request.sequence, self.held) if request.adapter == self.adapter else 0
+        is_same = request.adapter == self.adapter and not request.needs_prompt
+        return common(request.sequence, self.held) if is_same else 0
 
     @property
     def pending(self) -> int:
@@ -86,6 +87,11 @@ class EngineSlots:
 
     def __getitem__(self, place: int) -> Slot:
         return self._slots[place]
+
+    def needs_rows(self, place: int) -> bool:
+        """Return whether the request of a slot needs the logits behind all tokens of its prompt."""
+        request = self._slots[place].request
+        return request is not None and request.needs_prompt
 
     @property
     def requests(self) -> list[Request]:
@@ -139,7 +145,7 @@ class EngineSlots:
             slot, request = self._slots[i], self._slots[i].request
             if request is None or slot.pending < 2 or budget <= 0 or i in ready:
                 continue
-            if not slot.is_begun or not is_ragged:
+            if not request.needs_prompt and (not slot.is_begun or not is_ragged):
                 self._share(i, request)
                 self._restore(i, request)
             if is_ragged and self._waits(i, ready):
@@ -200,7 +206,7 @@ class EngineSlots:
     def _waits(self, place: int, ready: Call) -> bool:
         """Return whether the call computes half of a new request's tokens for another one, so that it may wait."""
         slot, request = self._slots[place], self._slots[place].request
-        if request is None or slot.is_begun:
+        if request is None or slot.is_begun or request.needs_prompt:
             return False
         most = 0
         for i, count in ready.items():

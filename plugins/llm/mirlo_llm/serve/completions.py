@@ -19,7 +19,7 @@ from mirlo_llm.serve.generation_body import GenerationBody
 LEAST_LOGPROB = -9999.0
 """In place of the logarithm of 0, which JSON cannot hold."""
 _RUN, _NUMBERS = secrets.token_hex(8), itertools.count()
-TokenText = Callable[[int], str]
+TokensText = Callable[[Sequence[int]], str]
 
 
 @dataclass
@@ -32,19 +32,19 @@ class AnswerChoice:
     reason: str | None = None
     calls: int = 0
     """Calls of tools that were sent."""
+    offset: int = 0
+    """Characters of the tokens whose probabilities were sent."""
 
 
 class CompletionWriter:
     """Makes the objects of an answer from what the requests of a job get."""
 
-    def __init__(
-        self, body: GenerationBody, job: AnswerJob, model: str, token_text: TokenText, form: AnswerForm
-    ) -> None:
+    def __init__(self, body: GenerationBody, job: AnswerJob, model: str, decode: TokensText, form: AnswerForm) -> None:
         """`form` is that of the answers to a conversation."""
-        self._body, self._job, self._token_text = body, job, token_text
+        self._body, self._job, self._decode = body, job, decode
         chat = body.is_chat
         self._prefix = {
-            "id": _new_name("chatcmpl" if chat else "cmpl"),
+            "id": new_name("chatcmpl" if chat else "cmpl"),
             "created": int(time.time()),
             "model": model,
         }
@@ -86,9 +86,11 @@ class CompletionWriter:
 
     def _whole_choice(self, i: int, choice: AnswerChoice) -> dict[str, object]:
         text, reason = "".join(choice.text), _finish(choice.reason)
-        logprobs = self._logprobs(choice.logprobs, 0)
         if not self._body.is_chat:
-            return {"index": i, "text": self._echo(i) + text, "logprobs": logprobs, "finish_reason": reason}
+            logprobs = self._logprobs([*self._echoed_logprobs(i), *choice.logprobs], 0)
+            result = {"index": i, "text": self._echo(i) + text, "logprobs": logprobs, "finish_reason": reason}
+            return result | ({"prompt_logprobs": self._prompt_logprobs(i)} if self._body.has_prompt_logprobs else {})
+        logprobs = self._logprobs(choice.logprobs, 0)
         parts = [*choice.reader.feed(text), *choice.reader.finish()]
         texts = [part for part in parts if isinstance(part, ReadText)]
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -106,7 +108,13 @@ class CompletionWriter:
         places = range(len(self._choices))
         if self._body.is_chat:
             return [self._chunk(i, {"role": "assistant", "content": ""}, None, None) for i in places]
-        return [self._chunk(i, self._echo(i), None, None) for i in places if self._body.echo]
+        if not self._body.echo:
+            return []
+        result = []
+        for i, choice in enumerate(self._choices):
+            choice.logprobs = self._echoed_logprobs(i)
+            result.append(self._chunk(i, self._echo(i), self._taken_logprobs(choice), None))
+        return result
 
     def chunks(self, deliveries: Sequence[Delivery]) -> list[dict[str, object]]:
         """Return the chunks of what has come."""
@@ -124,9 +132,7 @@ class CompletionWriter:
         choice.logprobs += delivery.logprobs
         choice.reason = delivery.reason
         if not self._body.is_chat:
-            offset = sum(map(len, choice.text))
-            choice.text.append(delivery.text)
-            logprobs = self._taken_logprobs(choice, offset)
+            logprobs = self._taken_logprobs(choice)
             is_empty = not (delivery.text or logprobs or reason)
             return [] if is_empty else [self._chunk(i, delivery.text, logprobs, reason)]
         parts = choice.reader.feed(delivery.text)
@@ -136,15 +142,17 @@ class CompletionWriter:
             deltas.append({"content": ""})
         chunks = []
         for delta in deltas:
-            chunks.append(self._chunk(i, delta, self._taken_logprobs(choice, 0), None))
+            chunks.append(self._chunk(i, delta, self._taken_logprobs(choice), None))
         if reason is not None:
             is_call = choice.reader.has_calls and reason == "stop"
             chunks.append(self._chunk(i, {}, None, "tool_calls" if is_call else reason))
         return chunks
 
-    def _taken_logprobs(self, choice: AnswerChoice, offset: int) -> dict[str, object] | None:
+    def _taken_logprobs(self, choice: AnswerChoice) -> dict[str, object] | None:
         """Return the probabilities that were not sent; what was read of several tokens has those of all."""
-        result = self._logprobs(choice.logprobs, offset)
+        result = self._logprobs(choice.logprobs, choice.offset)
+        if not self._body.is_chat:
+            choice.offset += sum(len(self._token_text(each.token)) for each in choice.logprobs)
         choice.logprobs = []
         return result
 
@@ -163,7 +171,34 @@ class CompletionWriter:
         return {**self._prefix, "object": kind, "choices": [choice], **usage}
 
     def _echo(self, i: int) -> str:
-        return self._body.echo[i // self._body.call.count] if self._body.echo else ""
+        """Return the text of the prompt, if answers begin with it."""
+        if not self._body.echo:
+            return ""
+        prompt = self._body.call.prompts[i // self._body.call.count]
+        return prompt if isinstance(prompt, str) else self._decode(prompt)
+
+    def _echoed_logprobs(self, i: int) -> list[TokenLogprob]:
+        """Return the probabilities of the tokens of the prompt, if answers begin with it; the first one has none."""
+        if not self._body.echo or self._body.call.logprobs is None:
+            return []
+        request = self._job.requests[i]
+        pairs = zip(request.prompt, request.prompt_logprobs, strict=True)
+        return [TokenLogprob(token, None, ()) if each is None else each for token, each in pairs]
+
+    def _prompt_logprobs(self, i: int) -> list[dict[str, object] | None]:
+        """Return the probabilities of the tokens of the prompt, by tokens, as vLLM gives them."""
+
+        def entry(token: int, logprob: float) -> dict[str, object]:
+            return {"logprob": _finite(logprob), "decoded_token": self._token_text(token)}
+
+        return [
+            None if each is None or each.logprob is None
+            else {str(token): entry(token, logprob) for token, logprob in ((each.token, each.logprob), *each.top)}
+            for each in self._job.requests[i].prompt_logprobs
+        ]  # fmt: skip
+
+    def _token_text(self, token: int) -> str:
+        return self._decode([token])
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob], offset: int) -> dict[str, object] | None:
         if self._body.call.logprobs is None or not logprobs and self._body.call.is_streamed:
@@ -174,13 +209,20 @@ class CompletionWriter:
         offsets = [offset + sum(map(len, texts[:k])) for k in range(len(texts))]
         return {
             "tokens": texts,
-            "token_logprobs": [_finite(each.logprob) for each in logprobs],
-            "top_logprobs": [{self._token_text(t): _finite(p) for t, p in each.top} for each in logprobs],
+            "token_logprobs": [None if each.logprob is None else _finite(each.logprob) for each in logprobs],
+            "top_logprobs": [self._top_of(each) for each in logprobs],
             "text_offset": offsets,
         }
 
+    def _top_of(self, each: TokenLogprob) -> dict[str, float] | None:
+        """Return the most probable tokens in the place of one; the first of a prompt has none."""
+        if each.logprob is None:
+            return None
+        return {self._token_text(token): _finite(p) for token, p in each.top[: self._body.call.logprobs]}
+
     def _chat_logprob(self, token_logprob: TokenLogprob) -> dict[str, object]:
         top = [self._alternative(token, logprob) for token, logprob in token_logprob.top]
+        assert token_logprob.logprob is not None  # conversations show tokens of answers only
         return {**self._alternative(token_logprob.token, token_logprob.logprob), "top_logprobs": top}
 
     def _alternative(self, token: int, logprob: float) -> dict[str, object]:
@@ -190,7 +232,7 @@ class CompletionWriter:
         return {"token": text, "logprob": _finite(logprob), "bytes": content}
 
 
-def _new_name(kind: str) -> str:
+def new_name(kind: str) -> str:
     """Return a name that no other answer has; to ask the system for random bytes each time costs more."""
     return f"{kind}-{_RUN}{next(_NUMBERS):012x}"
 
@@ -205,4 +247,4 @@ def _finish(reason: str | None) -> str | None:
 
 def _call_object(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": _new_name("call"), "type": "function", "function": function}
+    return {"id": new_name("call"), "type": "function", "function": function}

@@ -34,6 +34,12 @@ def openai_form(error: RequestError) -> dict[str, object]:
     return {"error": {"message": error.message, "type": kind, "param": error.parameter, "code": error.code}}
 
 
+def message_form(error: RequestError) -> dict[str, object]:
+    """Return an error as clients of Anthropic's API read it."""
+    kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
 def protocol_form(error: RequestError) -> dict[str, object]:
     """Return an error as clients of the Open Inference Protocol read it."""
     return {"error": error.message}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from mirlo.extend.runtime import MirloError
 from mirlo_llm.serve.body import BUDGET, BodyBudget, Disconnected, Message, Receive, Scope, Send, header
-from mirlo_llm.serve.errors import RequestError, openai_form, protocol_form
+from mirlo_llm.serve.errors import RequestError, message_form, openai_form, protocol_form
 from mirlo_llm.serve.metrics import ServerMetrics
 from mirlo_llm.serve.options import LOOPBACK, ServeOptions
 from mirlo_llm.serve.requests import notes
@@ -21,6 +21,8 @@ from mirlo_llm.serve.tracing import Tracer, describe_span
 LOG = logging.getLogger(__package__)
 PUBLIC = ("/", "/health", "/v2/health/live", "/v2/health/ready")
 """What needs no key: the page, which asks for one, and what tells that the server runs."""
+MESSAGES = "/v1/messages"
+"""The path of Anthropic's API, whose clients have another header for keys and another form of errors."""
 
 
 class Gate(ABC):
@@ -94,6 +96,9 @@ class Gate(ABC):
         if self._keys and path not in PUBLIC:
             authorization = header(scope, b"authorization") or b""
             kind, _, key = authorization.partition(b" ")
+            own = header(scope, b"x-api-key") if path.startswith(MESSAGES) else None
+            if own is not None and not authorization:
+                kind, key = b"bearer", own
             digest = hashlib.sha256(key.strip()).digest()
             matches = [hmac.compare_digest(digest, known) for known in self._keys]
             if kind.lower() != b"bearer" or not any(matches):
@@ -129,7 +134,8 @@ def _known(error: Exception) -> RequestError:
 
 
 async def _send_error(scope: Scope, send: Send, error: RequestError) -> None:
-    form = protocol_form if scope["path"].startswith("/v2") else openai_form
+    path = scope["path"]
+    form = protocol_form if path.startswith("/v2") else message_form if path.startswith(MESSAGES) else openai_form
     headers = [(b"retry-after", str(error.retry).encode())] if error.retry else []
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -32,7 +32,7 @@ CHAT_KEYS = _COMMON | {
     "parallel_tool_calls", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "modalities",
     "chat_template_kwargs", "reasoning_effort",
 }  # fmt: skip
-TEXT_KEYS = _COMMON | {"prompt", "echo", "suffix", "best_of"}
+TEXT_KEYS = _COMMON | {"prompt", "echo", "suffix", "best_of", "prompt_logprobs"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,10 @@ class GenerationBody:
     has_usage: bool
     """Whether a stream ends with the numbers of tokens."""
     tools: ToolChoice
-    echo: tuple[str, ...] = ()
-    """Texts of prompts that answers begin with."""
+    echo: bool = False
+    """Whether answers begin with the texts of prompts."""
+    has_prompt_logprobs: bool = False
+    """Whether answers have the probabilities of the tokens of prompts by themselves."""
 
 
 def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
@@ -89,21 +91,21 @@ def read_completion(body: BodyFields, options: ServeOptions) -> GenerationBody:
     if best is not None and best != body.count("n", 1, options.max_choices, 1):
         raise refused("best_of", "expected the same as 'n': answers are not compared")
     logprobs = body.count("logprobs", 0, 20)
-    echo: tuple[str, ...] = ()
-    if body.flag("echo"):
-        if logprobs is not None or not all(isinstance(prompt, str) for prompt in prompts):
-            raise refused("echo", "it needs prompts as text, and no logprobs")
-        echo = tuple(str(prompt) for prompt in prompts)
-    call = _call(body, options, 16, prompts=prompts, form=_form(body), logprobs=logprobs)
-    return GenerationBody(call, False, _has_usage(body), ToolChoice(), echo)
+    of_prompt, echo = body.count("prompt_logprobs", 0, 20), body.flag("echo")
+    if of_prompt is not None and body.flag("stream"):
+        raise refused("prompt_logprobs", 'a stream has none: use "echo" with "logprobs"')
+    most = max((each for each in (logprobs if echo else None, of_prompt) if each is not None), default=None)
+    call = _call(body, options, 16, prompts=prompts, form=_form(body), logprobs=logprobs, prompt_logprobs=most)
+    return GenerationBody(call, False, _has_usage(body), ToolChoice(), echo, of_prompt is not None)
 
 
 def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: Any) -> GenerationCall:
     count = body.count("n", 1, options.max_choices, 1)
     assert count is not None
+    least = 0 if "prompts" in parts else 1  # without an answer there are the tokens of the prompt
     call = GenerationCall(
         count=count,
-        max_tokens=body.count("max_tokens", 1, options.max_tokens, most),
+        max_tokens=body.count("max_tokens", least, options.max_tokens, most),
         stop=_stops(body),
         search=_search(body),
         seed=body.count("seed", -(1 << 63), (1 << 63) - 1),

@@ -39,12 +39,14 @@ class GenerationCall:
     count: int = 1
     """Answers to each prompt."""
     max_tokens: int | None = None
+    """The most tokens of an answer; with 0 there is none."""
     stop: tuple[str, ...] = ()
     form: Mapping[str, Any] = field(default_factory=dict)
     """The form of an answer: `json_schema`, `regex` or `lark`."""
     search: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     is_streamed: bool = False
     kept: tuple[str, ...] = ()
     """Special tokens that the texts of answers keep."""
@@ -243,7 +245,7 @@ class LanguageBackend(Backend):
         most = self.options.max_tokens if call.max_tokens is None else call.max_tokens
         return self._engine.add(
             tokens, call.stop, **call.form, logprobs=call.logprobs, kept=call.kept, rules=call.rules,
-            max_new_tokens=most,
+            prompt_logprobs=call.prompt_logprobs, has_answer=most > 0, max_new_tokens=most,
             **{**call.search, **seed},
         )  # fmt: skip
 

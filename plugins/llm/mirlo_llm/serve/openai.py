@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from mirlo.extend.ranks import RankError
 from mirlo_llm.generate.errors import FormError
+from mirlo_llm.serve.answer_items import ItemWriter
 from mirlo_llm.serve.answer_reader import AnswerForm
 from mirlo_llm.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo_llm.serve.completions import CompletionWriter
 from mirlo_llm.serve.engine_thread import STOPPING, AnswerJob
-from mirlo_llm.serve.errors import RequestError, openai_form
+from mirlo_llm.serve.errors import RequestError, message_form, openai_form
 from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS, GenerationBody, read_chat, read_completion
 from mirlo_llm.serve.language import LanguageBackend
+from mirlo_llm.serve.messages_api import MESSAGE_KEYS, MessageWriter, read_message_body
 from mirlo_llm.serve.models import ModelPool, ModelUse, ServedModel
+from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.requests import note, read_json_body
+from mirlo_llm.serve.responses_api import RESPONSE_KEYS, ResponseWriter, read_response_body, response_error
 from mirlo_llm.serve.sending import ClientWatch, EventSender, send_json, send_large_json
 from mirlo_llm.serve.state import ServerState
 
 TOKEN_BYTES = 64
 """Bytes of a token in an answer, about, and of each of its alternatives."""
+
+
+@dataclass(frozen=True)
+class GenerationApi:
+    """How an endpoint reads what it is asked for, and writes answers."""
+
+    keys: Collection[str]
+    read: Callable[[BodyFields, ServeOptions], GenerationBody]
+    writer: Callable[[GenerationBody, AnswerJob, str, AnswerForm], ItemWriter] | None = None
+    """Writes answers whose events have names; None for `CompletionWriter`."""
+    error: Callable[[RequestError], dict[str, object]] = openai_form
+
+
+CHAT, COMPLETION = GenerationApi(CHAT_KEYS, read_chat), GenerationApi(TEXT_KEYS, read_completion)
+RESPONSE = GenerationApi(RESPONSE_KEYS, read_response_body, ResponseWriter, response_error)
+MESSAGE = GenerationApi(MESSAGE_KEYS, read_message_body, MessageWriter, message_form)
 
 
 class OpenAIRoutes:
@@ -43,26 +65,34 @@ class OpenAIRoutes:
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation."""
-        await self._generate(scope, receive, send, True)
+        await self._generate(scope, receive, send, CHAT)
 
     async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Continue texts."""
-        await self._generate(scope, receive, send, False)
+        await self._generate(scope, receive, send, COMPLETION)
 
-    async def _generate(self, scope: Scope, receive: Receive, send: Send, is_chat: bool) -> None:
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a conversation with a response."""
+        await self._generate(scope, receive, send, RESPONSE)
+
+    async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a conversation with a message, as Anthropic's API has it."""
+        await self._generate(scope, receive, send, MESSAGE)
+
+    async def _generate(self, scope: Scope, receive: Receive, send: Send, api: GenerationApi) -> None:
         start = time.perf_counter()
 
         def read(fields: BodyFields) -> tuple[str, GenerationBody]:
             name = fields.text("model", most=200)
             self._pool.find(name)
             note(scope, model=name)
-            self._state.unknown.check(fields, CHAT_KEYS if is_chat else TEXT_KEYS)
-            return name, (read_chat if is_chat else read_completion)(fields, self._state.options)
+            self._state.unknown.check(fields, api.keys)
+            return name, api.read(fields, self._state.options)
 
         name, body = await read_json_body(self._state, scope, receive, read)
         async with self._language(name) as backend:
-            template = backend.template if is_chat else None
-            if is_chat and template is None:
+            template = backend.template if body.is_chat else None
+            if body.is_chat and template is None:
                 message = f"model '{name}' has no chat template: use /v1/completions"
                 raise RequestError(400, message, code="unsupported_model", parameter="model")
             if template is not None and body.tools.mode != "none" and not template.takes_tools:
@@ -72,14 +102,20 @@ class OpenAIRoutes:
                 job = await backend.submit(body.call)
                 try:
                     async with ClientWatch(receive, lambda: backend.leave(job)):
-                        await self._answer(backend, body, job, send, start)
+                        await self._answer(backend, body, job, send, start, api)
                 finally:
                     job.cancel()
                     self._count(backend, job, scope)
             backend.took(time.perf_counter() - start)
 
     async def _answer(
-        self, backend: LanguageBackend, body: GenerationBody, job: AnswerJob, send: Send, start: float
+        self,
+        backend: LanguageBackend,
+        body: GenerationBody,
+        job: AnswerJob,
+        send: Send,
+        start: float,
+        api: GenerationApi,
     ) -> None:
         tokenizer = backend.model.tokenizer
         assert tokenizer is not None
@@ -88,28 +124,28 @@ class OpenAIRoutes:
         if body.is_chat:
             form = backend.answer_form(tools, body.tools.mode == "required", job.requests[0].prompt)
 
-        def text_of(token: int) -> str:
-            return tokenizer.decode([token], special=True)
+        def decode(tokens: Sequence[int]) -> str:
+            return tokenizer.decode(tokens, special=True)
 
-        writer = CompletionWriter(body, job, backend.name, text_of, form)
+        writer: CompletionWriter | ItemWriter
+        if api.writer is None:
+            writer = CompletionWriter(body, job, backend.name, decode, form)
+        else:
+            writer = api.writer(body, job, backend.name, form)
         if not body.call.is_streamed:
             while not writer.is_done:
                 writer.take(await job.deliveries())
                 _require_going(job)
-            tokens = sum(len(request.tokens) for request in job.requests)
-            nbytes = TOKEN_BYTES * tokens * (1 + (body.call.logprobs or 0))
-            await send_large_json(send, 200, nbytes, writer.whole)
+            await send_large_json(send, 200, _answer_bytes(body, job), writer.whole)
             return
-        events = EventSender(send, self._state.options.send_seconds)
+        events = EventSender(send, self._state.options.send_seconds, api.writer is not None)
         try:
             while not writer.is_done:
                 deliveries = await job.deliveries()
                 _require_going(job)
                 if not events.is_begun:
                     self._state.metrics.first.observe(time.perf_counter() - start, backend.name)
-                chunks = writer.chunks(deliveries)
-                if not events.is_begun:
-                    chunks = writer.first() + chunks
+                chunks = [*([] if events.is_begun else writer.first()), *writer.chunks(deliveries)]
                 if writer.is_done:
                     chunks += writer.last()
                 if chunks or writer.is_done:
@@ -117,7 +153,7 @@ class OpenAIRoutes:
         except RequestError as error:
             if not events.is_begun:
                 raise
-            await events.end(openai_form(error))
+            await events.end(api.error(error))
 
     def _count(self, backend: LanguageBackend, job: AnswerJob, scope: Scope) -> None:
         metrics, name = self._state.metrics, backend.name
@@ -130,6 +166,14 @@ class OpenAIRoutes:
 
     def _language(self, name: str) -> ModelUse[LanguageBackend]:
         return self._pool.use_as(name, LanguageBackend, f"is no language model: use /v2/models/{name}/infer")
+
+
+def _answer_bytes(body: GenerationBody, job: AnswerJob) -> int:
+    """Return the bytes of an answer, about."""
+    tokens = sum(len(request.tokens) for request in job.requests) * (1 + (body.call.logprobs or 0))
+    if body.call.prompt_logprobs is not None:
+        tokens += sum(len(request.prompt) for request in job.requests) * (1 + body.call.prompt_logprobs)
+    return TOKEN_BYTES * tokens
 
 
 def _require_going(job: AnswerJob) -> None:

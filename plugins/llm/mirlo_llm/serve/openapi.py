@@ -7,7 +7,9 @@ from typing import Any
 
 from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
 from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS
+from mirlo_llm.serve.messages_api import COUNT_KEYS, MESSAGE_KEYS
 from mirlo_llm.serve.protocol import VERSION
+from mirlo_llm.serve.responses_api import RESPONSE_KEYS
 from mirlo_llm.serve.tokens import DETOKENIZE_KEYS, TOKENIZE_KEYS
 from mirlo_llm.serve.transcriptions import FORM_KEYS, PARTS, PARTS_KEY, RESPONSE_FORMATS
 
@@ -38,6 +40,7 @@ _FIELDS: Mapping[str, Schema] = {
     "model": {**TEXT, "maxLength": 200}, "messages": _array(_MESSAGE, minItems=1), "prompt": TEXTS, "input": TEXTS,
     "n": {"type": "integer", "minimum": 1}, "best_of": {"type": "integer", "minimum": 1}, "stream": FLAG, "echo": FLAG,
     "stream_options": ANY_OBJECT, "seed": {"type": "integer"}, "max_tokens": {"type": "integer", "minimum": 1},
+    "prompt_logprobs": _range("integer", 0, 20),
     "max_completion_tokens": {"type": "integer", "minimum": 1}, "temperature": _range("number", 0, 2),
     "stop": {"anyOf": [TEXT, _array(TEXT, maxItems=16)]}, "top_p": _range("number", 0, 1),
     "min_p": _range("number", 0, 1),
@@ -79,7 +82,13 @@ _FORM = _body(
 )  # fmt: skip
 BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v1/chat/completions": (JSON, _body(CHAT_KEYS, ["model", "messages"], logprobs=FLAG)),
-    "/v1/completions": (JSON, _body(TEXT_KEYS, ["model", "prompt"], logprobs=_range("integer", 0, 20))),
+    "/v1/completions": (
+        JSON,
+        _body(TEXT_KEYS, ["model", "prompt"], logprobs=_range("integer", 0, 20), max_tokens=COUNT),
+    ),
+    "/v1/responses": (JSON, _body(RESPONSE_KEYS, ["model", "input"], input={}, text=ANY_OBJECT)),
+    "/v1/messages": (JSON, _body(MESSAGE_KEYS, ["model", "messages", "max_tokens"])),
+    "/v1/messages/count_tokens": (JSON, _body(COUNT_KEYS, ["model", "messages"])),
     "/v1/embeddings": (JSON, _body(EMBEDDING_KEYS, ["model", "input"])),
     "/v1/rerank": (JSON, _body(RERANKING_KEYS, ["model", "query", "documents"])),
     "/tokenize": (JSON, _body(TOKENIZE_KEYS, [], add_special_tokens=FLAG, add_special=FLAG, prompt=TEXT, content=TEXT)),
@@ -93,6 +102,7 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
 ANSWERS: Mapping[str, tuple[str, ...]] = {
     "/": ("text/html",), "/metrics": (PLAIN,),
     "/v1/chat/completions": (JSON, EVENTS), "/v1/completions": (JSON, EVENTS),
+    "/v1/responses": (JSON, EVENTS), "/v1/messages": (JSON, EVENTS),
     "/v1/audio/transcriptions": (JSON, PLAIN, "text/vtt"), "/v1/audio/translations": (JSON, PLAIN, "text/vtt"),
     "/v2/models/{name}/infer": (JSON, "application/octet-stream"),
     "/v2/models/{name}/versions/{version}/infer": (JSON, "application/octet-stream"),

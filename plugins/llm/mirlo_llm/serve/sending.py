@@ -37,8 +37,9 @@ async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[
 class EventSender:
     """Sends events of JSON (text/event-stream) to a client that must read them in time."""
 
-    def __init__(self, send: Send, seconds: float) -> None:
-        self._send, self._seconds = send, seconds
+    def __init__(self, send: Send, seconds: float, has_names: bool = False) -> None:
+        """Events that have names are named by their type, and none tells the end."""
+        self._send, self._seconds, self._has_names = send, seconds, has_names
         self.is_begun = False
 
     async def send(self, values: Iterable[object], is_last: bool = False) -> None:
@@ -47,14 +48,18 @@ class EventSender:
             self.is_begun = True
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        content = b"".join(b"data: %b\n\n" % encode_json(value) for value in values)
-        if is_last:
+        content = b"".join(map(self._encoded, values))
+        if is_last and not self._has_names:
             content += b"data: [DONE]\n\n"
         await self._body(content, not is_last)
 
     async def end(self, value: object) -> None:
         """Send an error as the last event."""
-        await self._body(b"data: %b\n\n" % encode_json(value), False)
+        await self._body(self._encoded(value), False)
+
+    def _encoded(self, value: object) -> bytes:
+        name = b"event: %b\n" % str(value["type"]).encode() if self._has_names and isinstance(value, dict) else b""
+        return b"%bdata: %b\n\n" % (name, encode_json(value))
 
     async def _body(self, content: bytes, more: bool) -> None:
         with Deadline(self._seconds, Disconnected):

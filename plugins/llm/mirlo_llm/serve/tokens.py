@@ -10,6 +10,7 @@ from mirlo_llm.serve.body import BodyFields, Receive, Scope, Send
 from mirlo_llm.serve.errors import RequestError, refused
 from mirlo_llm.serve.generation_body import MAX_MESSAGES, is_tokens
 from mirlo_llm.serve.language import LanguageBackend
+from mirlo_llm.serve.messages_api import COUNT_KEYS, chat_of_messages
 from mirlo_llm.serve.requests import note, read_json_body
 from mirlo_llm.serve.sending import send_json
 from mirlo_llm.serve.state import ServerState
@@ -61,6 +62,15 @@ class TokenRoutes:
                 assert tokenizer is not None
                 answer["token_strs"] = [tokenizer.text(token) for token in tokens]
             await send_json(send, 200, answer)
+
+    async def count_message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count the tokens of a conversation, as Anthropic's API has it."""
+        fields = await self._read(scope, receive, COUNT_KEYS)
+        chat = BodyFields(chat_of_messages(fields))
+        async with self._state.pool.use_as(self._named(scope, fields), LanguageBackend, _OTHER) as backend:
+            template = backend.template
+            tokens = await run_aside(1 << 20, lambda: _tokens(backend, template, chat))
+            await send_json(send, 200, {"input_tokens": len(tokens)})
 
     async def detokenize(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Return the text of tokens, with special ones."""
