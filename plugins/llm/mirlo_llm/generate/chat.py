@@ -73,6 +73,22 @@ class ChatTemplate:
         except BoundedFailure as error:
             raise ModelFolderError(f"{self.path}: the chat template fails: {error}") from None
 
+    def render_beginning(self, messages: Sequence[Message], **variables: object) -> str:
+        """Return the text of a conversation up to where the model's answer begins, or goes on.
+
+        It goes on behind a last message of the model, which then has no end.
+        """
+        last = messages[-1] if isinstance(messages, Sequence) and messages else None
+        content = last.get("content") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
+        if not isinstance(content, str) or not content.strip() or last is None or last.get("tool_calls"):
+            return self.render(messages, False, **variables)
+        text = self.render(messages, True, **variables)
+        place = text.rfind(content.strip())
+        if place < 0:
+            raise GenerationError(f"{self.path}: the chat template does not show the last message, to be continued")
+        own = content.lstrip()  # templates may leave out white space at either end
+        return text[: place + len(own if text.startswith(own, place) else own.rstrip())]
+
 
 def gguf_template(path: Path, file: GgufFile) -> ChatTemplate | None:
     """Return the chat template of a GGUF file; None if it has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -19,13 +20,19 @@ from mirlo_llm.serve.tools import ToolChoice, read_tools, template_messages
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 """How much a model reasons, for templates that read it."""
 MAX_MESSAGES = 4096
+MAX_TOKENS = 1 << 30
+"""Tokens that a request may ask for: the server gives those that `max_tokens` of its options and the context allow."""
 MAX_STOPS, MAX_STOP = 16, 1024
 MAX_BIAS, MAX_BIASES, MAX_DIGITS = 100, 1024, 9
 """Bounds of `logit_bias`: of its numbers, of how many there are, and of the digits of tokens."""
+MAX_FORM, MAX_CHOICES = 1 << 16, 1024
+"""Characters of a form of answers, and answers to choose from."""
+STRUCTURED = ("json", "regex", "choice", "grammar", "json_object")
+"""Keys of `structured_outputs`."""
 _COMMON = {
     "model", "n", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "top_k", "min_p",
     "repetition_penalty", "frequency_penalty", "presence_penalty", "max_tokens", "logprobs", "logit_bias", "user",
-    "regex", "lark", "stop_token_ids", "ignore_eos",
+    "regex", "lark", "structured_outputs", "stop_token_ids", "ignore_eos",
 }  # fmt: skip
 CHAT_KEYS = _COMMON | {
     "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
@@ -77,7 +84,7 @@ def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
         logprobs = body.count("top_logprobs", 0, 20, 0)
     elif body.has("top_logprobs"):
         raise refused("top_logprobs", 'it needs "logprobs": true')
-    most = body.count("max_completion_tokens", 1, options.max_tokens)
+    most = body.count("max_completion_tokens", 1, MAX_TOKENS)
     call = _call(body, options, most, messages=messages, template=template, form=form, logprobs=logprobs, kept=MARKS)
     return GenerationBody(call, True, _has_usage(body), tools)
 
@@ -103,9 +110,10 @@ def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: An
     count = body.count("n", 1, options.max_choices, 1)
     assert count is not None
     least = 0 if "prompts" in parts else 1  # without an answer there are the tokens of the prompt
+    asked = body.count("max_tokens", least, MAX_TOKENS, most)
     call = GenerationCall(
         count=count,
-        max_tokens=body.count("max_tokens", least, options.max_tokens, most),
+        max_tokens=None if asked is None else min(asked, options.max_tokens),
         stop=_stops(body),
         search=_search(body),
         seed=body.count("seed", -(1 << 63), (1 << 63) - 1),
@@ -177,7 +185,30 @@ def _has_usage(body: BodyFields) -> bool:
 
 def _form(body: BodyFields) -> dict[str, object]:
     """Return the form of answers by keys that OpenAI's API does not have."""
-    return {key: body.text(key, most=1 << 16) for key in FORMS if key != "json_schema" and body.has(key)}
+    forms = {key: body.text(key, most=MAX_FORM) for key in FORMS if key != "json_schema" and body.has(key)}
+    if not body.has("structured_outputs"):
+        return forms
+    if forms:
+        raise refused("structured_outputs", f"an answer has one form, found {' and '.join(forms)} too")
+    return _structured(body.inner("structured_outputs"))
+
+
+def _structured(form: BodyFields) -> dict[str, object]:
+    """Return the form of answers as vLLM's clients give it: one of several keys."""
+    (key, *others) = [each for each in STRUCTURED if form.has(each)] or [""]
+    if not key or others:
+        raise refused(form.name(""), f"expected one of {', '.join(STRUCTURED)}")
+    if key == "choice":
+        texts = form.list(key, MAX_CHOICES)
+        if not texts or not all(isinstance(each, str) for each in texts):
+            raise form.fail(key, "an array of texts")
+        return {"regex": "|".join(re.escape(str(each)) for each in texts)}
+    if key == "json_object":
+        return {"json_schema": {"type": "object"}} if form.flag(key) else {}
+    if key == "json":
+        value = form.value(key)
+        return {"json_schema": value if isinstance(value, str) else form.mapping(key)}
+    return {"lark" if key == "grammar" else key: form.text(key, most=MAX_FORM)}
 
 
 def _response_form(body: BodyFields) -> Mapping[str, object]:

@@ -123,8 +123,11 @@ def _tokens(backend: LanguageBackend, template: ChatTemplate | None, fields: Bod
             raise refused("messages", "the model has no chat template: give a prompt")
         variables = dict(fields.mapping("chat_template_kwargs")) if fields.has("chat_template_kwargs") else {}
         _, shown = read_tools(fields)
-        is_answered = not fields.flag("add_generation_prompt", True)
-        text = template.render(messages, is_answered, **variables, **({"tools": shown} if shown else {}))
+        variables |= {"tools": shown} if shown else {}
+        if fields.flag("add_generation_prompt", True):
+            text = template.render_beginning(messages, **variables)
+        else:
+            text = template.render(messages, True, **variables)
         return tokenizer.encode(text, special=fields.flag("add_special_tokens"))
     key = "content" if fields.has("content") else "prompt"
     is_special = fields.flag("add_special_tokens" if key == "prompt" else "add_special", key == "prompt")

@@ -239,7 +239,11 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "text and images only"),
     ({"max_tokens": 0}, "max_tokens"),
-    ({"max_tokens": 65}, "from 1 to 64"),
+    ({"max_tokens": 1 << 31}, "from 1 to 1073741824"),
+    ({"structured_outputs": {}}, "expected one of json, regex, choice, grammar, json_object"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "expected one of json"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+    ({"structured_outputs": {"regex": "a"}, "regex": "b"}, "an answer has one form, found regex too"),
     ({"max_tokens": True}, "max_tokens"),
     ({"temperature": "hot"}, "temperature"),
     ({"temperature": 3}, "temperature"),
@@ -279,6 +283,41 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("form", "answers"),
+    [
+        ({"choice": ["a.b", "c"]}, ("a.b", "c")),
+        ({"regex": "x|y"}, ("x", "y")),
+        ({"grammar": 'start: "x" | "y"'}, ("x", "y")),
+        ({"json": {"enum": ["x", "y"]}}, ('"x"', '"y"')),
+    ],
+)
+def test_structured_outputs(client: Any, form: dict[str, Any], answers: tuple[str, ...]) -> None:
+    """The forms of answers as vLLM's clients give them."""
+    answer = chat(client, structured_outputs=form, max_tokens=60).json()
+    assert answer["choices"][0]["message"]["content"] in answers
+
+
+def test_an_answer_has_as_many_tokens_as_the_server_gives(client: Any) -> None:
+    """Clients ask for more than there are."""
+    answer = chat(client, max_tokens=32000, ignore_eos=True).json()
+    assert answer["usage"]["completion_tokens"] <= 64 and answer["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_last_message_of_the_model_is_continued(client: Any) -> None:
+    """Its text and what follows are what the model has written in one go."""
+    user = {"role": "user", "content": "the fox"}
+    whole = chat(client, messages=[user], max_tokens=12, ignore_eos=True).json()["choices"][0]["message"]["content"]
+    prompt = client.post("/tokenize", json={"model": "tiny", "messages": [user]}).json()["tokens"]
+    begun = [user, {"role": "assistant", "content": "a quick"}]
+    tokens = client.post("/tokenize", json={"model": "tiny", "messages": begun}).json()["tokens"]
+    assert tokens[: len(prompt)] == prompt and len(tokens) > len(prompt)
+    text = client.post("/detokenize", json={"model": "tiny", "tokens": tokens[len(prompt) :]}).json()["content"]
+    assert text.split() == ["a", "quick"] and whole
+    usage = chat(client, messages=begun, max_tokens=2).json()["usage"]
+    assert usage["prompt_tokens"] == len(tokens)
 
 
 @pytest.mark.parametrize(("body", "message"), BAD_BODIES, ids=[str(i) for i in range(len(BAD_BODIES))])

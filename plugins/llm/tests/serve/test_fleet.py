@@ -146,6 +146,30 @@ def test_a_stream_goes_on_where_another_replica_was_lost(server: Server, kind: s
         assert sum(bool(event.get("usage")) for event in events) == (kind == "chat")
 
 
+def test_events_with_names_do_not_go_on_at_another_replica() -> None:
+    """Those of responses and messages pass as they are; another replica's would come again."""
+    start = {
+        "type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")],
+    }  # fmt: skip
+    event = {"type": "http.response.body", "body": b'event: a\ndata: {"type": "a"}\n\n', "more_body": True}
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        answer = ResumableAnswer(send)
+        await answer.take(start)
+        await answer.take(event)
+        assert sent[-1]["body"] == event["body"]
+        answer.restart()
+        await answer.take(start)
+        with pytest.raises(RequestError, match="the replica was lost"):
+            await answer.take(event)
+
+    asyncio.run(run())
+
+
 def test_another_text_is_no_continuation(server: Server) -> None:
     first, second = (in_loop(collect, answer_of(server, request_of("text", seed=seed))) for seed in (1, 2))
     assert choices_of(events_of(first)) != choices_of(events_of(second))

@@ -12,6 +12,8 @@ from mirlo_llm.serve.errors import RequestError
 
 EVENTS = b"text/event-stream"
 PREFIX, LAST, SEPARATOR = b"data: ", b"[DONE]", b"\n\n"
+NAMED = b"event: "
+"""What events of responses and messages begin with, which are in an order: another stream does not continue theirs."""
 RETRY_STATUS = 503
 """Of an answer of a replica that cannot answer now, such as one that ends."""
 
@@ -49,10 +51,13 @@ class ResumableAnswer:
         self._names: dict[str, object] = {}
         self._ends: set[str] = set()
         """Which events without choices were sent."""
+        self._has_named = self._is_again = False
+        """Whether events with names were sent; whether that was before another replica answered."""
 
     def restart(self) -> None:
         """Take the next messages as those of another replica, from the beginning."""
         self._start, self._parts, self._seen = None, [], {}
+        self._is_again = self._has_named
 
     async def take(self, message: Message) -> None:
         """Take a message of a replica."""
@@ -100,6 +105,14 @@ class ResumableAnswer:
 
     def _left_of(self, event: bytes) -> bytes | None:
         """Return what of an event the client does not have."""
+        if event.startswith(NAMED):
+            if self._is_again:
+                message = (
+                    "the replica was lost, and streams of this API do not go on at another: send the request again"
+                )
+                raise RequestError(503, message, code="engine_error")
+            self._has_named = True
+            return event
         content = event.removeprefix(PREFIX)
         if content == LAST:
             return event
