@@ -8,6 +8,7 @@ graphs of the first and the last differ in more than the names of parameters, al
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -106,10 +107,8 @@ def _description(layer: Module, number: int, count: int, states: Sequence[LayerS
         result += [name, type(module)]
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
             result.append((key, None if tensor is None else (tuple(tensor.shape), tensor.dtype)))
-        result += [
-            (key, tensor.tolist()) for key, tensor in module._buffers.items()
-            if tensor is not None and tensor.device.type != "meta"
-        ]  # fmt: skip
+        buffers = [(key, each) for key, each in module._buffers.items() if each is not None]
+        result += [(key, _digest(each)) for key, each in buffers if each.device.type != "meta"]
         for key, value in vars(module).items():
             if key not in own:
                 result += [key, _comparable(value)]
@@ -118,6 +117,10 @@ def _description(layer: Module, number: int, count: int, states: Sequence[LayerS
             lists = {key: each for key, each in vars(config).items() if isinstance(each, (list, tuple))}
             result += [(key, _comparable(each[number])) for key, each in lists.items() if len(each) == count]
     return result
+
+
+def _digest(tensor: Tensor) -> bytes:
+    return hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
 
 
 def _comparable(value: object) -> object:
