@@ -190,14 +190,15 @@ class LanguageModel:
     def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins.
 
-        If the last message is one of the model, its answer continues that.
-        Images are parts of the content of a message: `{"type": "image", "image": FILE}`.
+        If the last message is one of the model, its answer continues that. Images are parts of the content of a message: `{"type": "image", "image": FILE}`.
         """
         if self.template is None:
             raise GenerationError(f"{self._place}: there is no chat template: generate from text")
         if self.tokenizer is None:
             raise GenerationError(f"{self._place}: there is no {self._missing}: pass tokens in place of text")
         messages, images = take_images(messages)
+        if images:  # templates of models of text fail in ways of their own
+            self._require_images()
         text = self.template.render_beginning(messages, **variables)
         if self.config.images is None and not images:
             return self.tokenizer.encode(text, special=False)

@@ -19,6 +19,7 @@ testclient = pytest.importorskip("starlette.testclient")
 
 from folders import load  # noqa: E402
 from mirlo_llm import generate  # noqa: E402
+from mirlo_llm.generate.chat import ChatTemplate  # noqa: E402
 from mirlo_llm.serve import run  # noqa: E402
 from mirlo_llm.serve import tensor_backend as backends  # noqa: E402
 from mirlo_llm.serve.application import Server  # noqa: E402
@@ -283,6 +284,18 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
 ]
+
+
+def test_an_image_is_refused_before_the_template_runs(
+    alone: generate.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def render(*arguments: object, **variables: object) -> str:
+        raise AssertionError("the template ran")
+
+    monkeypatch.setattr(ChatTemplate, "render", render)
+    message = {"role": "user", "content": [{"type": "image", "image": b"x"}]}
+    with pytest.raises(generate.GenerationError, match="the model takes no images"):
+        alone.chat_tokens([message])
 
 
 @pytest.mark.parametrize(
