@@ -190,7 +190,8 @@ class LanguageModel:
     def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins.
 
-        If the last message is one of the model, its answer continues that. Images are parts of the content of a message: `{"type": "image", "image": FILE}`.
+        If the last message is one of the model, its answer continues that. Images are parts of the content of a
+        message: `{"type": "image", "image": FILE}`.
         """
         if self.template is None:
             raise GenerationError(f"{self._place}: there is no chat template: generate from text")

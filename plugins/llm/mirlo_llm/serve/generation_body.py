@@ -185,7 +185,9 @@ def _has_usage(body: BodyFields) -> bool:
 
 def _form(body: BodyFields) -> dict[str, object]:
     """Return the form of answers by keys that OpenAI's API does not have."""
-    forms = {key: body.text(key, most=MAX_FORM) for key in FORMS if key != "json_schema" and body.has(key)}
+    forms: dict[str, object] = {
+        key: body.text(key, most=MAX_FORM) for key in FORMS if key != "json_schema" and body.has(key)
+    }
     if not body.has("structured_outputs"):
         return forms
     if forms:

@@ -123,7 +123,8 @@ def _tokens(backend: LanguageBackend, template: ChatTemplate | None, fields: Bod
             raise refused("messages", "the model has no chat template: give a prompt")
         variables = dict(fields.mapping("chat_template_kwargs")) if fields.has("chat_template_kwargs") else {}
         _, shown = read_tools(fields)
-        variables |= {"tools": shown} if shown else {}
+        if shown:
+            variables["tools"] = shown
         if fields.flag("add_generation_prompt", True):
             text = template.render_beginning(messages, **variables)
         else:

@@ -39,7 +39,7 @@ class LayersDifferError(Exception):
         self.group = group
 
 
-@dataclass
+@dataclass(eq=False)
 class EqualLayers:
     """Layers of a list that are equal."""
 
