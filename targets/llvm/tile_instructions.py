@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Mapping
+from itertools import product
+from types import MappingProxyType
+
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction, add_tile_instruction, multiply_add
 from mirlo.targets.llvm.intrinsics import amx
+from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 
 
-def _dot_bf16(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
-    return call_dot("vdpbf16ps", total, row, columns)
+def _dot(name: str, is_swapped: bool = False) -> Callable[[ir.Value, ir.Value, ir.Value], ir.Value]:
+    """Return what emits a dot product; swapped, columns are its first operand, which is the unsigned one."""
+
+    def emit(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
+        first, second = (columns, row) if is_swapped else (row, columns)
+        if name in DOTS:
+            return call_arm_dot(name, total, first, second)
+        if name != "vpmaddubsw":
+            return call_dot(name, total, first, second)
+        pairs = call_dot(name, total, first, second)
+        return call_dot("vpmaddwd", total, pairs, emit_constant(1, pairs.type))
+
+    return emit
 
 
-def _dot_int8(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
-    return call_dot("vpdpbusd", total, row, columns)
+def _dots_of_bytes(name: str, swaps: bool, flipped: Container[tuple[str, str]]) -> Iterator[TileInstruction]:
+    """Yield the rows of an instruction for four int8 of all signs, of which some flip the sign bits of rows."""
+    for left, right in product(("u8", "i8"), repeat=2):
+        emit = _dot(name, swaps and right == "u8")
+        is_plain = (left, right) not in flipped
+        if is_plain and swaps and left == right:
+            continue
+        suffix = "" if is_plain and (left, right) == ("u8", "i8") else f".{left}.{right}"
+        yield TileInstruction(f"{name}{suffix}", ((left, right, "i32"),), 4, emit, flips=not is_plain)
 
 
 def _multiply_words(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
@@ -47,10 +70,38 @@ WORDS = (
 )
 """Products of single int8 in the lanes of their accumulators, in one instruction where `vpmulld` takes two."""
 
+EQUAL, MIXED = (("u8", "u8"), ("i8", "i8")), (("u8", "i8"), ("i8", "u8"))
+"""The signs of two operands of bytes."""
+GROUPS: Mapping[str, tuple[TileInstruction, ...]] = MappingProxyType({
+    "vdpbf16ps": (TileInstruction("vdpbf16ps", (("bf16", "bf16", "f32"),), 2, _dot("vdpbf16ps")),),
+    "bfdot": (TileInstruction("bfdot", (("bf16", "bf16", "f32"),), 2, _dot("bfdot")),),
+    "vpdpbusd": tuple(_dots_of_bytes("vpdpbusd", True, EQUAL)),
+    "vpmaddubsw": tuple(_dots_of_bytes("vpmaddubsw", True, EQUAL)),
+    "vpmaddwd": (
+        TileInstruction("vpmaddwd", (("i16", "i16", "i32"),), 2, _dot("vpmaddwd")),
+        *(
+            TileInstruction(f"vpmaddwd.{left}.{right}", ((left, right, "i32"),), 2, _dot("vpmaddwd"), widened=16)
+            for left, right in (*EQUAL, *MIXED)
+        ),
+    ),
+    "usdot": (
+        TileInstruction("usdot", (("u8", "i8", "i32"),), 4, _dot("usdot")),
+        TileInstruction("usdot.i8.u8", (("i8", "u8", "i32"),), 4, _dot("usdot", True)),
+    ),
+    "sdot": (
+        TileInstruction("sdot", (("i8", "i8", "i32"),), 4, _dot("sdot")),
+        TileInstruction("sdot.u8.i8", (("u8", "i8", "i32"),), 4, _dot("sdot"), flips=True),
+    ),
+    "udot": (
+        TileInstruction("udot", (("u8", "u8", "i32"),), 4, _dot("udot")),
+        TileInstruction("udot.i8.u8", (("i8", "u8", "i32"),), 4, _dot("udot"), flips=True),
+    ),
+})  # fmt: skip
+"""Instructions that add the products of several adjacent elements to each lane, by the signs of their operands."""
+
 for _instruction in (
     *WORDS,
-    TileInstruction("vdpbf16ps", (("bf16", "bf16", "f32"),), 2, _dot_bf16),
-    TileInstruction("vpdpbusd", (("u8", "i8", "i32"),), 4, _dot_int8),
+    *(each for rows in GROUPS.values() for each in rows),
     *(each for products in amx.PRODUCTS.values() for each in products),
 ):
     add_tile_instruction(_instruction)

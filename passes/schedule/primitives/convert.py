@@ -33,11 +33,18 @@ def convert(root: Root, copy: BlockLeaf) -> None:
     tiles = [loop.form for reader in readers for loop in around(reader) if isinstance(loop.form, TileLeaf)]
     if copy.view is not None or not tiles or len(tiles) != len(readers):
         raise ScheduleError(f"convert: expected a copy that register tiles read, found '{copy.name}'")
-    if any(tile.instruction.group > 1 for tile in tiles):
-        raise ScheduleError(f"convert: '{tiles[0].instruction.name}' multiplies elements as they are in memory")
-    factors = [_factor_of(tile, copy) for tile in tiles]
-    kind = tiles[0].product.accumulate_type
-    compute_in_copy(root, copy, kind, lambda element: widened(factors[0].emit(element, 1), kind))
+    tile, (factor, is_row) = tiles[0], _factor_of(tiles[0], copy)
+    if any(_factor_of(each, copy)[1] != is_row or each.instruction != tile.instruction for each in tiles[1:]):
+        raise ScheduleError(f"convert: tiles read '{copy.name}' as rows and as columns, or by several instructions")
+    instruction, element = tile.instruction, buffer.element
+    if instruction.group == 1:
+        kind = tile.product.accumulate_type
+        compute_in_copy(root, copy, kind, lambda value: widened(factor.emit(value, 1), kind))
+    elif instruction.widened or instruction.flips and is_row:
+        kind = instruction.prepared_type(element)
+        compute_in_copy(root, copy, kind, lambda value: instruction.prepared(factor, value, is_row))
+    else:
+        raise ScheduleError(f"convert: '{instruction.name}' multiplies elements as they are in memory")
     for reader in readers:
         for access in reader.reads:
             access.is_converted = access.is_converted or access.buffer is buffer
@@ -52,10 +59,14 @@ def compute_in_copy(root: Root, copy: BlockLeaf, kind: ir.Type, emit: Callable[[
     buffer.element = kind
 
 
-def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> ProductInput:
-    """Return the factor of a product that reads a copy."""
+def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> tuple[ProductInput, bool]:
+    """Return the factor of a product that reads a copy, and whether it is that of the rows."""
     buffer = copy.writes[0].buffer
-    factors = [factor for factor, access in sides_of(tile) if access.buffer is buffer]
+    factors = [
+        (factor, is_row)
+        for (factor, access), is_row in zip(sides_of(tile), (True, False), strict=True)
+        if access.buffer is buffer
+    ]
     if len(factors) != 1:
         raise ScheduleError(f"convert: '{tile.leaf.name}' multiplies elements of '{buffer.name}' with each other")
     return factors[0]

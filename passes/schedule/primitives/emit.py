@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import TypeGuard
 
 from mirlo.dialects.bindings import func, ir, scf
@@ -15,7 +15,7 @@ from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.scalars import compare, create
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
@@ -120,11 +120,11 @@ def emit_buffer_block(block: BlockView) -> None:
 def emit_copies(root: Root, copies: Sequence[BlockLeaf], memory: TensorBuffers) -> list[ir.Value]:
     """Emit the loops of some copies alone at the insertion point; return their memory as one dim."""
     buffers = [copy.writes[0].buffer for copy in copies]
-    made = {id(buffer) for buffer in buffers}
-    leaves = [leaf for leaf in root.leaves() if any(id(access.buffer) in made for access in leaf.writes)]
+    copied = {id(buffer) for buffer in buffers}
+    leaves = [leaf for leaf in root.leaves() if any(id(access.buffer) in copied for access in leaf.writes)]
     nests = {id(next(iter(around(leaf)), leaf)) for leaf in leaves}
     set_children(root, [node for node in root.body if id(node) in nests])
-    parts = PartEmitter(root, made)
+    parts = PartEmitter(root, copied)
     parts.emit(memory)
     return [parts.memory_of(buffer, memory) for buffer in buffers]
 
@@ -534,23 +534,37 @@ class _Emitter(PointEmitter):
             return self.iterations(steps, (low, high), inside, step, held, is_rest=True)
 
     def unswitch(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
-        """Emit a loop without the tests of edges that it decides for all iterations, and with them."""
-        tests = self.tests_before(loop, values)
+        """Emit a loop without the tests of edges and ends that it decides for all iterations, and with them."""
+        tests, ends = self.tests_before(loop, values), self.ends_before(loop, values)
         unswitched, passed, failed = self.unswitched, self.passed, self.failed
         self.unswitched = unswitched | {loop.name}
         try:
-            if not tests:
+            if not tests and not ends:
                 return self.loop(loop, values, carried)
-            branch = scf.IfOp(self.all_inside(tests, values), [value.type for value in carried], has_else=True)
+            conditions = [compare("le", values.emit(last), values.emit(bound - 1)) for _, (last, bound) in ends.items()]
+            conditions += [self.all_inside(tests, values)] if tests else []
+            condition = reduce(partial(create, "arith.andi", ir.IntegerType.get_signless(1)), conditions)
+            branch = scf.IfOp(condition, [value.type for value in carried], has_else=True)
             self.passed = passed | set(tests)
-            with ir.InsertionPoint(branch.then_block):
+            with ir.InsertionPoint(branch.then_block), self.assuming(frozenset(ends)):
                 scf.YieldOp(self.loop(loop, values, carried))
-            self.passed, self.failed = passed, (*failed, tests)
+            self.passed, self.failed = passed, (*failed, tests) if tests else failed
             with ir.InsertionPoint(branch.else_block):
                 scf.YieldOp(self.loop(loop, values, carried))
         finally:
             self.unswitched, self.passed, self.failed = unswitched, passed, failed
         return list(branch.results)
+
+    def ends_before(self, loop: Loop, values: LoopValues) -> dict[Guard, tuple[IndexExpr, Dim]]:
+        """Return the guards in a loop that one of its iterations may not pass, their last indices, and bounds."""
+        ends: dict[Guard, tuple[IndexExpr, Dim]] = {}
+        for leaf in leaves_of(loop):
+            inside = {each.name: each.extent for each in around(leaf) if each is loop or each in loops_of(loop)}
+            for guard, (index_, bound) in undecided_guards(leaf, values, self.assumed) or []:
+                outer = IndexExpr({a: n for a, n in index_.terms.items() if a not in inside}, index_.constant)
+                if not index_.divisions and outer.terms:
+                    ends[guard] = outer + (index_ - outer).range(inside)[1], bound
+        return ends
 
     def tests_before(self, loop: Loop, values: LoopValues) -> list[EdgeTest]:
         """Return the tests of edges in a loop that do not depend on its iterations."""

@@ -299,11 +299,15 @@ def _require_partial_results(leaf: BlockLeaf, loop: Loop) -> None:
 
 
 def unswitch(loop: Loop) -> None:
-    """Hoist the tests of edges that do not vary in a loop: where they pass, its iterations have none."""
+    """Hoist the tests of edges and ends that do not vary in a loop: where they pass, its iterations have none."""
     inside = {loop.name, *(other.name for other in loops_of(loop))}
     tested = [(leaf, access) for leaf in leaves_of(loop) for access in leaf.reads if access.outside is not None]
-    if all(each.variables() <= inside for leaf, access in tested for each in leaf.place(access)):
-        raise ScheduleError(f"unswitch: no read in '{loop.name}' may be beyond an edge that is the same for the loop")
+    ends = any(index.variables() - inside for leaf in leaves_of(loop) for index, _ in leaf.guards)
+    if not ends and all(each.variables() <= inside for leaf, access in tested for each in leaf.place(access)):
+        raise ScheduleError(
+            f"unswitch: no read in '{loop.name}' may be beyond an edge that is the same for the loop, and no iteration "
+            "past such an end"
+        )
     loop.is_unswitched = True
 
 

@@ -7,12 +7,11 @@ tile once for all its points.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.contraction.body import ProductInput, is_zero, match_multiply_add
+from mirlo.passes.schedule.blocks.contraction.body import is_zero, match_multiply_add
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, is_within, position_of
 from mirlo.passes.schedule.primitives.tile_instruction import kind_of, tile_instructions
 from mirlo.passes.schedule.primitives.tree import (
@@ -27,21 +26,27 @@ from mirlo.passes.schedule.primitives.tree import (
     ScheduleError,
     ShiftedTiles,
     TileLeaf,
+    TileSide,
     around,
     extents_of,
     placed_at,
 )
 from mirlo.runtime.nearest import nearest
 
-Side: TypeAlias = tuple[ProductInput, BufferAccess]
-"""A factor of the product, and the access that reads it."""
 
-
-def sides_of(tile: TileLeaf) -> tuple[Side, Side]:
+def sides_of(tile: TileLeaf) -> tuple[TileSide, TileSide]:
     """Return the factor and the access of the rows, and those of the columns.
 
     Where both move along the columns, the rows are those that edges limit, or that move along the loop over rows.
     """
+    leaf = tile.leaf
+    # Primitives replace the list of expressions.
+    if tile.known_sides is None or tile.known_sides[0] is not leaf.at:
+        tile.known_sides = leaf.at, _find_sides(tile)
+    return tile.known_sides[1]
+
+
+def _find_sides(tile: TileLeaf) -> tuple[TileSide, TileSide]:
     leaf = tile.leaf
     assert leaf.view is not None
     values = [operand.value for operand in leaf.view.inputs]
@@ -190,12 +195,16 @@ def _require_static(tile: TileLeaf) -> None:
 def _require_unrolled(tile: TileLeaf) -> None:
     """Require that loops of the reduction that are unrolled are the innermost ones."""
     kinds = [loop.kind == UNROLLED for loop in tile.over]
-    if kinds != sorted(kinds) or any(kinds) and (tile.instruction.unit is not None or tile.steps > 1):
+    if (
+        kinds != sorted(kinds)
+        or any(kinds)
+        and (tile.instruction.unit is not None or tile.instruction.flips or tile.steps > 1)
+    ):
         name = tile.over[kinds.index(True)].name
         raise ScheduleError(f"register_tile: '{name}' is unrolled: expected the innermost loop of 'over', and steps=1")
 
 
-def _require_instruction(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
+def _require_instruction(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     """Require that the instruction multiplies the operands, in as many registers as it has."""
     instruction, name = tile.instruction, tile.instruction.name
     (rows, _), (factor, _) = sides
@@ -222,7 +231,7 @@ def _require_instruction(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
         )
 
 
-def _require_groups(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
+def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     """Require that the elements of a row, and of each column, that one instruction multiplies are contiguous."""
     group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
     extents = [loop.extent for loop in tile.depth]
@@ -291,7 +300,7 @@ def _require_linear(tile: TileLeaf) -> None:
             raise ScheduleError(f"register_tile: '{name}' is not contiguous along '{lanes}'")
 
 
-def _require_operands(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
+def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     """Require an operand of rows and one of columns, and rests that loops of the reduction decide."""
     leaf, lanes = tile.leaf, tile.lanes.name
     inner = {loop.name for loop in tile.inner}
@@ -322,7 +331,7 @@ def _require_operands(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
             )
 
 
-def _require_edges(tile: TileLeaf, sides: tuple[Side, Side]) -> None:
+def _require_edges(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     """Require that it is known which products are beyond an edge, or one loop of the reduction decides that."""
     leaf, over, inner = tile.leaf, {loop.name for loop in tile.over}, {loop.name for loop in tile.inner}
     unrolled = unrolled_loops(tile)

@@ -229,7 +229,10 @@ class Schedule(LoopQueries):
 
     @primitive
     def unswitch(self, loop: str) -> None:
-        """Emit a loop twice: without tests of edges for when all reads inside are in bounds, and with them."""
+        """Emit a loop twice: without tests of edges for when all reads inside are in bounds, and with them.
+
+        So it is for iterations past the end of a loop around it that was split: whole vectors have no masks.
+        """
         loops.unswitch(self._loop(loop))
         self._record("unswitch", (loop,), None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import cycle
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
@@ -24,6 +25,7 @@ from mirlo.passes.schedule.primitives.function_constants import FunctionConstant
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.register_tile import sides_of, unrolled_loops
+from mirlo.passes.schedule.primitives.tile_instruction import SIGN_OF_BYTE
 from mirlo.passes.schedule.primitives.tree import (
     UNROLLED,
     BufferAccess,
@@ -165,15 +167,14 @@ class TileEmitter(VectorMemory):
         operands = self.operands(values)
         steps = tile.steps if (rows, columns) == (tile.height, tile.width) else 1
         if not tile.blocks:
-            sums = self._reduce(tile.over, operands, sums, rows, pieces, steps, values)
-            self._finish(values, rows, pieces, sums)
+            self._finish(values, rows, pieces, self._summed(operands, sums, rows, pieces, steps, values))
             return
         place = self.start(self.form(leaf.writes[0], leaf.at), values)
         buffer, step = self.placed[leaf.writes[0].buffer].flat, place.stride(tile.rows)
         at = [(self.at(place, r * step + piece.offset), piece) for r in range(rows) for piece in pieces]
         kinds = [total.type for total in sums]
         sums = either(self.is_first(values), lambda: sums, lambda: [self.load(buffer, *each) for each in at], kinds)
-        sums = self._reduce(tile.over, operands, sums, rows, pieces, steps, values)
+        sums = self._summed(operands, sums, rows, pieces, steps, values)
 
         def keep() -> None:
             for total, (position, piece) in zip(sums, at, strict=True):
@@ -211,6 +212,23 @@ class TileEmitter(VectorMemory):
         for test in tests[1:]:
             result = create("arith.andi", result.type, result, test)
         return result
+
+    def _summed(
+        self,
+        operands: OperandPositions,
+        sums: list[ir.Value],
+        rows: int,
+        pieces: list[Piece],
+        steps: int,
+        values: LoopValues,
+    ) -> list[ir.Value]:
+        """Emit the loops of the reduction, and take off the products of flipped sign bits, which are a row more."""
+        if not self.tile.instruction.flips:
+            return self._reduce(self.tile.over, operands, sums, rows, pieces, steps, values)
+        signs = [self.zeros(piece.lanes, self.tile.product.accumulate_type) for piece in pieces]
+        totals = self._reduce(self.tile.over, operands, [*sums, *signs], rows, pieces, steps, values)
+        pairs = zip(totals[: len(sums)], cycle(totals[len(sums) :]))
+        return [create("arith.subi", total.type, total, sign) for total, sign in pairs]
 
     def _reduce(
         self,
@@ -361,6 +379,11 @@ class TileEmitter(VectorMemory):
                     row = self._spread(element, piece.lanes, loaded)
                 at = r * len(pieces) + p
                 following[at] = emit(row, columns, following[at])
+        if self.tile.instruction.flips:
+            for at, piece in enumerate(pieces, len(following) - len(pieces)):
+                signs = ir.IntegerAttr.get(self.row_access.buffer.element, SIGN_OF_BYTE)
+                bits = self.constants.splat(piece.lanes * self.tile.instruction.group, signs)
+                following[at] = emit(bits, self._column_vector(b, piece, loaded), following[at])
         return following
 
     @cached_property
@@ -396,7 +419,8 @@ class TileEmitter(VectorMemory):
         element = buffer.type.element_type
         if group == 1:
             return self._convert(self.row_factor, self.row_access, create("memref.load", element, buffer, position), 1)
-        value = create("vector.load", ir.VectorType.get([group], element), buffer, position)
+        loaded = create("vector.load", ir.VectorType.get([group], element), buffer, position)
+        value = self._prepared(self.row_factor, self.row_access, loaded, is_row=True)
         bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
         first = ir.DenseI64ArrayAttr.get([0])
         return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
@@ -405,9 +429,9 @@ class TileEmitter(VectorMemory):
         """Spread the elements of a row to as many lanes."""
         key = ("lanes", element, lanes, 0)
         if key not in loaded:
-            group, kind = self.tile.instruction.group, self.row_access.buffer.element
-            spread = splat(element, lanes)
-            bits = ir.VectorType.get([lanes * group], kind)
+            instruction, spread = self.tile.instruction, splat(element, lanes)
+            group = instruction.group
+            bits = ir.VectorType.get([lanes * group], instruction.prepared_type(self.row_access.buffer.element))
             loaded[key] = spread if group == 1 else create("vector.bitcast", bits, spread)
         return loaded[key]
 
@@ -417,7 +441,8 @@ class TileEmitter(VectorMemory):
             vector = self.load(buffer, position, piece, self._reads_whole_vectors)
             return self._convert(self.column_factor, self.column_access, vector, piece.lanes)
         kind = ir.VectorType.get([piece.lanes * group], buffer.type.element_type)
-        return create("vector.load", kind, buffer, position)  # stored panels are whole
+        value = create("vector.load", kind, buffer, position)  # stored panels are whole
+        return self._prepared(self.column_factor, self.column_access, value, is_row=False)
 
     @property
     def _reads_whole_vectors(self) -> bool:
@@ -427,6 +452,10 @@ class TileEmitter(VectorMemory):
         along = {tile.lanes.name, tile.vectors.name if tile.vectors is not None else ""}
         sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, D.product(placed.shape)]
         return all(isinstance(size, int) and size % tile.width == 0 for size in sizes)
+
+    def _prepared(self, factor: ProductInput, access: BufferAccess, value: ir.Value, is_row: bool) -> ir.Value:
+        """Emit the elements of a group as the instruction takes them."""
+        return value if access.is_converted else self.tile.instruction.prepared(factor, value, is_row)
 
     def _convert(self, factor: ProductInput, access: BufferAccess, value: ir.Value, lanes: int) -> ir.Value:
         if access.is_converted:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
+from mirlo.passes.schedule.vectors import is_vector
 from mirlo.runtime.callbacks import callback, check_callbacks
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
@@ -57,6 +58,13 @@ class TileInstruction:
         "a value of MLIR", lambda value: isinstance(value, ir.Value)
     )
     """Emits `accumulators + row * columns` of vectors."""
+    flips: bool = False
+    """Whether the sign bits of rows are flipped, as `emit` takes no operands of these signs.
+
+    That adds 128 to each element, or subtracts it: a row of sign bits is multiplied, too, and subtracted at the end.
+    """
+    widened: int = 0
+    """The bits of integers that the elements of both operands are extended to before `emit`; 0 if they are not."""
     unit: MatrixUnit | None = None
     shape: tuple[int, int, int] | None = None
     """Most rows of an instruction of a matrix unit, its columns, and its elements along K."""
@@ -75,6 +83,23 @@ class TileInstruction:
         """Return whether the instruction multiplies these operands."""
         kinds = (kind_of(rows), kind_of(columns), str(product.accumulate_type))
         return not self.operands or kinds in self.operands
+
+    def prepared(self, factor: ProductInput, value: ir.Value, is_row: bool) -> ir.Value:
+        """Emit elements of a factor as `emit` takes them."""
+        if self.widened:
+            word = self.prepared_type(value.type.element_type if is_vector(value) else value.type)
+            kind = ir.VectorType.get(list(value.type.shape), word) if is_vector(value) else word
+            return create("arith.extui" if kind_of(factor).startswith("u") else "arith.extsi", kind, value)
+        if self.flips and is_row:
+            return create("arith.xori", value.type, value, emit_constant(SIGN_OF_BYTE, value.type))
+        return value
+
+    def prepared_type(self, element: ir.Type) -> ir.Type:
+        """Return the type of elements as `emit` takes them."""
+        return ir.IntegerType.get_signless(self.widened) if self.widened else element
+
+
+SIGN_OF_BYTE = -128
 
 
 def kind_of(factor: ProductInput) -> str:

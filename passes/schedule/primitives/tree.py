@@ -14,7 +14,7 @@ from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
-from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.packed_orders import PackedOrder, packed_orders
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
 from mirlo.runtime.errors import MirloError
@@ -285,6 +285,10 @@ class Loop:
     """The nodes inside, where they are listed since the last change."""
 
 
+TileSide = tuple[ProductInput, BufferAccess]
+"""A factor of the product of a register tile, and the access that reads it."""
+
+
 @dataclass(frozen=True)
 class Prefetch:
     """A prefetch of elements of a buffer, a share in each k-step of a tile."""
@@ -323,6 +327,8 @@ class TileLeaf:
     """Whether the block's results are stored, besides those of its epilogue."""
     prefetches: list[Prefetch] = field(default_factory=list)
     """Of the columns."""
+    known_sides: tuple[list[IndexExpr], tuple[TileSide, TileSide]] | None = None
+    """The axes of the block as they were, and the factors of rows and of columns with the accesses that read them."""
     awaited: list[ScheduleBuffer] = field(default_factory=list)
     """What the epilogue reads of these buffers is prefetched before the loops of the reduction."""
 

@@ -72,3 +72,33 @@ def test_reads_must_have_edges_that_the_loop_decides() -> None:
     s = schedule_of()
     with pytest.raises(ScheduleError, match="unswitch: no read in 'sum_i' may be beyond an edge that is the same"):
         s.unswitch("sum_i")
+
+
+@pytest.mark.parametrize("columns", [4, 8, 13])
+def test_whole_vectors_have_no_masks(columns: int) -> None:
+    """The rest of a split is decided before the loop; where every iteration is inside, there is nothing to decide."""
+
+    @mirlo.prim_func
+    def twice(x: T.Buffer[(6, columns), T.f32], y: T.Out[(6, columns), T.f32]):
+        for i, j in T.grid(6, columns):
+            with T.block("twice"):
+                vi, vj = T.axes("SS", i, j)
+                y[vi, vj] = x[vi, vj] * 2.0
+
+    @mirlo.script
+    def program(x: R.Tensor[(6, columns), R.f32]):
+        return R.call_tir(twice, x)
+
+    s = Schedule.of(twice, TensorType.of((6, columns), "f32"))
+    i, j = s.loops("twice")
+    panel, lane = s.split(j, (None, 4))
+    s.reorder(panel, i, lane)
+    s.vectorize(lane)
+    if columns % 4 == 0:
+        with pytest.raises(ScheduleError, match="unswitch: no read in"):
+            s.unswitch(i)
+    else:
+        s.unswitch(i)
+    x = np.arange(6 * columns, dtype=np.float32).reshape(6, columns)
+    found = mirlo.compile(program, pipeline=PLAIN, schedules={"twice": s}, cache=False)(x)
+    np.testing.assert_array_equal(found, 2 * x)

@@ -122,15 +122,22 @@ def plan_contraction(
     if isinstance(plan, Decline):
         return plan
     result = VectorContractionPlan(group, plan, plan_one_row(plan))
-    if plan.order_of_loops.depth_axis is not None and isinstance(result.by_primitives, Decline):
-        # The generator has no blocks of K.
-        whole = replace(plan, order_of_loops=replace(plan.order_of_loops, depth_axis=None, depth_block=0))
-        result = VectorContractionPlan(group, whole, plan_one_row(plan))
+    if isinstance(result.by_primitives, Decline) and (other := _for_generator(plan)) is not plan:
+        result = VectorContractionPlan(group, other, plan_one_row(plan))
     if plan.rows.edge is not None and isinstance(result.by_primitives, Decline):
         return result.by_primitives
     if isinstance(result.by_primitives, Decline) and isinstance(result.copies, Decline):
         return result.copies
     return result
+
+
+def _for_generator(plan: RegisterTilePlan) -> RegisterTilePlan:
+    """Return a plan without blocks of K and panels of extended integers, which are schedules of primitives only."""
+    if plan.order_of_loops.depth_axis is not None:
+        plan = replace(plan, order_of_loops=replace(plan.order_of_loops, depth_axis=None, depth_block=0))
+    if plan.packing is not None and plan.group is not None and plan.group.is_stored:
+        plan = replace(plan, packing=None)
+    return plan
 
 
 @schedule(target="llvm", priority=100, space=product_space)

@@ -33,8 +33,8 @@ class OperandCopies:
         """Emit the copies; return their memory by the identity of their operands."""
         if not self.copies:
             return {}
-        made = self.arranged.emit_copies(list(self.copies.values()), memory)
-        return dict(zip(self.copies, made, strict=True))
+        buffers = self.arranged.emit_copies(list(self.copies.values()), memory)
+        return dict(zip(self.copies, buffers, strict=True))
 
 
 def plan_copies(group: BlockGroup[Machine], plan: RegisterTilePlan) -> OperandCopies | Decline:

@@ -303,22 +303,6 @@ class GroupedPanelCopy(PanelCopy):
         self.store(value, self.panel, self.at(write, piece.offset * self.group.size), Piece(0, lanes, lanes))
 
 
-class ExtendedPanelCopy(PanelCopy):
-    """Extends a panel of int8 that is stored in groups to int16."""
-
-    def _level(self, axes: list[LoopAxis], read: Position, write: Position, cut: list[Piece]) -> None:
-        if axes:
-            self._loop(axes, read, write, cut)
-            return
-        assert self.plan.group is not None
-        for piece in cut:
-            shift, lanes = piece.offset * self.group_size, piece.lanes * self.group_size
-            vector = Piece(0, lanes, lanes)
-            value = self.load(self.source, self.at(read, shift), vector)
-            value = widened_bytes(value, self.plan.group.unsigned_columns)
-            self.store(value, self.panel, self.at(write, shift), vector)
-
-
 def _interleaved(first: ir.Value, second: ir.Value) -> ir.Value:
     kind = ir.VectorType.get([2 * first.type.shape[0]], first.type.element_type)
     return create("vector.interleave", kind, first, second)

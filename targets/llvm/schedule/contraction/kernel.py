@@ -25,7 +25,6 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import (
-    ExtendedPanelCopy,
     GroupedPanelCopy,
     GroupedTiles,
     MatrixTiles,
@@ -126,7 +125,6 @@ class ContractionEmitter:
             kind = plan.contraction.product.accumulate_type
             if plan.group is not None:
                 width, kind = width * plan.group.size, plan.columns.access.element_type
-                kind = ir.IntegerType.get_signless(16) if plan.group.is_stored else kind
             self.panel = memory.buffers.scratch([plan.panel_rows * width], kind)
         self.source = source
         buffers = Buffers(
@@ -253,8 +251,7 @@ class ContractionEmitter:
                 return converted(plan, plan.columns, element, lanes)
 
             assert self.panel is not None
-            grouped = ExtendedPanelCopy if plan.group is not None and plan.group.is_stored else GroupedPanelCopy
-            copy = PanelCopy if plan.group is None else grouped
+            copy = PanelCopy if plan.group is None else GroupedPanelCopy
             packed = copy(self.constants, plan, self.source, self.panel, convert)
             packed.emit(self.vectors.place(plan.columns.form, values.at({})), cut)
             self.tiles.columns = plan.packing.panel * (sum(piece.lanes for piece in cut) * packed.group_size)

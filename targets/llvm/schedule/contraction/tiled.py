@@ -26,6 +26,7 @@ from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import next_panel, prefetch_bytes
 from mirlo.targets.llvm.schedule.cost import (
+    COPY_VECTORS,
     INTRINSIC_OPERATIONS,
     LONG_INTRINSICS,
     MAX_UNROLLED_IN_REST,
@@ -39,7 +40,7 @@ from mirlo.targets.llvm.schedule.cost import (
     ROLLED_FROM_IF_DEEP,
     UNROLLED_STEPS,
 )
-from mirlo.targets.llvm.tile_instructions import WORDS
+from mirlo.targets.llvm.tile_instructions import GROUPS, WORDS
 
 
 @deciding
@@ -59,15 +60,21 @@ def plan_of_primitives(
 
 
 def _refusal(plan: RegisterTilePlan) -> Decline | None:
-    """Return why the loops of a plan cannot be those of a register tile of single products."""
-    if plan.dot or plan.group is not None:
-        return decline("products are not added one by one")
+    """Return why the loops of a plan cannot be those of a register tile."""
+    if plan.dot:
+        return decline("lanes are along K")
+    if plan.group is not None and (plan.group.is_matrix or not plan.group.is_stored):
+        return decline("columns are interleaved in each call, or an instruction multiplies matrices")
     if plan.lane_axis.extent == 1:
         return decline("the result has one element")
     fixed = [plan.lane_axis, *plan.contraction.reduce, *([] if plan.packing is None else plan.column_loops)]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
-    is_cast = plan.packing is not None and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
+    is_cast = (
+        plan.packing is not None
+        and plan.group is None
+        and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
+    )
     if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
     if plan.dynamic_rows and plan.packing is not None:
@@ -84,7 +91,10 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     loops = loops_of_contraction(s, block)
     copies = copy_operands(s, block, loops, plan)
     s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
-    over, rows = fuse_contiguous(s, block, loops.over), fuse_contiguous(s, block, loops.rows)
+    over, depth = take_groups(s, block, loops, plan)
+    if not over:
+        return decline("groups of K are not the innermost loop of the columns", extent=s.extent(loops.over[-1]))
+    over, rows = fuse_contiguous(s, block, over), fuse_contiguous(s, block, loops.rows)
     row = take_row_loop(s, block, loops, rows, plan)
     if row is None:
         return decline("rows of a tile are not one loop", extent=plan.row_axis.extent if plan.row_axis else 1)
@@ -97,7 +107,7 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     outer, inner = [*loops.panels, panel], [*rows, tiles]
     if order.rows_outside:
         outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
-    s.reorder(*blocks, *outer, *inner, *over, row, vector, lane)
+    s.reorder(*blocks, *outer, *inner, *over, row, vector, lane, *depth)
     for tap in over[len(over) - len(plan.unrolled) :]:
         s.unroll(tap)
     if plan.packing is not None:
@@ -108,7 +118,7 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     if plan.rows.edge is not None:  # tiles at edges leave products out
         parts = s.partition(tiles, [each.start // tile_rows for each, _ in plan.row_tiles[1:]])
     for part in parts:
-        place_tile(s, s.blocks(part)[0], len(over), plan, loops)
+        place_tile(s, s.blocks(part)[0], len(over), 3 + len(depth), plan, loops)
     for copy in copies:
         s.convert(copy)
     if order.row_block:
@@ -130,16 +140,37 @@ def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str])
     return s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
 
 
-def place_tile(s: Schedule, block: str, depth: int, plan: RegisterTilePlan, loops: ContractionLoops) -> None:
-    """Make the innermost loops of a block a register tile, with as many loops of the reduction outside of its rows."""
-    chain = s.loops(block)
-    over, tile = chain[-3 - depth : -3], chain[-3:]
-    most_steps = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
-    is_unrolled = plan.tile_rows > 1 and most_steps >= UNROLLED_STEPS and not plan.unrolled
+def take_groups(
+    s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan
+) -> tuple[list[str], list[str]]:
+    """Return the loops of the reduction, and that over the elements of a group that one instruction multiplies."""
+    if plan.group is None:
+        return loops.over, []
+    *over, element = loops.over
+    if s.extent(element) != plan.group.size:
+        return [], []
+    over = over or [loop for loop in loops.units if s.kinds(block)[loop] == "reduce"][-1:]
+    return over, [element]
+
+
+def instruction_of(plan: RegisterTilePlan) -> str:
+    """Return the row of the table of instructions that computes the tiles of a plan."""
     product = plan.contraction.product
     words = WORDS if multiplies_words(product, plan.machine) else ()
+    rows = words if plan.group is None else GROUPS[plan.group.instruction]
     factors = plan.rows.factor, plan.columns.factor
-    instruction = next((each.name for each in words if each.takes(*factors, product)), FMA.name)
+    return next((each.name for each in rows if each.takes(*factors, product)), FMA.name)
+
+
+def place_tile(
+    s: Schedule, block: str, depth: int, inner: int, plan: RegisterTilePlan, loops: ContractionLoops
+) -> None:
+    """Make the innermost loops of a block a register tile, with as many loops of the reduction outside of its rows."""
+    chain = s.loops(block)
+    over, tile = chain[-inner - depth : -inner], chain[-inner:]
+    most_steps = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
+    is_unrolled = plan.tile_rows > 1 and most_steps >= UNROLLED_STEPS and not plan.unrolled and plan.group is None
+    instruction = instruction_of(plan)
     steps = UNROLLED_STEPS if is_unrolled else 1
     s.register_tile(block, tile, over, instruction, plan.machine.masked, steps, unrolled_epilogue(plan))
     columns = s.reads(block)[loops.column_operand]
@@ -232,7 +263,7 @@ def copy_operands(s: Schedule, block: str, loops: ContractionLoops, plan: Regist
         if side.padded_shape is None and not side.is_converted:
             continue
         copy = s.cache_read(block, buffer) if side.padded_shape is None else s.pad(block, buffer, padded_dims(side))
-        arrange_copy(s, copy, plan.lanes)
+        arrange_copy(s, copy, plan.lanes * (1 if plan.group is None else plan.group.size))
         converted += [copy] if side.is_converted else []
     return converted
 
@@ -290,6 +321,12 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
     copy = s.cache_read(block, operand)
     s.compute_at(copy, panel)
     loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
+    if plan.group is not None:  # stored as the panel is: it is extended, element by element
+        *_, last = fuse_contiguous(s, copy, [loop for loop in loops if s.extent(loop) != 1])
+        _, vectors, lane = s.split(last, (None, COPY_VECTORS, plan.lanes * plan.group.size))
+        s.unroll(vectors)
+        s.vectorize(lane)
+        return [copy]
     column = next((loop for loop in loops if s.strides(copy, loop)[0][0] == step and s.extent(loop) != 1), None)
     if column is None:
         raise ScheduleError("a copy of columns has no loop over them: windows overlap, and skip elements")
@@ -301,6 +338,8 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
         vectors, lane = s.split(column, (None, plan.lanes))
         s.vectorize(lane)
         s.unroll(vectors)
+        if depth and plan.lane_axis.extent % plan.tile_columns:  # whole panels without masks
+            s.unswitch(depth[0])
         return converted
     vectors, lane = s.split(column, (None, plan.lanes))
     steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if plan.machine.masked else "peel")
