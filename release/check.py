@@ -14,6 +14,8 @@ from pathlib import Path
 from mirlo.release.project import ROOT, UNRELEASED, read_changelog, read_project, recipe_value
 
 RECIPE = ROOT / "release" / "conda" / "recipe.yaml"
+MOST_BYTES = 3_800_000
+"""The size of Mirlo's wheel: what takes more is left out, or is a package of its own."""
 _VERSION = re.compile(r"\d+\.\d+\.\d+(rc\d+)?")
 
 
@@ -66,6 +68,9 @@ def problems_of_packages(folder: Path, version: str) -> Iterator[str]:
     if len(wheels) != 1 or len(sources) != 1:
         yield f"{folder}: expected one wheel and one source distribution, found {len(wheels)} and {len(sources)}"
         return
+    size = wheels[0].stat().st_size
+    if size > MOST_BYTES:
+        yield f"{wheels[0].name}: {size} bytes, expected at most {MOST_BYTES}; look for large files in it"
     with zipfile.ZipFile(wheels[0]) as archive:
         names = archive.namelist()
         (path,) = (name for name in names if name.endswith(".dist-info/METADATA"))

@@ -1,9 +1,9 @@
 """Complete ONNX models from the weightless graphs of this folder: the same weights for everyone, from a seed.
 
-The graphs are real exports. Where a large initializer had its data, its `doc_string` holds the mean and deviation of
-the trained values, `{"seeded": [mean, deviation]}`. `complete` draws normal values with them, from a generator seeded
-by the initializer's name: what a model computes is then meaningless, but its numbers keep the size of the trained
-one's.
+The graphs are real exports. Where an initializer of many floats had its data, its `doc_string` holds the mean and
+deviation of the trained values, `{"seeded": [mean, deviation]}`. `complete` draws normal values with them, from a
+generator seeded by the initializer's name: what a model computes is then meaningless, but its numbers keep the size of
+the trained one's.
 """
 
 from __future__ import annotations
