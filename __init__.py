@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     __version__: str
 
 from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.known_packages import PackageModules, package_modules
 from mirlo.runtime.locks import UNCUT
-from mirlo.runtime.package_modules import PackageModules, package_modules
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",

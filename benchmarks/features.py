@@ -49,7 +49,7 @@ FEATURES = {
     ),
     "interface of ONNX Runtime": "driver/inference/*",
     "code of kernels for readers": (
-        "driver/code.py driver/save_code.py passes/code_forms.py passes/kernel_nodes.py runtime/kernel_code.py "
+        "driver/code.py driver/save_code.py passes/code_forms.py passes/locations.py runtime/kernel_code.py "
         "targets/llvm/machine_code.py tools/explain/kernel.py"
     ),
     "schedule primitives for tails and registers": (

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.files import BYTECODE_PREFIX
 from mirlo.frontends.foreign import FrontendError
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import find_source_position

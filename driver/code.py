@@ -11,7 +11,7 @@ from mirlo.driver.compiler import Compiler
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
-from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.locations import kernel_nodes
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError

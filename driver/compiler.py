@@ -7,34 +7,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import recycle_context
+from mirlo.dialects.core.surgery import blocks, clone_module
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.driver.clone import clone_module
 from mirlo.driver.compile_strategy import CompileStrategy, requested_strategies
 from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import ModelError, OpenedModel, open_model, require_sizes
 from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
-from mirlo.driver.programs.detect import needs_program
+from mirlo.driver.programs import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
-from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
-from mirlo.driver.tables import find_tables
-from mirlo.passes.approximations import Approximation
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.outline import EXTERNAL, functions_of, string_fact
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
+from mirlo.passes.decisions import Approximation
 from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
-from mirlo.passes.kernel_nodes import kernel_nodes
-from mirlo.passes.locations import describe
+from mirlo.passes.locations import describe, kernel_nodes
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
@@ -43,11 +40,13 @@ from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, code_target, thread_limits
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.compiled_program import CompiledProgram
 from mirlo.runtime.errors import OutOfMemoryError
 from mirlo.runtime.memory import require_available
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import METADATA as REGIONS
+
+if TYPE_CHECKING:
+    from mirlo.runtime.compiled_program import CompiledProgram
 
 MIN_OPERATORS_FOR_WORKERS = 100
 """Operators, constants included, of a graph whose kernels are worth several processes."""
@@ -179,6 +178,8 @@ class Compiler:
         try:
             self._run_passes(module, folder, prepared)
             if folder is not None:
+                from mirlo.driver.save_code import save_code
+
                 save_code(module, self.target, self.options, folder)
             return self._emit(module, prepared)
         finally:
@@ -467,3 +468,21 @@ def _operator_count(module: ir.Module) -> int:
         for region in function.operation.regions:
             count += sum(len(block.operations) for block in region.blocks)
     return count
+
+
+CONSTANT, LOOKUP = "relax.constant", "relax.gather"
+
+
+def find_tables(module: ir.Module) -> set[str]:
+    """Return the names of parameters that are only gathered from, such as embeddings."""
+    tables: set[str] = set()
+    read: set[str] = set()
+    for function in module.body.operations:
+        for block in blocks(function):
+            for op in block.operations:
+                if op.operation.name != CONSTANT or op.opview.param is None:
+                    continue
+                uses = list(op.operation.results[0].uses)
+                is_table = all(use.owner.operation.name == LOOKUP and use.operand_number == 0 for use in uses)
+                (tables if is_table else read).add(str(op.opview.param))
+    return tables - read

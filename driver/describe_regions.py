@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Chosen, Targets
 from mirlo.passes.targets import find_target, loader_of
-from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.regions import MAIN, RegionDescription
+
+if TYPE_CHECKING:
+    from mirlo.runtime.external import ExternalArtifact
 
 
 def describe_regions(

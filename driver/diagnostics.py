@@ -11,8 +11,8 @@ from typing import TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.source import SourceFile
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
-from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.reproducer import RESOURCE
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import LARGEST_SHARE, MANIFESTS, MODELS, Cache, default_folder, digest_of_file
-from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
-from mirlo.runtime.extenders import foreign_extenders
+from mirlo.runtime.extenders import compiler_version, foreign_extenders
 from mirlo.runtime.files import resolved
 from mirlo.runtime.records import dataclass
 

@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
 from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
-from mirlo.driver.bytecode import read_in_child
-from mirlo.driver.modules import read_module
-from mirlo.frontends.files import FileForm, form_of, forms_named, has_form, missing_package
+from mirlo.frontends.files import BYTECODE_PREFIX, FileForm, form_of, forms_named, has_form, missing_package
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.entry import PLANNED, entry_or_none, select_entry
 from mirlo.passes.files import FileError
-from mirlo.passes.graph.fix_dims import fix_dims as fix_module_dims
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.locations import describe
-from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
-from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
 from mirlo.passes.session import Session
 from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
@@ -119,6 +115,8 @@ def _with_shapes(model: OpenedModel, shapes: Mapping[str, Sequence[int | str] | 
     except ValueError as error:
         raise ModelError(str(error)) from None
     if sizes:
+        from mirlo.passes.graph.fix_dims import fix_dims as fix_module_dims  # for modules only
+
         with model.module.context, ir.Location.unknown():
             try:
                 fix_module_dims(model.module.operation, sizes)
@@ -219,6 +217,8 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
         raise FileError(f"{path} is {missing}")
     if path.suffix not in IR_SUFFIXES:
         raise FileError(f"{path} is no {forms_named(path)} file: its content is another, or damaged")
+    from mirlo.driver.modules import read_module  # an ONNX model needs none of what reads modules
+
     session = Session(ParameterStore() if params is None else params.copy())
     with make_context():
         try:
@@ -249,6 +249,8 @@ def _as_mlir(path: Path, content: bytes, form: FileForm) -> bytes:
     if form.to_mlir is not None:
         content = form.to_mlir(path)
     if content.startswith(BYTECODE_PREFIX) and can_fork():
+        from mirlo.driver.bytecode import read_in_child
+
         with make_context():
             return read_in_child(lambda: form.parse(content, str(path)), str(path))
     return content
@@ -273,6 +275,8 @@ def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> None:
     """Raise an error for a file with passes or code that are not trusted."""
+    from mirlo.passes.reproducer import TRUST, uncontained
+
     advice = f"give {TRUST} (in Python trust_file=True) if you trust the file"
     why = uncontained(Pipeline(pipeline)) if pipeline is not None else None
     if why is not None:
@@ -288,6 +292,8 @@ def _remaining(content: bytes) -> str | None:
     """Return the pipeline that the first line of the file names, or None."""
     if content.startswith(BYTECODE_PREFIX):
         return None
+    from mirlo.passes.reproducer import arguments_of
+
     for argument in arguments_of(content.decode("utf-8", "replace")) or ():
         flag, _, value = argument.partition("=")
         if flag == "--pass-pipeline":

@@ -9,24 +9,23 @@ compiler: the command line reads this file to parse its arguments.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY
 from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, Union
 
-from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOption, CompileOptionError, unkeyed
-from mirlo.driver.compile_option import compile_option as option
-from mirlo.driver.option_values import (
-    kernel_and_schedule,
-    operator_and_rule,
-    shape_of_input,
-    size_of_dim,
-    sizes_of_dims,
-    strategies_of,
-    tuning_database,
+from mirlo.driver.package_options import (
+    FRAMEWORKS,
+    WITH_CACHES,
+    CompileOption,
+    CompileOptionError,
+    PackageOptions,
+    require_package_of,
+    unkeyed,
 )
-from mirlo.driver.package_options import PackageOptions, require_package_of
+from mirlo.driver.package_options import compile_option as option
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.runtime.names import CACHE_DTYPES
 from mirlo.runtime.options import (
@@ -48,13 +47,13 @@ from mirlo.runtime.options import (
     number,
     one_of,
     optional,
+    parse_integer,
     refuse_unknown,
     values_that,
 )
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
 
     from mirlo.dialects.bindings import ir
@@ -65,6 +64,79 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.trace import Trace
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.params import ParameterStore
+
+MEASURE = ("measure", "")
+"""The strategy that measures all of an operator."""
+
+
+def size_of_dim(text: str) -> tuple[str, int]:
+    """Parse the size of a dim: batch=8."""
+    name, equals, size = text.rpartition("=")
+    if not equals or not name:
+        raise ValueError(f"expected NAME=N, found '{text}'")
+    return name, parse_integer(size, 0)
+
+
+def shape_of_input(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """Parse the shape of an input: x=1x3x224x224."""
+    name, equals, dims = text.rpartition("=")
+    # Commas separate dims with an 'x' in their name.
+    words = [word.strip() for word in dims.split("," if "," in dims else "x")]
+    if not equals or not name:
+        raise ValueError(f"expected NAME=1x3x224x224, found '{text}'")
+    return name, tuple(_dim(word, text) for word in words) if dims else ()
+
+
+def _dim(word: str, text: str) -> int | str:
+    if word.isdecimal():
+        return int(word)
+    if word.isidentifier():
+        return word
+    raise ValueError(f"expected NAME=1x3x224x224, found the dim '{word}' in '{text}'")
+
+
+def sizes_of_dims(text: str) -> dict[str, int]:
+    """Parse sizes of dims: batch=8,sequence=128."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not name.strip() or not size.strip().isdecimal():
+            raise ValueError(f"expected DIM=N,..., found '{text}'")
+        if name.strip() in sizes:
+            raise ValueError(f"'{name.strip()}' is given twice in '{text}'")
+        sizes[name.strip()] = int(size)
+    return sizes
+
+
+def kernel_and_schedule(text: str) -> tuple[str, str]:
+    """Parse a kernel and the file of its schedule."""
+    return _pair(text, "KERNEL=FILE")
+
+
+def tuning_database(text: str) -> str:
+    """Parse the file of a tuning database, which must exist: otherwise the option would have no effect."""
+    if not os.path.isfile(text):
+        raise ValueError(f"there is no file '{text}'; 'mirlo tune MODEL --database {text}' writes it")
+    return text
+
+
+def operator_and_rule(text: str) -> tuple[str, str]:
+    """Parse an operator and the name of its rule, or `MEASURE`."""
+    return MEASURE if text == MEASURE[0] else _pair(text, "OP=NAME or 'measure'")
+
+
+def strategies_of(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str] | str | None:
+    """Return the option `strategies` from the values of flags."""
+    pairs = tuple(pairs)
+    return MEASURE[0] if MEASURE in pairs else dict(pairs) or None
+
+
+def _pair(text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"expected {expected}, found '{text}'")
+    return name, value
+
 
 P = ParamSpec("P")
 A = TypeVar("A")

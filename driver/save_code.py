@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from mirlo.dialects.bindings import ir
-from mirlo.driver.clone import clone_module
+from mirlo.dialects.core.surgery import clone_module
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.files import FileError
-from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.locations import kernel_nodes
 from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import file_name

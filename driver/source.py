@@ -6,7 +6,7 @@ import re
 import sys
 from functools import cached_property
 
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.files import BYTECODE_PREFIX
 from mirlo.passes.files import FileError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.names import shell_word

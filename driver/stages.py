@@ -11,7 +11,6 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import release_unnamed
-from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
 from mirlo.runtime.records import dataclass
 
@@ -67,5 +66,7 @@ class SaveStages(Instrument):
         except OSError as error:
             raise FileError(f"cannot write IR to '{self.folder}': {error.strerror or error}") from error
         path = self.folder / f"{self.count:02}-{self.last}.mlir"
+        from mirlo.passes.reproducer import configuration
+
         write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
         self.count += 1

@@ -18,8 +18,8 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.driver.loaded import CallableModel
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.legalize.conversion import LegalizationRecord
-from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session

@@ -7,8 +7,7 @@ names a `FileForm` or a tuple of them. It is loaded for each file that Mirlo doe
 this module imports little, and so should the module that the entry point names.
 """
 
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
-from mirlo.frontends.files import FileForm, names_dialect, register_file_form
+from mirlo.frontends.files import BYTECODE_PREFIX, FileForm, names_dialect, register_file_form
 from mirlo.runtime.extenders import record_extenders
 
 __all__ = [

@@ -11,18 +11,25 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim, symbols_of
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.installed import import_modules, register_in
 from mirlo.dialects.core.op import DialectOp, OpError
-from mirlo.dialects.core.rank_groups import RankGroups, group_attributes
-from mirlo.dialects.core.rank_layout import RankLayout, Split, is_regular, tile_attributes, tile_layout
+from mirlo.dialects.core.rank_layout import (
+    RankGroups,
+    RankLayout,
+    Split,
+    group_attributes,
+    is_regular,
+    tile_attributes,
+    tile_layout,
+)
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
+from mirlo.dialects.relax.collectives import FromParts
 from mirlo.dialects.relax.elementwise import Compare
 from mirlo.dialects.relax.image import RATIO
 from mirlo.dialects.relax.infer import BOOL, FLOAT
 from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
-from mirlo.dialects.relax.parts import FromParts
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation, broadcast_shape
 from mirlo.frontends.files import FileForm, names_dialect, register_file_form

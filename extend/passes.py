@@ -5,8 +5,18 @@ from mirlo.dialects.core import dims
 from mirlo.dialects.core.dim_algebra import substitute
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import sharding_rule_of
-from mirlo.dialects.core.rank_groups import RankGroups, group_attributes, read_groups
-from mirlo.dialects.core.rank_layout import RankLayout, Split, count_parts, groups_along, is_regular, tile_layout, whole
+from mirlo.dialects.core.rank_layout import (
+    RankGroups,
+    RankLayout,
+    Split,
+    count_parts,
+    group_attributes,
+    groups_along,
+    is_regular,
+    read_groups,
+    tile_layout,
+    whole,
+)
 from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding, ShardingRule, divided, parts_of, view_labels
 from mirlo.dialects.core.surgery import blocks, captured, erase_dead, operations, replace_inside, replace_op
 from mirlo.dialects.core.traits import Trait, traits_of
@@ -22,7 +32,7 @@ from mirlo.passes.graph.constants import (
     is_constant,
 )
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.graph.rebuild import rebuilt
+from mirlo.passes.graph.row_loop import rebuilt
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.report_section import ReportSection

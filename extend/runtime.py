@@ -4,7 +4,6 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import CACHE_RANK, MODEL_FILE, TensorSpec
 from mirlo.runtime.artifact import Artifact as ModelArtifact
 from mirlo.runtime.cache import digest_of_file
-from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.container import empty_aligned, has_magic
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.dtypes import ELEMENT_TYPES, MAX_RANK, element_type_of, numpy_dtype
@@ -18,7 +17,7 @@ from mirlo.runtime.errors import (
     UnmetAssumption,
 )
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.extenders import compiler_version, record_extenders
 from mirlo.runtime.external import (
     DeviceStep,
     ExternalArtifact,

@@ -16,8 +16,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
-from mirlo.dialects.core.dim_errors import BroadcastDiffers
-from mirlo.dialects.core.dims import UNKNOWN, Dim
+from mirlo.dialects.core.dims import UNKNOWN, BroadcastDiffers, Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_numpy
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.foreign import FrontendError
 from mirlo.runtime.callbacks import (
     callback,
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
 
     from mirlo.dialects.bindings import ir
     from mirlo.runtime.params import ParameterStore
+
+BYTECODE_PREFIX = b"ML\xefR"
+"""What bytecode begins with."""
 
 
 _is_module = is_a("mirlo.dialects.bindings:ir.Module")

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.template import PrimTemplate
+from mirlo.dialects.tir.view import PrimTemplate
 
 
 class PrimParameter(Protocol):

@@ -28,3 +28,16 @@ class PassDecision:
 def decision_of_nodes(decided_by: str, outcome: str | Decline, location: ir.Location) -> PassDecision:
     """Return a decision about the operator at a location."""
     return PassDecision(decided_by, outcome, tuple(names_of(location)) or (describe(location),))
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """Results that differ from those that the model describes, as an option permits."""
+
+    by: str
+    """The pass."""
+    what: str
+    """What was approximated, and by how much."""
+
+    def __str__(self) -> str:
+        return f"{self.by}: {self.what}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from mirlo.runtime.callbacks import callback, check_callbacks, is_a, optional
@@ -69,3 +69,30 @@ class Figures:
     def _parts(self, flops: int, size: int, operator: str, threads: int) -> tuple[float, float]:
         rate = self.operators.get(operator, self.gflops) * (threads if self.scales else 1)
         return flops / rate / 1e3, size / self.gbytes / 1e3
+
+
+@dataclass(frozen=True)
+class ComparedChoice:
+    """Choices that a rule compared, with the numbers by which it compared them."""
+
+    values: Mapping[str, int]
+    time: float
+    limit: str = ""
+    """What limits the time."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The time by what takes it, if that is known."""
+
+
+@dataclass(frozen=True)
+class KernelExpectation:
+    """The expected time of a prim function with its choices, and the other choices that were compared."""
+
+    time: float
+    """In `unit`."""
+    unit: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The time by what takes it, if that is known."""
+    compared: str = ""
+    """What the candidates are: register tiles."""
+    candidates: Sequence[ComparedChoice] = ()
+    """The choices that were taken, and all others, the fastest first."""

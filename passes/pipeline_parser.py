@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable
 
 from mirlo.passes.options import OptionError, make_pass
-from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
+from mirlo.passes.registry import ROOT_ANCHOR, UPSTREAM_NAMES, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
-from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest_name
 from mirlo.runtime.records import dataclass

@@ -12,8 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import GROUPS
-from mirlo.passes.expectations import KernelExpectation
-from mirlo.passes.figures import Figures
+from mirlo.passes.figures import Figures, KernelExpectation
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.callbacks import (
     CheckedCallback,
@@ -119,7 +118,7 @@ METHODS = CheckedMethods(
         "definitions": Expected("a dict from names of operators to classes of definitions", maps(is_text, _is_class)),
         "expected": Expected("a time, a number that is not negative, or None", optional(is_time)),
         "expectation": Expected(
-            "a KernelExpectation, or None", optional(is_a("mirlo.passes.expectations:KernelExpectation"))
+            "a KernelExpectation, or None", optional(is_a("mirlo.passes.figures:KernelExpectation"))
         ),
         "pipelines": Expected(
             "a dict from names of stages to functions that return pipelines", maps(is_text, callable)

@@ -15,7 +15,7 @@ from mirlo.passes.registry import Pass
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.pass_failed import PassFailed
+    from mirlo.passes.instrumentation import PassFailed
     from mirlo.passes.pipeline_parser import Leaf, Step
 
 _RULE = "===" + "-" * 73 + "==="

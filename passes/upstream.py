@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.passes.options import OptionError, scan_options
-from mirlo.passes.upstream_names import CONTAINED, CONTAINED_WITHOUT_OPTIONS
+from mirlo.passes.registry import CONTAINED, CONTAINED_WITHOUT_OPTIONS
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -7,17 +7,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
-from mirlo.runtime.external import ExternalArtifact
-from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields, Json
 from mirlo.runtime.names import PAGE_ROLES, is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.seal import seal, split
+
+if TYPE_CHECKING:
+    from mirlo.runtime.external import ExternalArtifact
 
 CACHE_RANK = 4
 """Dims of a cache: [batch, heads, rows, size]."""
@@ -304,6 +305,8 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
     """Split what `with_externals` returned into the code and the external artifacts."""
     if not header.has("externals"):
         return code, ()
+    from mirlo.runtime.external import ExternalArtifact  # few models have parts that other compilers made
+
     start = own = header.count("code_bytes")
     externals = []
     for row in header.each("externals"):
@@ -323,3 +326,46 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
     if start != len(code):
         raise header.fail("externals", f"parts that fill the {len(code)} bytes of code in the file", start)
     return code[:own], tuple(externals)
+
+
+TEXTS = ("symbols", "sizes", "checks", "shown", "late", "packed")
+"""Lists of texts: dims, what is checked of them, and functions of the run time."""
+FLAGS = ("allocates", "passes_record")
+DIMS = ("symbols", "sizes", "late")
+"""Those of them that are dims: none is empty."""
+
+
+def check_facts(metadata: Fields) -> None:
+    """Raise an error where metadata are not what the run time and the reports expect.
+
+    Loaders check what only they read.
+    """
+    for name in TEXTS:
+        if metadata.has(name) and not all(metadata.texts(name)) and name in DIMS:
+            raise metadata.fail(f"{metadata.place}.{name}", "dims that are not empty", "")
+    if metadata.has("memory"):
+        plan = metadata.object("memory")
+        plan.count("bound"), plan.count("in_place")
+        if plan.has("buffers"):
+            for buffer in plan.each("buffers"):
+                [buffer.count(name) for name in ("offset", "bytes", "first", "last")]
+    if metadata.has("placement"):
+        placement = metadata.object("placement")
+        placement.name("by"), placement.name("taken")
+    if metadata.has("approximations"):
+        metadata.texts("approximations")
+    if metadata.has("regions"):
+        for region in metadata.each("regions"):
+            _check_region(region)
+    for name in FLAGS:
+        if metadata.has(name):
+            metadata.flag(name)
+
+
+def _check_region(region: Fields) -> None:
+    region.name("name"), region.name("target"), region.text("loader"), region.texts("needs")
+    if region.has("operators"):
+        region.count("operators")
+    share = region.content.get("share", 0)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise region.fail(f"{region.place}.share", "a number from 0 to 1", share)

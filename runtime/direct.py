@@ -24,8 +24,8 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.loaders import EntryFunction, LoadedCode
+from mirlo.runtime.names import REQUIRE
 from mirlo.runtime.object_loader import compile_llvm, runtime_ir
-from mirlo.runtime.packed import REQUIRE
 from mirlo.runtime.sizes import Sizes
 
 if TYPE_CHECKING:

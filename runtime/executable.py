@@ -24,7 +24,8 @@ from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import GivenOutputs, bind, convert, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
-from mirlo.runtime.memory_use import MemoryUse
+from mirlo.runtime.memory import MemoryUse
+from mirlo.runtime.names import POLLS, REQUIRE
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.outputs import OutputArrays
 from mirlo.runtime.package_methods import package_method
@@ -61,8 +62,8 @@ class Executable(KernelCodeOwner):
         self._arenas = arenas or ArenaPool(artifact.arena_bytes)
         self._results = OutputArrays(artifact, self._sizes, self._arenas)
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
-        self._polls = bool(artifact.metadata.get(interrupts.POLLS))
-        self._has_conditions = packed.REQUIRE in artifact.packed
+        self._polls = bool(artifact.metadata.get(POLLS))
+        self._has_conditions = REQUIRE in artifact.packed
         for external in artifact.externals:
             for name in external.stored_params:
                 self._store.add(name, store.get(name), store.source(name))

@@ -3,9 +3,57 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 
-from mirlo.runtime.compiler_version import installed_modules
+from mirlo.runtime.entry_points import declared_groups, offered
+from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
+
+_GROUPS = (
+    "mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends",
+    "mirlo.file_forms", "mirlo.compile_options", "mirlo.strategies",
+)  # fmt: skip
+"""The entry point groups whose modules take part in a compilation."""
+
+
+@cache
+def compiler_version() -> str:
+    """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
+    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
+    for module in extension_modules():
+        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
+    return "\n".join(parts)
+
+
+def extension_modules() -> list[str]:
+    """Return the top-level modules of the installed packages that extend the compiler."""
+    return _top_level_modules(_GROUPS)
+
+
+def installed_modules() -> list[str]:
+    """Return the top-level modules of all installed packages with entry points of Mirlo.
+
+    Those that offer commands, modules or folders alone are not part of a compilation, nor of its key.
+    """
+    return _top_level_modules(declared_groups())
+
+
+def _top_level_modules(groups: Iterable[str]) -> list[str]:
+    modules = {entry.value.partition(":")[0].partition(".")[0] for group in groups for entry in offered(group)}
+    return sorted(modules - {"mirlo"})
+
+
+def _module_paths(module: str) -> list[Path]:
+    """Return the folders, or the file, of a module without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    if spec is None:
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
+
 
 _EXTENDERS: dict[str, None] = {}
 

@@ -16,8 +16,6 @@ from mirlo.runtime.records import dataclass
 
 SYMBOL = "mirlo_poll"
 """`bool mirlo_poll(void)`: whether the call is to end."""
-POLLS = "polls"
-"""Metadata of an artifact whose code calls `mirlo_poll`."""
 _TICKS = {"x86_64": 1 << 26, "amd64": 1 << 26, "aarch64": 1 << 21, "arm64": 1 << 21}
 """Ticks of the counter between two checks of signals, some 20 to 80 ms."""
 

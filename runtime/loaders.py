@@ -15,6 +15,7 @@ from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.locks import UNCUT
+from mirlo.runtime.names import POLLS
 from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.records import dataclass
@@ -134,7 +135,7 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
     _check_machine(artifact)
     if artifact.threads > 1:
         threads.ensure(artifact.threads)
-    if artifact.metadata.get(interrupts.POLLS):
+    if artifact.metadata.get(POLLS):
         interrupts.ensure()
     objects = _objects(artifact)
     _check_symbols(artifact)

@@ -24,6 +24,15 @@ PAGE_ROLES = ("cache", "ends", "past", "table", "slots", "hints")
 """What an input is to attention with caches in pages: a cache, the ends of the sequences among the new tokens, the
 tokens of each before the call, the pages of each, the row of each new token, or bounds of these sizes."""
 
+PARALLEL = "mirlo_parallel"
+"""`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`, which
+compiled code calls."""
+POLLS = "polls"
+"""Metadata of an artifact whose code calls `mirlo_poll`."""
+REQUIRE = "mirlo.require"
+"""The function of conditions (inputs: the condition, the text of the error). Code of target `llvm` tests the condition
+itself, and calls the function where it does not hold."""
+
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")

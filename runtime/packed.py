@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.runtime.dlpack import DLTensor, array_of_tensor
 from mirlo.runtime.errors import PackedFunctionError, UnmetAssumption
+from mirlo.runtime.names import REQUIRE
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(D
 
 C_FUNCTION: Any = CPackedFunction.__mro__[1]
 """The class of all function pointers of ctypes, whatever types they declare."""
-REQUIRE = "mirlo.require"
-"""The function of conditions (inputs: the condition, the text of the error). Code of target `llvm` tests the condition
-itself, and calls the function where it does not hold."""
 _F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, ctypes._CFunctionType] = {}
 _state = threading.local()

@@ -24,7 +24,7 @@ from mirlo.runtime.host import is_prepared, makes_new, resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, SEQUENCE, Kind, parse_kind
-from mirlo.runtime.memory_use import MemoryUse
+from mirlo.runtime.memory import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, TimedRun, make_profile
 from mirlo.runtime.program_file import write_program

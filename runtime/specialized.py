@@ -17,7 +17,7 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import GivenOutputs, bind
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.memory_use import MemoryUse
+from mirlo.runtime.memory import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
 from mirlo.runtime.program_file import artifact_row, read_artifact

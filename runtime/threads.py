@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 from mirlo.runtime import processes, system
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.locks import UNCUT, make_lock
+from mirlo.runtime.names import PARALLEL
 from mirlo.runtime.object_loader import compile_llvm, define_symbol, has_runtime_ir, runtime_ir
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.elf_linker import ObjectsInMemory
-
-SYMBOL = "mirlo_parallel"
-"""`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
 
 MAX_CORES = 1024
 """Maximum number of cores in the pool's masks (`c/affinity.h`)."""
@@ -186,7 +184,7 @@ def _compile() -> _Pool:
     kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.c_int32)
     cores = kind(code.address("mirlo_pool_cores"))
     join_team = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address("mirlo_pool_team"))
-    address = code.address(SYMBOL)
+    address = code.address(PARALLEL)
     reset()
-    define_symbol(SYMBOL, address)
+    define_symbol(PARALLEL, address)
     return _Pool(start, cores, join_team, address, _LiveObjects(code, reset))

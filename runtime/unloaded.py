@@ -11,7 +11,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.kernel_code import KernelCodeOwner
-from mirlo.runtime.memory_use import MemoryUse
+from mirlo.runtime.memory import MemoryUse
 from mirlo.runtime.params import ParameterStore
 
 

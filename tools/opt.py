@@ -23,9 +23,9 @@ from mirlo.driver.save_code import write_bytes
 from mirlo.driver.source import Chunk, SourceFile, read_source
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.passes.files import FileError, list_params, write_ir
-from mirlo.passes.instrumentation import Instrument, LogActions, PrintIR, SaveIR
+from mirlo.passes.instrumentation import Instrument, LogActions, PassFailed, PrintIR, SaveIR
 from mirlo.passes.node_keys import MODEL_NODES, NODE, nodes_of
-from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
+from mirlo.passes.pipeline import Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
 from mirlo.passes.registry import ROOT_ANCHOR, RegistrationError, find_pass, load_plugin
 from mirlo.passes.reproducer import (

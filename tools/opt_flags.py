@@ -16,9 +16,8 @@ from typing import Any
 from mirlo.driver.source import SPLIT_MARKER
 from mirlo.passes.options import options_of, scan_options
 from mirlo.passes.pipeline_parser import unknown_pass
-from mirlo.passes.registry import Pass, find_pass, load_all, summary
+from mirlo.passes.registry import UPSTREAM_NAMES, Pass, find_pass, load_all, summary
 from mirlo.passes.upstream import default_options, find_upstream
-from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.records import dataclass
 
 

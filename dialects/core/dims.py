@@ -5,7 +5,7 @@ The expressions and their arithmetic are in `dim_algebra.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from mirlo.dialects.core.dim_algebra import (
@@ -27,6 +27,7 @@ from mirlo.dialects.core.dim_algebra import (
     symbol,
     terms_of,
 )
+from mirlo.dialects.core.errors import OpError
 
 __all__ = [
     "Atom",
@@ -130,3 +131,27 @@ def static_dim(dim: Dim) -> int:
     """Return a dim, which must be static, as an integer."""
     assert isinstance(dim, int)
     return dim
+
+
+class DimsDiffer(OpError):
+    """Raised for two dims that must be equal and are not known to be; symbols may still be equal at run time."""
+
+    def __init__(self, text: str, left: Dim, right: Dim) -> None:
+        super().__init__(text)
+        self.left = left
+        self.right = right
+
+
+class BroadcastDiffers(DimsDiffer):
+    """Raised for two dims that must be equal or 1; run time may decide, where the operands are expanded."""
+
+    def __init__(
+        self, text: str, left: Dim, right: Dim, axis: int, shapes: Sequence[tuple[Dim, ...]], target: Dim | None = None
+    ) -> None:
+        super().__init__(text, left, right)
+        self.axis = axis
+        """The axis, counted from the last one of the operands."""
+        self.shapes = shapes
+        """The shapes of the operands that broadcast."""
+        self.target = target
+        """The dim that operands broadcast to, for one-sided broadcasts."""

@@ -131,3 +131,14 @@ def replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
                     if each == value:
                         inner.operation.operands[i] = other
                 replace_inside(inner.operation, value, other)
+
+
+def clone_module(module: ir.Module) -> ir.Module:
+    """Return a copy of a module, with its attributes."""
+    with module.context:
+        result = ir.Module.create(module.operation.location)
+        for name, attribute in attributes_of(module.operation).items():
+            result.operation.attributes[name] = attribute
+        for op in module.body.operations:
+            op.operation.clone(ip=ir.InsertionPoint(result.body))
+    return result

@@ -13,7 +13,7 @@ from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import shape_text
+from mirlo.dialects.relax.infer import INTEGER, require_kind, require_rank, shape_text
 
 
 class Full(RelaxOp, name="full"):
@@ -80,3 +80,41 @@ class Tri(RelaxOp, name="tri"):
         if x.rank < 2:
             raise OpError(f"operand must have rank 2 or more, got {x}")
         return x
+
+
+def _infer(seed: TensorType, shape: tuple[Dim, ...], dtype: DType) -> TensorType:
+    require_kind(seed, INTEGER, "seed")
+    require_rank(seed, 0, "seed")
+    if not dtype.is_float:
+        raise OpError(f"dtype must be floating point, got {dtype}")
+    return TensorType(shape, dtype)
+
+
+class RandomUniform(RelaxOp, name="random_uniform"):
+    """Uniform values in [low, high). The same seed (its lower 32 bits) always produces the same values."""
+
+    FLOPS_PER_ELEMENT = 16
+    seed = operand()
+    shape = Dims()
+    low = Float(0.0)
+    high = Float(1.0)
+    dtype = ElementType("f32")
+
+    @staticmethod
+    def infer(seed: TensorType, *, shape: tuple[Dim, ...], low: float, high: float, dtype: DType) -> TensorType:
+        return _infer(seed, shape, dtype)
+
+
+class RandomNormal(RelaxOp, name="random_normal"):
+    """Values of the normal distribution. The same seed (its lower 32 bits) always produces the same values."""
+
+    FLOPS_PER_ELEMENT = 32
+    seed = operand()
+    shape = Dims()
+    mean = Float(0.0)
+    scale = Float(1.0)
+    dtype = ElementType("f32")
+
+    @staticmethod
+    def infer(seed: TensorType, *, shape: tuple[Dim, ...], mean: float, scale: float, dtype: DType) -> TensorType:
+        return _infer(seed, shape, dtype)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dim_errors import BroadcastDiffers, DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import BroadcastDiffers, Dim, DimsDiffer
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType

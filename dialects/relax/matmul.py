@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 
 from mirlo.dialects.core.attributes import Bool, ElementType, Str
-from mirlo.dialects.core.dim_errors import BroadcastDiffers, DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import BroadcastDiffers, Dim, DimsDiffer
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand, operands
 from mirlo.dialects.core.traits import Precision, Trait

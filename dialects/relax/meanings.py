@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirlo.dialects.core.rank_groups import RankGroups, read_groups
+from mirlo.dialects.core.rank_layout import RankGroups, read_groups
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType

@@ -25,10 +25,19 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Dims, Raw, Str, Strs
+from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import OpError, operands, results
+from mirlo.dialects.core.op import DialectOp, OpError, operands, results
 from mirlo.dialects.tir.affine import affine_range
-from mirlo.dialects.tir.base import TirOp
+
+DIALECT = Dialect("tir")
+
+
+class TirOp(DialectOp):
+    """An operation on the level of loops."""
+
+    _dialect = DIALECT
+
 
 SPATIAL = "spatial"
 REDUCE = "reduce"

@@ -10,7 +10,7 @@ import difflib
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import OpError, operand, result
-from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.block import TirOp
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.runtime.records import dataclass
 

@@ -16,19 +16,88 @@ sizes, so that it is passed as a pointer alone; the position of an element is co
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.types import dim_attributes, dims_of_attribute
+from mirlo.dialects.core.value import Value, create, emit_constant
 from mirlo.dialects.core.walk import walk
-from mirlo.dialects.tir.base import TirOp
-from mirlo.dialects.tir.extents import add_extents
-from mirlo.dialects.tir.quotients import in_finest, quotients_by_symbol
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.block import TirOp
+from mirlo.runtime.records import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class SymbolQuotient:
+    """The atom `floordiv(symbol + shift, divisor)`."""
+
+    divisor: int
+    shift: int
+    atom: D.Atom
+
+    @property
+    def is_size(self) -> bool:
+        return self.shift >= 0
+
+
+def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[SymbolQuotient]]:
+    """Return the quotients of each symbol that occurs in nothing else, if all of them are functions of the first."""
+    by_symbol: dict[str, set[SymbolQuotient]] = {}
+    others: set[str] = set()
+    for dim in dims:
+        _collect(dim, by_symbol, others)
+    ordered = {name: sorted(quotients) for name, quotients in by_symbol.items() if name not in others}
+    return {name: quotients for name, quotients in ordered.items() if _are_functions_of_first(quotients)}
+
+
+def in_finest(quotients: Sequence[SymbolQuotient], finest: Dim) -> Mapping[D.Atom, Dim]:
+    """Return each quotient as a function of the first quotient, whose value is `finest`."""
+    first = quotients[0]
+    return {
+        each.atom: (finest + (each.shift - first.shift) // first.divisor) // (each.divisor // first.divisor)
+        for each in quotients
+    }
+
+
+def _are_functions_of_first(quotients: Sequence[SymbolQuotient]) -> bool:
+    first = quotients[0]
+    return first.is_size and all(
+        each.divisor % first.divisor == 0 and (each.shift - first.shift) % first.divisor == 0 for each in quotients
+    )
+
+
+def _collect(dim: Dim, quotients: dict[str, set[SymbolQuotient]], others: set[str]) -> None:
+    """Add the quotients in a dim, and the symbols that occur in something else."""
+    for atoms, _ in () if isinstance(dim, int) else dim.terms:
+        for atom in atoms:
+            parts = D.atom_parts(atom)
+            if parts is None:
+                others.add(atom)
+                continue
+            function, left, right = parts
+            shifted = _shifted_symbol(left) if function == "floordiv" and isinstance(right, int) else None
+            if shifted is not None and isinstance(right, int) and right > 0:
+                name, shift = shifted
+                quotients.setdefault(name, set()).add(SymbolQuotient(right, shift, atom))
+            else:
+                _collect(left, quotients, others)
+                _collect(right, quotients, others)
+
+
+def _shifted_symbol(dim: Dim) -> tuple[str, int] | None:
+    """Return the symbol and the number that a dim is the sum of, or None."""
+    if isinstance(dim, int):
+        return None
+    terms = dict(dim.terms)
+    shift = terms.pop((), 0)
+    [(atoms, factor), *more] = terms.items()
+    if more or factor != 1 or len(atoms) != 1 or D.atom_parts(atoms[0]) is not None:
+        return None
+    return atoms[0], shift
+
 
 SYMBOLS = "tir.symbols"
 """Attribute of a buffer-form prim function: the symbols, or quotients of them, whose values are its last parameters."""
@@ -185,3 +254,29 @@ def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[ir
     for dim, value in zip(shape[1:], indices[1:], strict=True):
         position = position * dim + value
     return [position]
+
+
+EXTENTS = "tir.extents"
+"""Attribute of a prim function, and of a call of external code: lists of dims whose products it uses."""
+MAX_BYTES = 1 << 47
+"""Most bytes of a tensor: the address space of a process on x86-64, below the range of unbounded buffers."""
+MAX_ITERATIONS = 1 << 60
+"""Most iterations of a kernel, or elements that are never written to memory: small sums fit into 64 bits."""
+
+
+def add_extents(op: ir.Operation, products: Iterable[Sequence[Dim]]) -> None:
+    """Add products of dims to those recorded on an operation."""
+    extents = {tuple(map(str, dims)): list(dims) for dims in extents_of(op)}
+    for dims in products:
+        factors = [dim for dim in dims if dim != 1]
+        if any(not isinstance(dim, int) for dim in factors):
+            extents.setdefault(tuple(map(str, factors)), factors)
+    if extents:
+        op.attributes[EXTENTS] = ir.ArrayAttr.get([dim_attributes(tuple(dims)) for dims in extents.values()])
+
+
+def extents_of(op: ir.Operation) -> list[tuple[Dim, ...]]:
+    """Return the products of dims recorded on an operation."""
+    if EXTENTS not in op.attributes:
+        return []
+    return [dims_of_attribute(entry) for entry in ir.ArrayAttr(op.attributes[EXTENTS])]

@@ -12,7 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attribute, ranked_tensor
 from mirlo.dialects.core.walk import walk
-from mirlo.dialects.tir.extents import EXTENTS, extents_of
+from mirlo.dialects.tir.sizes import EXTENTS, extents_of
 
 Sizes = Mapping[str, Dim]
 _BINDING = ("relax.bind_dims", "relax.match_dims")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 from mirlo.runtime.records import dataclass
 
@@ -184,3 +184,19 @@ def is_tensor_form(function: ir.Operation | ir.OpView) -> bool:
 def prim_functions(module: ir.Operation | ir.OpView) -> list[ir.OpView]:
     """Return the prim functions of a module."""
     return [op for op in module.operation.regions[0].blocks[0].operations if is_prim_func(op)]
+
+
+class PrimTemplate(Protocol):
+    """A prim function with symbols (`@mirlo.prim_func`), specialized for the types of each use."""
+
+    @property
+    def name(self) -> str: ...
+
+    def specialize(
+        self,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType] | None,
+        name: str,
+        attributes: Mapping[str, object] | None = None,
+    ) -> tuple[ir.OpView, list[TensorType]]:
+        """Return the `func.func` for these types and attributes, and the types of its outputs."""

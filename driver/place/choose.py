@@ -18,7 +18,7 @@ from mirlo.driver.place.measure import time_alternately
 from mirlo.driver.place.regions import region_modules
 from mirlo.driver.place.store import PlacementStore
 from mirlo.driver.place.survey import Survey, place_parts
-from mirlo.driver.programs.detect import main_of
+from mirlo.driver.programs import main_of
 from mirlo.passes.byoc.records import RegionRecord
 from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
@@ -74,7 +74,7 @@ def choose(problem: Problem, how: str) -> Decision:
 
 def _key(problem: Problem) -> str | None:
     """Return a digest of the model's text and of everything that its times depend on."""
-    from mirlo.runtime.compiler_version import compiler_version
+    from mirlo.runtime.extenders import compiler_version
 
     assert problem.targets.host is not None
     host = problem.targets.host

@@ -10,7 +10,7 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import ModelError, OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
-from mirlo.driver.programs.detect import needs_program
+from mirlo.driver.programs import needs_program
 from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement, RegionRecord

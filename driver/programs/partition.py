@@ -12,7 +12,7 @@ from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.driver.programs.detect import CALL, is_host, main_of, needs_program
+from mirlo.driver.programs import CALL, is_host, main_of, needs_program
 from mirlo.driver.programs.outline import ProgramOutliner, determined_symbols, dim_symbols, read_by, symbols_in
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.surgery import clone_module, clone_with
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
-from mirlo.driver.clone import clone_module
 from mirlo.driver.code import UnknownKernel
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.byoc.target_list import Targets

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.onnx import regions
 from mirlo.frontends.onnx.choices import Ended, Frame, frames_after
 from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait, Skipped
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration, Scope
 from mirlo.frontends.tensor import Tensor
 
@@ -56,9 +54,13 @@ class Body(NodeImporter):
     def moved_strings(
         self, node: Node, convert: Callable[[list[AnyValue | None]], Sequence[AnyValue | None]]
     ) -> Sequence[AnyValue | None]:
+        from mirlo.frontends.onnx.strings import moved  # few models have strings
+
         return moved(node, convert)
 
     def forked(self, frame: Frame) -> list[AnyValue]:
+        from mirlo.frontends.onnx import regions  # few models have branches and loops
+
         step, scope = frame.order[frame.index], frame.scope
         condition = scope.find(step.inputs[0])
         if not isinstance(condition, Tensor):
@@ -108,6 +110,8 @@ class Body(NodeImporter):
         return inner
 
     def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+        from mirlo.frontends.onnx import regions
+
         return regions.choose(self, condition, then_graph, else_graph)
 
     def loop(
@@ -118,6 +122,8 @@ class Body(NodeImporter):
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
+        from mirlo.frontends.onnx import regions
+
         if not isinstance(iteration, LoopIteration):
             iteration = regions.iteration_of_graph(self, iteration, len(carried))
         return regions.repeat(self, iteration, limit, going, carried, room)

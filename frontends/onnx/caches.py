@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.onnx.graph import GraphDef, NodeDef
+from mirlo.frontends.onnx.graph import MICROSOFT, GraphDef, NodeDef
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.names import PAGE_ROLES
 from mirlo.runtime.records import dataclass
 
-WINDOWED, DOMAIN = "GroupQueryAttention", "com.microsoft"
+WINDOWED = "GroupQueryAttention"
 PAST, PRESENT = (3, 4), (1, 2)
 """Inputs and outputs that are caches of keys and of values."""
 BIAS, SCORES = 10, 3
@@ -91,7 +91,7 @@ def with_rings(
 
 def _window_of(node: NodeDef) -> int | None:
     """Return the tokens of the window of an attention; None if it has none."""
-    if node.operator != WINDOWED or node.domain != DOMAIN:
+    if node.operator != WINDOWED or node.domain != MICROSOFT:
         return None
     values = {attribute.name: attribute.value for attribute in node.attributes if not attribute.reference}
     window = values.get("local_window_size")
@@ -116,7 +116,7 @@ def find_paged_inputs(graph: GraphDef) -> dict[str, str]:
     sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.operator in _VIEWS and node.inputs}
     roles: dict[str, set[str]] = {}
     for node in graph.nodes:
-        if node.operator != PAGED or node.domain != DOMAIN:
+        if node.operator != PAGED or node.domain != MICROSOFT:
             continue
         for place, role in OPERANDS.items():
             name = node.inputs[place] if place < len(node.inputs) else ""

@@ -14,11 +14,10 @@ from mirlo.frontends.onnx.choices import Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
 from mirlo.frontends.onnx.graph import ModelDef, NodeDef
-from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
+from mirlo.frontends.onnx.importer import build_main, find_choices, new_module, unsupported_nodes
 from mirlo.frontends.onnx.inputs import Shapes, model_inputs
 from mirlo.frontends.onnx.node import Observer
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, Scope
 from mirlo.frontends.onnx.writing import inferred_values
 from mirlo.frontends.tensor import Tensor

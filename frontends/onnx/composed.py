@@ -11,11 +11,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import dtype_of_array
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.graph import FunctionDef, NodeDef, node_of, tensor_of
+from mirlo.frontends.onnx.graph import MICROSOFT, FunctionDef, NodeDef, node_of, tensor_of
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.tensor import Tensor
 
-MICROSOFT = "com.microsoft"
 OPSET = 21
 NORM_EPSILON = 1e-6
 """Added to the sum of squares of a head."""

@@ -7,26 +7,26 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.frontends.onnx import schema
-from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import EXPANDED_NODES, Key
-from mirlo.frontends.onnx.graph import FLOATS, AttributeDef, FunctionDef, GraphDef, NodeDef
+from mirlo.frontends.onnx.graph import FLOATS, MICROSOFT, AttributeDef, FunctionDef, GraphDef, NodeDef
 from mirlo.frontends.onnx.reading import problem_of, read_attributes, read_function
+from mirlo.frontends.onnx.schema_table import schema_of
 from mirlo.frontends.onnx.values import AnyValue
-from mirlo.frontends.onnx.writing import node_message, type_message
 from mirlo.runtime.kinds import Kind
 
 if TYPE_CHECKING:
     import onnx
 
-ADOPTED = {("com.microsoft", "LinearAttention"): (27, ("state_window",))}
+ADOPTED = {(MICROSOFT, "LinearAttention"): (27, ("state_window",))}
 """Operators that ONNX has taken over with the same inputs and outputs: since when, and attributes that it lacks, whose
 default value means what ONNX's operator does; their converters refuse other values."""
 
 
 def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) -> FunctionDef | None:
     """Return the function body of a node with known input types, which ONNX or `composed.py` defines, or None."""
+    from mirlo.frontends.onnx.composed import COMPOSED  # for operators without a converter only
+
     composed = COMPOSED.get((node.domain, node.operator))
     if composed is not None:
         return composed(node, inputs)
@@ -34,7 +34,7 @@ def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) ->
     since, lacking = ADOPTED.get((domain, node.operator), (0, ()))
     if since:
         domain, version = "", since
-    operator_schema = schema.schema_of(domain, node.operator, version)
+    operator_schema = schema_of(domain, node.operator, version)
     if operator_schema is None:
         return None
     body = (
@@ -79,6 +79,8 @@ def _body_for(
     operator_schema: onnx.defs.OpSchema, node: NodeDef, version: int, inputs: Sequence[AnyValue | None]
 ) -> FunctionDef | None:
     """Return the function body that ONNX makes for a node with inputs of these types, or None."""
+    from mirlo.frontends.onnx.writing import node_message, type_message
+
     kinds = [b"" if value is None else type_message(value.kind).SerializeToString() for value in inputs]
     message = node_message(node).SerializeToString()
     for older in _versions(version, operator_schema.context_dependent_function_opset_versions):
@@ -98,7 +100,7 @@ def static_body(operator_schema: onnx.defs.OpSchema, version: int) -> FunctionDe
 
 @cache
 def _static_body(domain: str, operator: str, version: int) -> FunctionDef | None:
-    operator_schema = schema.schema_of(domain, operator, version)
+    operator_schema = schema_of(domain, operator, version)
     assert operator_schema is not None
     for older in _versions(version, operator_schema.function_opset_versions):
         body = operator_schema.get_function_with_opset_version(older)

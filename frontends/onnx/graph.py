@@ -22,6 +22,8 @@ SPARSE_TENSOR, SPARSE_TENSORS, TYPE, TYPES = 11, 12, 13, 14
 
 STRING_CODE = 8
 """TensorProto.DataType: STRING."""
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
-from mirlo.frontends.files import forms_named, has_form, missing_package
+from mirlo.frontends.files import BYTECODE_PREFIX, forms_named, has_form, missing_package
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
-from mirlo.frontends.onnx.messages import messages
 from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
@@ -222,3 +223,24 @@ def _form_by_name(path: PurePath | None) -> str | None:
 
 def _graph_name(name: str | bytes) -> str:
     return f"model '{terminal(name)}'" if name and isinstance(name, str) else "the model"
+
+
+_MODULE = "onnx_ml_pb2"
+
+
+@cache
+def messages() -> Any:
+    """Return a module with the classes `ModelProto`, `FunctionProto` and others: those of `onnx`, imported or not.
+
+    protobuf keeps one class for each message, whichever module asks for it first.
+    """
+    if "onnx" in sys.modules:
+        return sys.modules["onnx"]
+    package = find_spec("onnx")
+    for folder in (package and package.submodule_search_locations) or ():
+        spec = spec_from_file_location(f"_mirlo_{_MODULE}", Path(folder) / f"{_MODULE}.py")
+        if spec is not None and spec.loader is not None and Path(folder, f"{_MODULE}.py").exists():
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return importlib.import_module("onnx")

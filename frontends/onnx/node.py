@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.core.errors import OpMistake
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
-from mirlo.frontends.onnx import functions, schema
+from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
@@ -39,7 +38,7 @@ from mirlo.frontends.onnx.node_attributes import Attributes
 from mirlo.frontends.onnx.node_inputs import NodeInputs
 from mirlo.frontends.onnx.objects import ObjectBuilder, call_host, object_of
 from mirlo.frontends.onnx.order import steps
-from mirlo.frontends.onnx.schema_table import Signature
+from mirlo.frontends.onnx.schema_table import Signature, check_inputs, signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
     Converted,
@@ -49,7 +48,6 @@ from mirlo.frontends.onnx.values import (
     Scope,
     outputs_of,
 )
-from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.callbacks import describe_raised
@@ -507,12 +505,12 @@ class NodeImporter(ObjectBuilder, ABC):
         version = scope.opsets.get(domain)
         if version is None:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
-        signature = schema.signature(domain, operator, version)
-        if signature is not None:
-            schema.check_inputs(signature, inputs)
+        declared = signature(domain, operator, version)
+        if declared is not None:
+            check_inputs(declared, inputs)
 
         traits = self.traits_of(domain, operator)
-        node = Node(operator, version, inputs, outputs, step.attributes, signature, self, domain, traits)
+        node = Node(operator, version, inputs, outputs, step.attributes, declared, self, domain, traits)
         if traits & {NodeTrait.MOVES, NodeTrait.MEASURES} and any(
             isinstance(value, ObjectValue) and value.kind.name == STRING for value in inputs
         ):
@@ -574,6 +572,8 @@ class NodeImporter(ObjectBuilder, ABC):
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
     ) -> OnnxImportError:
         """Return the error for an invalid node whose converter raised; if the node is valid, raise the mistake."""
+        from mirlo.frontends.onnx.writing import inference_error  # for errors only
+
         text = inference_error(step, scope.opsets.get(step.domain, 1), inputs)
         if text is not None:
             return NodeError(f"the node is not valid: {text}")

@@ -30,9 +30,7 @@ from mirlo.frontends.onnx.graph import (
     ValueDef,
     wrong_kind,
 )
-from mirlo.frontends.onnx.old import modernized
-from mirlo.frontends.onnx.schema import signature
-from mirlo.frontends.onnx.schema_table import Signature
+from mirlo.frontends.onnx.schema_table import Signature, signature
 from mirlo.runtime.names import is_printable, terminal
 
 if TYPE_CHECKING:
@@ -98,6 +96,8 @@ def _supported(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
             f"{what}: the model uses operator set {version} and has functions, which came with operator set 15: "
             "export it with that or a later one"
         )
+    from mirlo.frontends.onnx.old import modernized  # for old models only
+
     return modernized(proto, OLDEST_OPSET, what)
 
 

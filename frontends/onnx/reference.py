@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from mirlo.frontends.onnx import functions, schema
+from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import domain_name
 from mirlo.frontends.onnx.reading import NEWEST_OPSET, OLDEST_OPSET
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.schema_table import schema_of
 
 KNOWN_FAILURES = Path(__file__).parents[2] / "test" / "conformance" / "onnx_known_failures.txt"
 
@@ -175,7 +176,7 @@ def _by_function() -> Iterator[str]:
     }:
         if CONVERTERS.find("", operator, NEWEST_OPSET):
             continue
-        operator_schema = schema.schema_of("", operator, NEWEST_OPSET)
+        operator_schema = schema_of("", operator, NEWEST_OPSET)
         body = (
             functions.static_body(operator_schema, NEWEST_OPSET)
             if operator_schema is not None and not operator_schema.deprecated

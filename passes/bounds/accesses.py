@@ -9,6 +9,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import walk
 from mirlo.runtime.records import dataclass
 
+MAX_KERNEL_STEPS = 4_000
+"""The most eliminations for all accesses of a kernel, a second."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -25,6 +28,23 @@ class Access:
     """Which lanes are accessed; None for all."""
     offsets: ir.Value | None = None
     """A vector of offsets, of which each lane adds its own to the last index."""
+
+
+@dataclass(frozen=True)
+class UnprovenAccess:
+    """An access that is not proven to be in bounds: what it is, why, and the facts that were known."""
+
+    access: str
+    """The operation, as in `vector.store`, and its buffer."""
+    why: str
+    facts: tuple[tuple[str, str], ...] = ()
+    from_data: bool = False
+    """Whether its index depends on elements of a buffer."""
+    location: ir.Location | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self.facts)
+        return f"{self.access}: {self.why}" + (f" ({facts})" if facts else "")
 
 
 def _scalar_load(op: ir.Operation) -> Access:

@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims, RequireDims
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.kernel_nodes import node_labels
+from mirlo.passes.locations import node_labels
 from mirlo.runtime.records import dataclass
 
 Shapes = tuple[tuple[Dim, ...] | None, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.bounds.accesses import Access, is_index
+from mirlo.passes.bounds.accesses import ACCESSES, Access, is_index, scan_accesses
 from mirlo.passes.bounds.local_buffers import LocalBuffers
 
 STACK, COUNT = "memref.alloca", "memref.atomic_rmw"
@@ -199,3 +199,29 @@ def _is_buffer(value: ir.Value) -> bool:
 def _end_of(block: ir.Block) -> ir.Operation:
     *_, last = block.operations
     return last.operation
+
+
+class KernelAccesses:
+    """The accesses of a kernel, and which of them depend on data."""
+
+    def __init__(self, function: ir.Operation) -> None:
+        self.data = DataDependence()
+        scanned = scan_accesses(function)
+        self.count = sum(op.name in ACCESSES for op in scanned.operations)
+        self.by_data: list[ir.Operation] = []
+        if scanned.makes_indices:
+            self.by_data = [op for op in scanned.operations if self._is_by_data(op)]
+
+    def _is_by_data(self, op: ir.Operation) -> bool:
+        find = ACCESSES.get(op.name)
+        return self.data.is_unknown_access_by_data(op) if find is None else self.data.is_access_by_data(find(op))
+
+    def operations_by_data(self) -> dict[ir.Block, list[ir.Operation]]:
+        """Return the operations of the accesses by data, and those around them, by their block, in order."""
+        by_block: dict[ir.Block, list[ir.Operation]] = {}
+        for access in self.by_data:
+            for block, op in reversed(self.data.local_buffers.around(access)):
+                members = by_block.setdefault(block, [])
+                if not members or members[-1] != op:
+                    members.append(op)
+        return by_block

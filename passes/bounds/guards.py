@@ -6,7 +6,7 @@ are tested one by one. A view is tested too: that it lies in the buffer that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
@@ -16,6 +16,7 @@ from mirlo.dialects.core.value import Value, create, emit_constant
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.sizes import SizeEmitter, add_symbols
 from mirlo.passes.bounds.accesses import ACCESSES, Access
+from mirlo.passes.bounds.kernel import KernelBounds
 from mirlo.passes.bounds.local_buffers import RESHAPES
 from mirlo.runtime.records import dataclass
 
@@ -167,3 +168,17 @@ def _index(number: int) -> Value:
 
 def _broadcast(value: ir.Value, kind: ir.Type) -> Value:
     return create("vector.broadcast", kind, value)
+
+
+def needed_guards(kernels: Sequence[KernelBounds]) -> Iterator[Guard]:
+    """Yield the tests that accesses need in some call of a kernel."""
+    unproven = [dict(kernel.unproven) for kernel in kernels]
+    for op in dict.fromkeys(op for each in unproven for op in each):
+        may_be_tested = all(
+            op in kernel.guardable for kernel, each in zip(kernels, unproven, strict=True) if op in each
+        )
+        if may_be_tested:
+            sizes = {kernel.bytes_behind(ACCESSES[op.name](op)) for kernel in kernels}
+            only = sizes.pop()
+            if only is not None and not sizes:
+                yield Guard(op, only)

@@ -11,9 +11,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.tir.buffers import FOREIGN
-from mirlo.passes.bounds.accesses import ACCESSES, Access, is_unknown_access, scan_accesses
+from mirlo.passes.bounds.accesses import ACCESSES, Access, UnprovenAccess, is_unknown_access
 from mirlo.passes.bounds.calls import KnownOperands
-from mirlo.passes.bounds.data import DataDependence
+from mirlo.passes.bounds.data import KernelAccesses
 from mirlo.passes.bounds.limits import Limits
 from mirlo.passes.bounds.prover import Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
@@ -21,24 +21,6 @@ from mirlo.passes.bounds.views import View, ViewReader
 from mirlo.passes.locations import names_of
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass
-
-
-@dataclass(frozen=True)
-class UnprovenAccess:
-    """An access that is not proven to be in bounds: what it is, why, and the facts that were known."""
-
-    access: str
-    """The operation, as in `vector.store`, and its buffer."""
-    why: str
-    facts: tuple[tuple[str, str], ...] = ()
-    from_data: bool = False
-    """Whether its index depends on elements of a buffer."""
-    location: ir.Location | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        facts = ", ".join(f"{name}={value}" for name, value in self.facts)
-        return f"{self.access}: {self.why}" + (f" ({facts})" if facts else "")
-
 
 GoalKey = tuple[object, ...]
 """A goal without its constant."""
@@ -76,32 +58,6 @@ class Obligation:
     """The smallest index in each dim."""
     last: tuple[IndexExpr, ...]
     goals: tuple[Goal, ...]
-
-
-class KernelAccesses:
-    """The accesses of a kernel, and which of them depend on data."""
-
-    def __init__(self, function: ir.Operation) -> None:
-        self.data = DataDependence()
-        scanned = scan_accesses(function)
-        self.count = sum(op.name in ACCESSES for op in scanned.operations)
-        self.by_data: list[ir.Operation] = []
-        if scanned.makes_indices:
-            self.by_data = [op for op in scanned.operations if self._is_by_data(op)]
-
-    def _is_by_data(self, op: ir.Operation) -> bool:
-        find = ACCESSES.get(op.name)
-        return self.data.is_unknown_access_by_data(op) if find is None else self.data.is_access_by_data(find(op))
-
-    def operations_by_data(self) -> dict[ir.Block, list[ir.Operation]]:
-        """Return the operations of the accesses by data, and those around them, by their block, in order."""
-        by_block: dict[ir.Block, list[ir.Operation]] = {}
-        for access in self.by_data:
-            for block, op in reversed(self.data.local_buffers.around(access)):
-                members = by_block.setdefault(block, [])
-                if not members or members[-1] != op:
-                    members.append(op)
-        return by_block
 
 
 class KernelBounds:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import Atom, FloorDiv, IndexExpr, loop_index
+from mirlo.passes.bounds.accesses import MAX_KERNEL_STEPS
 from mirlo.passes.bounds.dim_proofs import decided_dims, prove_dim, weaker
 from mirlo.runtime.records import dataclass
 
@@ -23,8 +24,6 @@ Facts = tuple[IndexExpr, ...]
 """Expressions that are not negative."""
 MAX_STEPS = 300
 """The most eliminations of a proof: the search is exponential, and proofs that exist need a tenth of that."""
-MAX_KERNEL_STEPS = 4_000
-"""The most eliminations for all accesses of a kernel, a second."""
 DIM_STEPS = 10
 """So many steps of a proof about a dim take as long as an elimination."""
 BOUND_TERMS = 50

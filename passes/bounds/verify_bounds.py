@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -11,11 +11,9 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import UNPROVEN, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.bounds.accesses import ACCESSES
+from mirlo.passes.bounds.accesses import MAX_KERNEL_STEPS, UnprovenAccess
 from mirlo.passes.bounds.calls import Calls, find_calls
-from mirlo.passes.bounds.guards import Guard, emit_guards
-from mirlo.passes.bounds.kernel import KernelAccesses, KernelBounds, UnprovenAccess
-from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
+from mirlo.passes.bounds.data import KernelAccesses
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.runtime.nearest import nearest
@@ -118,46 +116,53 @@ def verify_kernel(
     """
     calls = calls or Calls()
     accesses = KernelAccesses(function)
+    if not accesses.by_data and only_data:
+        return _record(function, calls, accesses), 0
+    # Imported here: most models have no access by data, and what proves them is a tenth of what passes import.
+    from mirlo.passes.bounds.guards import emit_guards, needed_guards
+    from mirlo.passes.bounds.kernel import KernelBounds
+
     kernels: list[KernelBounds] = []
     left_of_data = GUARDED_STEPS if guard else MAX_KERNEL_STEPS
     budget = left = min(steps, MAX_KERNEL_STEPS)
-    symbols = _symbol_parameters(function) if accesses.by_data or not only_data else {}
-    if accesses.by_data or not only_data:
-        for known in calls.known_operands(workspace_of(function.opview)):
-            kernel = KernelBounds(function, accesses, symbols, known)
-            left_of_data = kernel.verify_by_data(left_of_data)
-            if not only_data:
-                left = kernel.verify_others(left)
-            kernels.append(kernel)
-    guards = [each for each in _guards(kernels) if each.can_be_emitted] if guard else []
+    symbols = _symbol_parameters(function)
+    for known in calls.known_operands(workspace_of(function.opview)):
+        kernel = KernelBounds(function, accesses, symbols, known)
+        left_of_data = kernel.verify_by_data(left_of_data)
+        if not only_data:
+            left = kernel.verify_others(left)
+        kernels.append(kernel)
+    guards = [each for each in needed_guards(kernels) if each.can_be_emitted] if guard else []
     guarded = {each.op for each in guards}
     unproven = [access for kernel in kernels for access in kernel.unproven]
-    record = BoundsRecord(
-        symbol_name(function),
-        tuple(dict.fromkeys(calls.nodes)),
-        accesses.count,
-        len(accesses.by_data),
-        tuple(dict.fromkeys(access for op, access in unproven if op not in guarded)),
-        tuple(dict.fromkeys(access for op, access in unproven if op in guarded)),
-        ir.StringAttr(function.attributes[UNPROVEN]).value if UNPROVEN in function.attributes else "",
+    record = _record(
+        function,
+        calls,
+        accesses,
+        [access for op, access in unproven if op not in guarded],
+        [access for op, access in unproven if op in guarded],
     )
     # This erases operations: nothing that refers to them is used after it.
     emit_guards(function, guards, {str(dim): _parameter(function, position) for position, dim in symbols.items()})
     return record, budget - left
 
 
-def _guards(kernels: Sequence[KernelBounds]) -> Iterator[Guard]:
-    """Yield the tests that accesses need in some call of a kernel."""
-    unproven = [dict(kernel.unproven) for kernel in kernels]
-    for op in dict.fromkeys(op for each in unproven for op in each):
-        may_be_tested = all(
-            op in kernel.guardable for kernel, each in zip(kernels, unproven, strict=True) if op in each
-        )
-        if may_be_tested:
-            sizes = {kernel.bytes_behind(ACCESSES[op.name](op)) for kernel in kernels}
-            only = sizes.pop()
-            if only is not None and not sizes:
-                yield Guard(op, only)
+def _record(
+    function: ir.Operation,
+    calls: Calls,
+    accesses: KernelAccesses,
+    unproven: Iterable[UnprovenAccess] = (),
+    guarded: Iterable[UnprovenAccess] = (),
+) -> BoundsRecord:
+    return BoundsRecord(
+        symbol_name(function),
+        tuple(dict.fromkeys(calls.nodes)),
+        accesses.count,
+        len(accesses.by_data),
+        tuple(dict.fromkeys(unproven)),
+        tuple(dict.fromkeys(guarded)),
+        ir.StringAttr(function.attributes[UNPROVEN]).value if UNPROVEN in function.attributes else "",
+    )
 
 
 def _parameter(function: ir.Operation, position: int) -> ir.Value:

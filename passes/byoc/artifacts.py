@@ -7,10 +7,13 @@ relax.external_artifacts = {
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.names import unused_name
+
+if TYPE_CHECKING:
+    from mirlo.runtime.external import ExternalArtifact
 
 ARTIFACTS = "relax.external_artifacts"
 
@@ -103,6 +106,8 @@ def _decode(key: str, attribute: ir.Attribute) -> ExternalArtifact:
         raise ArtifactFormError("has 'metadata' that is not JSON") from None
     if not isinstance(metadata, dict):
         raise ArtifactFormError("has 'metadata' that is not a JSON object")
+    from mirlo.runtime.external import ExternalArtifact  # few modules hold any
+
     return ExternalArtifact(
         format=_text(entry, "format"), functions=_texts(entry, "functions"), data=_bytes(entry),
         params=_texts(entry, "params"), metadata=metadata, target=_text(entry, "target", key),

@@ -10,7 +10,7 @@ from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallDpsPacked
-from mirlo.dialects.tir.extents import add_extents
+from mirlo.dialects.tir.sizes import add_extents
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.codegen import DeclinedRegions, generator_of
 from mirlo.passes.byoc.inline import Inliner, drop_unused_composites

@@ -10,8 +10,7 @@ from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.dialects.core.walk import walk
-from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
-from mirlo.passes.byoc.quotient import QuotientGraph
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue, QuotientGraph
 from mirlo.passes.registry import PassError
 from mirlo.passes.targets import is_target, unknown_target
 

@@ -11,7 +11,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
-from mirlo.passes.byoc.graph import BlockGraph, BlockNode
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, QuotientGraph
 from mirlo.passes.byoc.outline import (
     COMPOSITE,
     EXTERNAL,
@@ -21,7 +21,6 @@ from mirlo.passes.byoc.outline import (
     functions_of,
     string_fact,
 )
-from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax

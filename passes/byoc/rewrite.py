@@ -18,7 +18,7 @@ from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import blocks, enclosing, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.tir.template import PrimTemplate
+from mirlo.dialects.tir.view import PrimTemplate
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern, check_pattern

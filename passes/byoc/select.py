@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
-from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
-from mirlo.passes.byoc.quotient import QuotientGraph
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue, QuotientGraph
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import PatternEntry, check_failure

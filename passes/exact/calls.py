@@ -12,7 +12,7 @@ from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.values import element_of
 from mirlo.passes.graph.constants import constant_value
-from mirlo.passes.kernel_nodes import node_labels
+from mirlo.passes.locations import node_labels
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

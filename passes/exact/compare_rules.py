@@ -25,7 +25,7 @@ from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.operations import MAXIMA, operations_in, rounded_constants
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
-from mirlo.passes.kernel_nodes import node_labels
+from mirlo.passes.locations import node_labels
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.attention import AttentionBase
-from mirlo.passes.approximations import Approximation
+from mirlo.passes.decisions import Approximation
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of

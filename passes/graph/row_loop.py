@@ -16,12 +16,11 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import OpError, class_of, sharding_rule_of
+from mirlo.dialects.core.op import DialectOp, OpError, class_of, sharding_rule_of
 from mirlo.dialects.core.sharding import ShardingRule
 from mirlo.dialects.core.surgery import captured, erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.passes.graph.rebuild import arguments_with, rebuilt
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
 
@@ -206,3 +205,23 @@ def _arguments(prefix: RowwisePrefix, inside: Iterable[RowwiseOperation]) -> Ite
     """Yield the arguments with rows that operations read, once each."""
     read = dict.fromkeys(value for each in inside for value in each.op.operands)
     return (value for value in read if value in prefix.axes and not isinstance(value, ir.OpResult))
+
+
+def rebuilt(
+    op: ir.Operation, operands: list[ir.Value], rule: ShardingRule, shape: tuple[Dim, ...] | None = None
+) -> list[ir.Value]:
+    """Return the results of an operation on other operands, with this shape of its result, at the insertion point."""
+    cls: type[DialectOp] = class_of(op)
+    arguments, attributes = arguments_with(op, operands, rule, shape)
+    return list(cls.build(*arguments, **attributes).operation.results)
+
+
+def arguments_with(
+    op: ir.Operation, operands: Sequence[ir.Value | TensorType], rule: ShardingRule, shape: tuple[Dim, ...] | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return an operation's operands with other values or types, and its attributes with another shape."""
+    layout = class_of(op)._operand_layout
+    attributes = op.opview.attribute_values()
+    if rule.shape and shape is not None:
+        attributes[rule.shape] = shape
+    return [layout.pick(field_, op, operands) for field_ in layout.fields], attributes

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+from numpy.typing import ArrayLike
+
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
+from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
-from mirlo.dialects.tir.template import PrimTemplate
-from mirlo.dialects.tir.view import OPERATOR, describe_operator
+from mirlo.dialects.tir.view import OPERATOR, PrimTemplate, describe_operator
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.rules import Rule
@@ -266,3 +270,18 @@ class LegalizeBuilder:
         shared = SharedFunction(self._prims.insert(function), outputs, text)
         known.append(shared)
         return shared
+
+
+def dense(values: ArrayLike, element: str | DType) -> ir.Attribute:
+    """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
+    import numpy as np
+
+    kind = dtype(element)
+    array = np.ascontiguousarray(np.asarray(values, dtype=kind.to_numpy()))
+    return dense_attribute(array, TensorType(array.shape, kind))
+
+
+def tensor_of(b: LegalizeBuilder, values: ArrayLike, element: str | DType) -> ir.Value:
+    """Emit a `relax.constant` of these values, for use in prim functions."""
+    attribute = dense(values, element)
+    return b.emit(Constant, value=attribute, result_types=[attribute.type])

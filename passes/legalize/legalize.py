@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects import relax
@@ -12,17 +12,66 @@ from mirlo.dialects.core.installed import ModuleIndex, import_modules
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.graph.require_dims import require_dims
-from mirlo.passes.legalize.conversion import Conversion, LegalizationRecord
-from mirlo.passes.legalize.strategies import STRATEGIES, chooser
+from mirlo.passes.legalize.conversion import Choose, Conversion, LegalizationRecord
 from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
 from mirlo.passes.targets import chain, rules_target
+from mirlo.runtime.callbacks import Expected, checked, is_text, optional
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
+
+STRATEGIES = "strategies"
+"""The session option: a name or a function per operator, or one function for all operators."""
+
+Selector = str | Callable[[ir.OpView], "str | None"]
+
+
+def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str]) -> Choose | None:
+    """Return a function that evaluates the caller's strategies for an operator."""
+    if not wanted:
+        return None
+    if not isinstance(wanted, Mapping):
+        return _known(checked(wanted, _STRATEGY, "strategies", PassError))
+    for operator in wanted:
+        if operator not in operators:
+            raise PassError(
+                f"a strategy is given for '{operator}', which is not an operator{nearest(operator, operators)}"
+            )
+
+    selectors = {
+        operator: checked(selector, _STRATEGY, f"strategy of '{operator}'", PassError)
+        if callable(selector)
+        else selector
+        for operator, selector in wanted.items()
+    }
+
+    def choose(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
+        selector = selectors.get(op.operation.name)
+        return selector(op) if callable(selector) else selector
+
+    return _known(choose)
+
+
+_STRATEGY = Expected("the name of a strategy, or None", optional(is_text))
+
+
+def _known(choose: Choose) -> Choose:
+    """Reject unknown strategies, which must not be ignored."""
+
+    def choose_known(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
+        name = choose(op, rules)
+        names = list(dict.fromkeys(rule.name for rule in rules))
+        if name is not None and name not in names:
+            hint = f"{nearest(str(name), names)}; it has: {', '.join(names)}"
+            raise PassError(f"'{op.operation.name}' has no strategy '{name}'{hint}", op.operation.location)
+        return name
+
+    return choose_known
+
 
 __all__ = ["LegalizationRecord", "Legalize", "load_default_rules", "operator_names"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
 from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
 from mirlo.passes.lower.calls import CALL, lower_found_calls
-from mirlo.passes.lower.intrinsic_call import TARGET, IntrinsicCall
-from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
 from mirlo.passes.targets import TargetError, chain, rules_target
@@ -23,7 +22,49 @@ from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
+    from mirlo.passes.lower.values import Num, ValueBuilder
     from mirlo.passes.session import Session
+
+TARGET = "target"
+"""The option that is the target whose rules come first."""
+
+
+class IntrinsicCall:
+    """The operation that a rule lowers, with the builder for its replacement."""
+
+    def __init__(self, operation: ir.Operation, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
+        self.operation = operation
+        self.options = options
+        """The options of the compilation, with `TARGET`; rules of target `llvm` read `machine`."""
+        self.name: str = operation.name.removeprefix("tir.")
+        self.args: list[ir.Value] = list(operation.operands)
+        """The operands, MLIR values: scalars, or vectors of one shape."""
+        self.type: ir.Type | None = operation.results[0].type if len(operation.results) else None
+        """The MLIR type of the result; None for an intrinsic without one."""
+        self._b = b
+
+    @cached_property
+    def nums(self) -> list[Num]:
+        """Return the operands as Nums, to compute with; handles are those of `args`."""
+        return [self._b.num(value) for value in self.args if not _is_handle(value.type)]
+
+    @cached_property
+    def dtype(self) -> str:
+        """Return the element type of the first operand: 'f32', 'i8', ..."""
+        return self.nums[0].kind
+
+    @property
+    def is_vector(self) -> bool:
+        return isinstance(self.type, ir.VectorType)
+
+    @property
+    def location(self) -> ir.Location:
+        return self.operation.location
+
+
+def _is_handle(mlir_type: ir.Type) -> bool:
+    return isinstance(mlir_type, ir.MemRefType) or str(mlir_type) == "!llvm.ptr"
+
 
 CUSTOM_RULES = "intrinsics"
 """The session option with a caller's own rules, by intrinsic: tried before all others."""
@@ -181,6 +222,8 @@ class Lowering:
         if isinstance(first, ir.VectorType) and first.scalable:
             message = f"'{operation.name}' has operands of type {first}: only vectors of a fixed length can be lowered"
             raise PassError(message, operation.location)
+        from mirlo.passes.lower.values import ValueBuilder  # four modules, for models with intrinsics only
+
         b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
         call = IntrinsicCall(operation, b, self.options)
         applied = apply_rules(operation, self.rules(name), lambda rule: RuleCall((call, b)), plain=_plain)
@@ -219,6 +262,8 @@ def has_intrinsics(root: ir.Operation) -> bool:
 
 def _plain(value: object) -> object:
     """Return the value in MLIR of what a rule may return."""
+    from mirlo.passes.lower.values import Num
+
     return value.value if isinstance(value, Num) else value
 
 

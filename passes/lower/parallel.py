@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.surgery import ancestors, enclosing
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.value import index, integer_of, is_constant
+from mirlo.dialects.core.value import compare, index, integer_of, is_constant
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
-from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.parallel_nest import ParallelNest, find_nest
 from mirlo.passes.lower.shared_writes import find_shared_write, is_write

@@ -9,20 +9,24 @@ from dataclasses import field
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.symbols import is_entry, mark_entry
-from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.core.value import index
+from mirlo.dialects.relax.shape import VIEW_TEXT
 from mirlo.dialects.tir.buffers import buffer_type, element_bytes, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.entry import PLANNED
-from mirlo.passes.memory import control, packed, runtime_calls, scalars
-from mirlo.passes.memory.buffers import i8, reshaped, stored
+from mirlo.passes.locations import names_of
+from mirlo.passes.memory import control, packed, runtime_calls
+from mirlo.passes.memory.control import emit_scalars
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.names import ALIAS, PAGES, WINDOW
-from mirlo.passes.memory.slots import Slots
+from mirlo.passes.memory.runtime_calls import Slots
 from mirlo.passes.memory.storage_assignment import (
     BINDS,
     ERASE,
@@ -39,7 +43,6 @@ from mirlo.passes.memory.storage_assignment import (
 )
 from mirlo.passes.memory.symbols import FunctionSymbols, load_word, store_word
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
-from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.runtime.records import dataclass
@@ -208,7 +211,7 @@ class PlannedFunction:
                 if not has_erased_dims(value):
                     self.buffer(value)
             self.loops += step.is_loop
-            control.emit(self, step)
+            control.emit_control(self, step)
             self.loops -= step.is_loop
         elif op.name == "relax.constant":
             view = op.opview
@@ -239,7 +242,7 @@ class PlannedFunction:
         elif op.name in VIEWS:
             self._check_view(op)
         else:
-            scalars.emit(self, op)
+            emit_scalars(self, op)
 
     def _called(self, op: ir.Operation) -> str:
         """Return the name of the called function: a variant if its result aliases an input."""
@@ -424,3 +427,37 @@ def _constants_by_name(operations: Iterable[ir.Operation]) -> dict[str, ir.Opera
         if op.name == "relax.constant" and op.opview.param is not None:
             constants.setdefault(op.opview.param, op)
     return constants
+
+
+def i8() -> ir.Type:
+    return ir.IntegerType.get_signless(8)
+
+
+def reshaped(buffer: ir.Value, wanted: ir.Type) -> ir.Value:
+    """View a contiguous buffer in another shape."""
+    if buffer.type == wanted:
+        return buffer
+    shape = list(wanted.shape)
+    return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], shape, list(contiguous_strides(shape))).result
+
+
+def stored(value: ir.Attribute, kind: ir.Type) -> ir.Attribute:
+    """Convert a dense attribute of a relax tensor to the storage types of a buffer."""
+    tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
+    if value.type == tensor:
+        return value
+    import numpy as np
+
+    declared = TensorType.from_mlir(value.type)
+    assert declared is not None
+    raw = read_dense(value, declared)
+    bits = np.ascontiguousarray(raw).view(f"u{raw.dtype.itemsize}").reshape(kind.shape)
+    return ir.DenseElementsAttr.get(bits, type=tensor)
+
+
+def view_text(op: ir.Operation | ir.OpView, before: Dim, after: Dim, end: str = "") -> str:
+    """Return the text of the error: the view's own text, or the numbers of elements."""
+    names = ", ".join(names_of(op.location)) or op.name
+    if VIEW_TEXT in op.attributes:
+        return f"{names}: {ir.StringAttr(op.attributes[VIEW_TEXT]).value}"
+    return f"{names}: a tensor of {before} elements is looked at as one of {after}{end}"

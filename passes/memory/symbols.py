@@ -14,8 +14,8 @@ from mirlo.dialects.bindings import arith, func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import compare
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess

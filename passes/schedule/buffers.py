@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
 from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.types import dim_attributes, dims_of
-from mirlo.dialects.core.value import index, is_constant
+from mirlo.dialects.core.value import compare, index, is_constant
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     SHARED,
@@ -25,14 +25,12 @@ from mirlo.dialects.tir.buffers import (
     workspace_type,
 )
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
-from mirlo.dialects.tir.scalars import compare
-from mirlo.dialects.tir.sizes import bind_symbols
+from mirlo.dialects.tir.sizes import EXTENTS, add_extents, bind_symbols, extents_of
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
-from mirlo.passes.schedule.packed_orders import STORED
+from mirlo.passes.schedule.stored import STORED
 from mirlo.passes.schedule.vectors import flat
 from mirlo.runtime.records import dataclass
 

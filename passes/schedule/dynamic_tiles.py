@@ -7,8 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import compare
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import either, for_loop, if_any
 from mirlo.runtime.records import dataclass
 

@@ -12,10 +12,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.runtime.records import dataclass
 

@@ -15,7 +15,7 @@ from mirlo.dialects.core.locations import names_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.tir.affine import read_map
-from mirlo.dialects.tir.extents import add_extents
+from mirlo.dialects.tir.sizes import add_extents
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.graph.dce import erase_uncalled
 from mirlo.passes.instrumentation import function_done
@@ -36,7 +36,6 @@ from mirlo.passes.rules import (
     run_rule,
     try_rules,
 )
-from mirlo.passes.schedule import scalar_nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (
@@ -49,10 +48,10 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.packed_orders import PackedOrder, packed_orders
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.passes.schedule.stored import PackedOrder, packed_orders
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer, is_text, maps

@@ -9,8 +9,8 @@ from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
+from mirlo.runtime.names import POLLS
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.generator import CGenerator
 from mirlo.targets.c.model import ENTRY, HEAD, print_model

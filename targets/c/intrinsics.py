@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirlo.passes.lower.intrinsic_call import TARGET
+from mirlo.passes.lower.intrinsics import TARGET
 from mirlo.passes.rules import INTRINSIC, Decline, decline
 from mirlo.passes.targets import declared_target
 from mirlo.targets.c.processor import CProcessor

@@ -16,7 +16,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
-from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.locations import kernel_nodes
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SIZES_SUFFIX, SLOT, TICK
 from mirlo.passes.registry import PassError

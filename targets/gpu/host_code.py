@@ -13,9 +13,8 @@ from mirlo.targets.gpu.host import RUN, SIZES
 from mirlo.targets.gpu.host_commands import ANSWER, COMMAND, WAIT
 from mirlo.targets.gpu.host_values import DIVIDE
 from mirlo.targets.gpu.program import HostProgram
-from mirlo.targets.host.failures import return_on_failure
 from mirlo.targets.host.llvm_ir import llvmlite, lower_pipeline, to_llvm_ir
-from mirlo.targets.host.runtime_calls import define
+from mirlo.targets.host.runtime_calls import define, return_on_failure
 
 _DEVICE = "!llvm.struct<(ptr, i64, i64, ptr, i64, i64)>"
 """`mirlo.targets.gpu.host.HostDevice`."""

@@ -12,7 +12,7 @@ from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
-    from mirlo.passes.expectations import KernelExpectation
+    from mirlo.passes.figures import KernelExpectation
     from mirlo.passes.instrumentation import Preparation
     from mirlo.runtime.artifact import Artifact
 
@@ -122,9 +122,8 @@ TARGET = LlvmTarget(
         "mirlo.targets.llvm.schedule.rows",
         "mirlo.targets.llvm.schedule.window",
         "mirlo.targets.llvm.schedule.stages",
-        "mirlo.targets.llvm.schedule.blocked",
-        "mirlo.targets.llvm.schedule.paged",
-        "mirlo.targets.llvm.winograd.schedule",
+        "mirlo.targets.llvm.schedule.attention",
+        "mirlo.targets.llvm.winograd.rules",
     ),
     loader="llvm",
     takes_options=True,

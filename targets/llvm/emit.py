@@ -16,10 +16,9 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.host_cpu import AMX
-from mirlo.runtime.interrupts import POLLS
+from mirlo.runtime.names import POLLS
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.build import build, code_settings
-from mirlo.targets.llvm.compile_ahead import CompileAhead
+from mirlo.targets.llvm.compile_ahead import CompileAhead, build, code_settings
 from mirlo.targets.llvm.machine_code import SUFFIXES
 from mirlo.targets.llvm.object_code import ENTRY, SIZES, EntryInterface
 from mirlo.targets.llvm.options import threads_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import FORK
+from mirlo.runtime.names import PARALLEL
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.threads import SYMBOL
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str
     by_name = {symbol_name(op): op for op in module.body.operations}
     for fork in forks:
         by_name[fork.name].operation.erase()
-    text = f"llvm.func @{SYMBOL}(!llvm.ptr, !llvm.ptr, i32, i32)\n"
+    text = f"llvm.func @{PARALLEL}(!llvm.ptr, !llvm.ptr, i32, i32)\n"
     text += "\n".join(_fork_text(fork, types[fork.name]) for fork in forks)
     new_module = ir.Module.parse(text)
     defined = {fork.region for fork in forks}
@@ -94,7 +94,7 @@ def _fork_text(fork: Fork, types: list[str]) -> str:
         %wanted = llvm.select %is_little, %one, %several : i1, i64
         %chunks = llvm.trunc %wanted : i64 to i32
         %threads = llvm.mlir.constant({fork.threads} : i32) : i32
-        llvm.call @{SYMBOL}(%part, %box, %chunks, %threads) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
+        llvm.call @{PARALLEL}(%part, %box, %chunks, %threads) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
         llvm.return
       }}"""
 

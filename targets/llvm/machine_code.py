@@ -7,9 +7,12 @@ libraries of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
+from math import gcd
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -17,15 +20,43 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
-from mirlo.targets.llvm.emulated_tiles import emulate_tiles
 from mirlo.targets.llvm.loop_annotations import SCHEDULED
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
-from mirlo.targets.llvm.single_lanes import NARROW_STORE, stores_of_single_lanes
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef, PassBuilder, TargetMachine
     from llvmlite.binding.newpassmanagers import FunctionPassManager
+
+NARROW_STORE = re.compile(r"llvm\.masked\.store\.v\d+i(8|16|32)\.")
+"""Matches the names of masked stores of what may have been truncated."""
+_STORE = re.compile(
+    r"^(?P<space>\s*)(?:tail |notail |musttail )?call void @llvm\.masked\.store\.v\d+i(?P<bits>8|16|32)\.p0\("
+    r"<(?P<lanes>\d+) x i\d+> (?P<value>.+), ptr (?:[a-z_()\d]+ )*?align (?P<align>\d+) (?P<pointer>.+), "
+    r"<\d+ x i1> <(?P<mask>i1 (?:true|false)(?:, i1 (?:true|false))*)>\).*$",
+    re.MULTILINE,
+)
+
+
+def stores_of_single_lanes(text: str) -> str | None:
+    """Return LLVM IR in which masked stores of one lane are stores of a scalar; None if it has none."""
+    numbers = count()
+
+    def scalar(match: re.Match[str]) -> str:
+        is_on = [lane == "i1 true" for lane in match["mask"].split(", ")]
+        if sum(is_on) != 1:
+            return match[0]
+        lane, space, kind, number = is_on.index(True), match["space"], f"i{match['bits']}", next(numbers)
+        offset = lane * int(match["bits"]) // 8
+        element, address = f'%"lane.{number}"', f'%"lane.{number}.address"'
+        return (
+            f"{space}{element} = extractelement <{match['lanes']} x {kind}> {match['value']}, i64 {lane}\n"
+            f"{space}{address} = getelementptr i8, ptr {match['pointer']}, i64 {offset}\n"
+            f"{space}store {kind} {element}, ptr {address}, align {gcd(int(match['align']), offset)}"
+        )
+
+    replaced = _STORE.sub(scalar, text)
+    return replaced if next(numbers) else None
+
 
 OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
 """The forms of code."""
@@ -79,6 +110,8 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
     machine = target_machine(processor, opt_level)
     if processor.emulates_tiles:
+        from mirlo.targets.llvm.emulated_tiles import emulate_tiles  # for tests of AMX only
+
         text = emulate_tiles(text)
     module = _parsed(text, processor, machine)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
@@ -146,3 +179,18 @@ def target_machine(processor: Processor, opt_level: int) -> TargetMachine:
     return target.create_target_machine(
         cpu=processor.base, features=processor.llvm_features, opt=opt_level, reloc="pic", codemodel="default"
     )
+
+
+_BITS = re.compile(r"^(\s*)(%\S+) = (bitcast bfloat \S+ to i16)", re.MULTILINE)
+
+
+def hide_scalar_bits(text: str) -> str | None:
+    """Return optimized LLVM IR for x86 in which the bits of scalars of bf16 are hidden; None if it has none."""
+    hidden, count = _BITS.subn(_hidden, text)
+    return hidden if count else None
+
+
+def _hidden(match: re.Match[str]) -> str:
+    space, name, bits = match.groups()
+    bits_name = '%"' + name.strip('%"') + '.bits"'
+    return f'{space}{bits_name} = {bits}\n{space}{name} = call i16 asm "", "=r,0"(i16 {bits_name})'

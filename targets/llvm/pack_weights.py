@@ -16,9 +16,8 @@ from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.packed_orders import PackedOrder, set_packed_orders
 from mirlo.passes.schedule.schedule import adopt_choices, packed_parameters
-from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
+from mirlo.passes.schedule.stored import PackedOrder, Stored, calls_of, set_packed_orders, store_for_calls
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices
@@ -28,7 +27,6 @@ from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import instruction_for, panel_columns
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.subnormals import flush_subnormals
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -323,3 +321,40 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
         return decline("groups of products are not whole", group=group)
     return replace(panels, order=replace(panels.order, group=group))
+
+
+_MASKS = {4: (np.uint32, 0x7FFFFFFF, 0x007FFFFF), 8: (np.uint64, (1 << 63) - 1, (1 << 52) - 1)}
+"""By the bytes of a float: the integers of its bits, those but the sign, and the largest of a subnormal number."""
+CHUNK = 1 << 16
+"""Elements that are looked at together: they, and twice their bits, stay in the second-level cache."""
+NEGLIGIBLE = 2.0**-26
+"""A subnormal weight is taken as zero where the largest weight is larger by this factor at least: products with that
+round away what the other one adds."""
+
+
+def flush_subnormals(array: np.ndarray) -> None:
+    """Set subnormal elements of a contiguous array of f32 or f64 to zero, if they are negligible beside the largest."""
+    if array.dtype.kind != "f" or array.dtype.itemsize not in _MASKS or not array.size:
+        return
+    kind, magnitude, largest_subnormal = _MASKS[array.dtype.itemsize]
+    bits = array.reshape(-1).view(kind)
+    chunks = _chunks_with_subnormals(bits, 2 * largest_subnormal)
+    if not chunks:
+        return
+    largest = max(int((bits[start : start + CHUNK] & kind(magnitude)).max()) for start in range(0, bits.size, CHUNK))
+    if kind(largest).view(array.dtype.type) * NEGLIGIBLE >= np.finfo(array.dtype).tiny:
+        for chunk in chunks:
+            magnitudes = chunk & kind(magnitude)
+            chunk[(magnitudes - kind(1)) < kind(largest_subnormal)] = 0  # zero wraps around
+
+
+def _chunks_with_subnormals(bits: np.ndarray, largest: int) -> list[np.ndarray]:
+    """Return the chunks with a number of which twice the bits, without the sign, are `largest` or less, but not 0."""
+    doubled = np.empty(min(CHUNK, bits.size), bits.dtype)
+    chunks = []
+    for start in range(0, bits.size, CHUNK):
+        chunk = bits[start : start + CHUNK]
+        twice = np.add(chunk, chunk, out=doubled[: chunk.size])  # the sign falls out
+        if np.subtract(twice, 1, out=twice).min() < largest:  # zero wraps around
+            chunks.append(chunk)
+    return chunks

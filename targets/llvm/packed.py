@@ -14,9 +14,9 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.memory.packed import PACKED, TYPES
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.packed import REQUIRE
+from mirlo.runtime.names import REQUIRE
 from mirlo.runtime.records import dataclass
-from mirlo.targets.host.failures import return_on_failure
+from mirlo.targets.host.runtime_calls import return_on_failure
 
 _TENSOR = "!llvm.struct<(ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64)>"
 """DLPack's DLTensor: data, device type and number, rank, type (code, bits, lanes), shape, strides, offset."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, passmanager
+from mirlo.dialects.bindings import arith, ir, passmanager
+from mirlo.dialects.core.value import integer_of
 from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import has_complex_vectors, has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
-from mirlo.targets.llvm.flushed_denormals import flush_denormals
-from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import (
     largest_winograd_tile,
@@ -22,9 +21,6 @@ from mirlo.targets.llvm.options import (
 )
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.quotients import shift_quotients
-from mirlo.targets.llvm.rounding import expand_rounding
-from mirlo.targets.llvm.tile_configuration import configure_tiles
 from mirlo.targets.pipelines import FUSE_WIDENED, SIMPLIFY
 
 if TYPE_CHECKING:
@@ -84,19 +80,30 @@ def lower_to_llvm(
     `text` is what the module was parsed from, where there is one: to look for types and operations, it is printed
     otherwise.
     """
+    # What few processors and units need is imported where it is needed: eight modules that others do not load.
     text = text or module.operation.get_asm(assume_verified=True)
     if '"llvm.x86.tile' in text:
+        from mirlo.targets.llvm.tile_configuration import configure_tiles
+
         configure_tiles(module)
     if processor.flushes_denormals:
+        from mirlo.targets.llvm.flushed_denormals import flush_denormals
+
         flush_denormals(module, processor)
     used = used_floats(text)
     unused = [kind for kind in KINDS if kind not in used]
     emulated = [kind for kind in processor.emulated_floats if kind in used]
     # To walk through a module takes longer than to search its text.
-    expand_fma(module, [kind for kind in processor.expanded_fma if kind not in unused])
+    expanded = [kind for kind in processor.expanded_fma if kind not in unused]
+    if expanded:
+        from mirlo.targets.llvm.fma import expand_fma
+
+        expand_fma(module, expanded)
     emulate_floats(module, emulated)
     round_once(module, [kind for kind in processor.rounds_f64_twice if kind in used])
     if not processor.rounds_to_integers:
+        from mirlo.targets.llvm.rounding import expand_rounding
+
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
@@ -120,3 +127,25 @@ def fix_vector_length(module: ir.Module, bits: int) -> None:
     for op in module.body.operations:
         if op.operation.name == "llvm.func":
             op.operation.attributes["vscale_range"] = length
+
+
+def shift_quotients(module: ir.Module) -> None:
+    """Replace the floor divisions by powers of two outside of loops, where sizes are computed, by shifts."""
+    for function in module.body.operations:
+        for region in function.operation.regions:
+            for block in region.blocks:
+                for op in list(block.operations):
+                    if isinstance(op, arith.FloorDivSIOp):
+                        _shift(op.operation)
+
+
+def _shift(division: ir.Operation) -> None:
+    dividend, divisor = division.operands
+    number = integer_of(divisor)
+    if number is None or number <= 0 or number & (number - 1):
+        return
+    with ir.InsertionPoint(division), division.location:
+        places = ir.IntegerAttr.get(divisor.type, number.bit_length() - 1)
+        shifted = arith.ShRSIOp(dividend, arith.ConstantOp(divisor.type, places).result).result
+    division.results[0].replace_all_uses_with(shifted)
+    division.erase()

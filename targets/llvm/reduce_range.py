@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, spatial_axes
-from mirlo.passes.approximations import Approximation
+from mirlo.passes.decisions import Approximation
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
@@ -20,7 +20,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import LARGEST_PAIR
-from mirlo.targets.llvm.winograd.convert import ConvolutionView, find_strategies
+from mirlo.targets.llvm.winograd import ConvolutionView
+from mirlo.targets.llvm.winograd.convert import find_strategies
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

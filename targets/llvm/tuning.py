@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.expectations import ComparedChoice, KernelExpectation
+from mirlo.passes.figures import ComparedChoice, KernelExpectation
 from mirlo.passes.rule_choices import bind_choices, tuning_point
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import unfit
@@ -82,7 +82,8 @@ def expectation(
 
 def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
-    from mirlo.targets.llvm.winograd.convert import ConvolutionView, find_strategies
+    from mirlo.targets.llvm.winograd import ConvolutionView
+    from mirlo.targets.llvm.winograd.convert import find_strategies
 
     strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):
@@ -91,7 +92,8 @@ def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dic
 
 
 def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
-    from mirlo.targets.llvm.winograd.convert import ConvolutionView, find_strategies
+    from mirlo.targets.llvm.winograd import ConvolutionView
+    from mirlo.targets.llvm.winograd.convert import find_strategies
 
     strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):

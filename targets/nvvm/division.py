@@ -6,9 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import is_constant
+from mirlo.dialects.core.value import compare, is_constant
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.runtime.records import dataclass

@@ -10,7 +10,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 LOG2_E_LOW = 1.925963033500995e-08
 """log2(e) minus its f32 rounding."""

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import either

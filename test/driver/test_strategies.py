@@ -18,7 +18,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.driver.strategies import Measured
 from mirlo.passes.files import FileError
-from mirlo.passes.pipeline import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.rules import decline
 from mirlo.tools.explain.model import explain_model
 

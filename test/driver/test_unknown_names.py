@@ -17,7 +17,8 @@ from mirlo.extend.ops import elementwise
 from mirlo.extend.rules import SCHEDULE, intrinsic, legalize, schedule
 from mirlo.extend.target import Target, register_target
 from mirlo.passes import targets
-from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.instrumentation import PassFailed
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main

@@ -9,10 +9,9 @@ import pytest
 import mirlo
 from mirlo.driver.models import ModelError, open_model
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.registry import load_all
+from mirlo.passes.registry import CONTAINED, UPSTREAM_NAMES, load_all
 from mirlo.passes.reproducer import uncontained
 from mirlo.passes.upstream import find_upstream
-from mirlo.passes.upstream_names import CONTAINED, UPSTREAM_NAMES
 from mirlo.tools import opt
 
 BODY = """func.func @main(%x: tensor<4xf32> {relax.name = "x"}) -> (tensor<4xf32> {relax.name = "y"}) {

@@ -12,7 +12,7 @@ import mirlo
 from mirlo import T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.explain.report import text_lines
 

@@ -14,7 +14,8 @@ from commands import ROOT
 
 import mirlo.extend
 from mirlo.extend.codegen import register_in
-from mirlo.runtime import compiler_version, extenders
+from mirlo.runtime import extenders
+from mirlo.runtime.extenders import installed_modules
 from mirlo.runtime.known_packages import PACKAGES
 
 NOT_EXPORTED = ("typing", "mirlo.runtime.extenders", "mirlo.runtime.former_names")
@@ -87,7 +88,7 @@ def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.Monke
     assert extenders.foreign_extenders() == ["mirlo_unit.rules", "script", "old"]
     monkeypatch.setattr(extenders, "installed_modules", lambda: ["mirlo_unit"])
     assert extenders.foreign_extenders() == ["script", "old"], "an installed package is part of the key of the cache"
-    assert "mirlo" not in compiler_version.installed_modules()
+    assert "mirlo" not in installed_modules()
 
 
 def test_what_a_user_registered_stays() -> None:

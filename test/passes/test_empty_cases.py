@@ -17,7 +17,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes import registry
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 

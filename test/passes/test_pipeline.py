@@ -10,8 +10,8 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.instrumentation import Instrument
-from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
+from mirlo.passes.instrumentation import Instrument, PassFailed
+from mirlo.passes.pipeline import Pipeline, PipelineError
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass

@@ -13,6 +13,7 @@ import pytest
 from mirlo.passes import registry
 from mirlo.passes.options import options_of
 from mirlo.passes.registry import (
+    UPSTREAM_NAMES,
     Pass,
     RegistrationError,
     find_pass,
@@ -23,7 +24,6 @@ from mirlo.passes.registry import (
     summary,
 )
 from mirlo.passes.upstream import find_upstream
-from mirlo.passes.upstream_names import UPSTREAM_NAMES
 
 
 def nothing(self: Any, op: Any, session: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from commands import ROOT, mirlo, output_of, python, run_script, without_code
 
 from mirlo.dialects.core.installed import GROUPS
-from mirlo.runtime.compiler_version import _GROUPS
+from mirlo.runtime.extenders import _GROUPS
 
 PACKAGE = ROOT / "test" / "plugin"
 

@@ -11,7 +11,7 @@ import pytest
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.passes import runner
+from mirlo.passes import pipeline
 from mirlo.passes.registry import Pass
 from mirlo.runtime.dropped_interrupts import keeping_interrupts, raise_dropped
 
@@ -79,14 +79,14 @@ def test_other_threads_change_nothing() -> None:
 @pytest.mark.parametrize("drop", [_drop_in_finalizer, _drop_in_callback])
 def test_a_compilation_ends_in_the_interrupt(drop: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
-    execute = runner.Runner._execute
+    execute = pipeline.Runner._execute
 
-    def interrupted(self: runner.Runner, step: Pass, op: object) -> None:
+    def interrupted(self: pipeline.Runner, step: Pass, op: object) -> None:
         ran.append(step)
         drop()
         execute(self, step, op)
 
-    monkeypatch.setattr(runner.Runner, "_execute", interrupted)
+    monkeypatch.setattr(pipeline.Runner, "_execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         mirlo.compile(make_model([node("Relu", "x", "y")], {"x": (F32, (4,))}, ["y"]), cache=False)
     assert len(ran) == 1

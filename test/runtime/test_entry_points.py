@@ -59,7 +59,7 @@ def test_nothing_of_importlib_metadata_is_loaded() -> None:
 
     code = (
         "import sys, mirlo.driver.model_cache, mirlo.passes.targets as t; t.find_target('llvm'); mirlo.__version__;"
-        "from mirlo.runtime.compiler_version import compiler_version; compiler_version();"
+        "from mirlo.runtime.extenders import compiler_version; compiler_version();"
         "assert 'importlib.metadata' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

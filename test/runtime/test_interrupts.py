@@ -23,6 +23,7 @@ from onnx_models import BOOL, F32, I64, make_model, node
 
 import mirlo
 from mirlo.runtime import interrupts
+from mirlo.runtime.names import POLLS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to processes otherwise there")
 
@@ -114,10 +115,10 @@ def test_a_thread_of_python_goes_on_meanwhile() -> None:
 
 def test_only_loops_of_unknown_length_ask() -> None:
     asks = mirlo.compile(_loop(None), cache=False)
-    assert asks.artifact.metadata[interrupts.POLLS] and interrupts.SYMBOL.encode() in asks.artifact.code
+    assert asks.artifact.metadata[POLLS] and interrupts.SYMBOL.encode() in asks.artifact.code
     for model in (_loop(3, "_"), make_model([node("Exp", "x", "y")], {"x": (F32, (2,))}, ["y"])):
         plain = mirlo.compile(model, cache=False)
-        assert interrupts.POLLS not in plain.artifact.metadata
+        assert POLLS not in plain.artifact.metadata
         assert interrupts.SYMBOL.encode() not in plain.artifact.code
 
 

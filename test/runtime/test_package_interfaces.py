@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import mirlo
-from mirlo.runtime import compiler_version, former_names, package_methods, package_modules
+from mirlo.runtime import extenders, former_names, known_packages, package_methods
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.extenders import foreign_extenders
-from mirlo.runtime.known_packages import PACKAGES
+from mirlo.runtime.extenders import extension_modules, foreign_extenders, installed_modules
+from mirlo.runtime.known_packages import PACKAGES, PackageModules, package_modules
 from mirlo.tools import folders
 from mirlo.tools.folders import FolderError, FolderForm, folder_form
 
@@ -40,15 +40,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (package / "parts" / "__init__.py").write_text("VALUE = 1\n")
     (package / "parts" / "inner.py").write_text("VALUE = []\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for module in (package_modules, package_methods, folders, compiler_version):
+    for module in (known_packages, package_methods, folders, extenders):
         monkeypatch.setattr(module, "offered", lambda group: [each for each in ENTRIES if each.group == group])
-    monkeypatch.setattr(compiler_version, "declared_groups", lambda: sorted({each.group for each in ENTRIES}))
+    monkeypatch.setattr(extenders, "declared_groups", lambda: sorted({each.group for each in ENTRIES}))
     finders, names = list(sys.meta_path), set(sys.modules)
     package_methods._entry.cache_clear()
-    monkeypatch.setattr(
-        sys, "meta_path", [each for each in finders if not isinstance(each, package_modules.PackageModules)]
-    )
-    sys.meta_path.append(package_modules.PackageModules())
+    monkeypatch.setattr(sys, "meta_path", [each for each in finders if not isinstance(each, PackageModules)])
+    sys.meta_path.append(PackageModules())
     yield
     package_methods._entry.cache_clear()
     for name in set(sys.modules) - names:
@@ -62,7 +60,7 @@ def test_a_module_has_two_names() -> None:
     inner = importlib.import_module("mirlo.unit.inner")
     assert inner is importlib.import_module("unit_package.parts.inner")
     assert importlib.import_module("mirlo.unit") is importlib.import_module("unit_package.parts")
-    assert package_modules.package_modules() == ["unit"]
+    assert package_modules() == ["unit"]
     with pytest.raises(ModuleNotFoundError, match="mirlo.none"):
         importlib.import_module("mirlo.none")
 
@@ -70,7 +68,7 @@ def test_a_module_has_two_names() -> None:
 @pytest.mark.usefixtures("installed")
 def test_a_missing_package_is_named() -> None:
     for name, package in PACKAGES["modules"].items():
-        finder = package_modules.PackageModules()
+        finder = PackageModules()
         with pytest.raises(ModuleNotFoundError, match=f"mirlo.{name} is in a package .* pip install {package}"):
             finder.find_spec(f"mirlo.{name}")
 
@@ -103,7 +101,7 @@ def test_a_folder_is_opened_by_its_form(tmp_path: Path) -> None:
 def test_a_package_that_compiles_nothing_leaves_the_cache_on() -> None:
     importlib.import_module("unit_package")
     assert "unit_package" not in foreign_extenders()
-    assert compiler_version.extension_modules() == [] and compiler_version.installed_modules() == ["unit_package"]
+    assert extension_modules() == [] and installed_modules() == ["unit_package"]
 
 
 @pytest.mark.usefixtures("installed")

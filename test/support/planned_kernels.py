@@ -21,7 +21,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import prim_functions
 from mirlo.frontends.onnx.importer import import_model
-from mirlo.passes.kernel_nodes import kernel_calls
+from mirlo.passes.locations import kernel_calls
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rule_choices import choices_of_type

@@ -9,8 +9,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType

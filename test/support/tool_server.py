@@ -32,7 +32,7 @@ from mirlo.targets.llvm import TARGET as LLVM
 IMPORTED = (
     "mirlo.tools.opt", "mirlo.tools.cli", "mirlo.dialects.relax", "mirlo.dialects.tir", "mirlo.frontends.onnx.importer",
     "mirlo.passes.legalize.legalize", "mirlo.passes.schedule.schedule", "mirlo.passes.memory.plan", "filecheck.main",
-    "filecheck.parser", "filecheck.matcher", "mirlo.tools.cli.run", "mirlo.tools.cli.sampling", "mirlo.tools.bench",
+    "filecheck.parser", "filecheck.matcher", "mirlo.tools.cli.run", "mirlo.tools.cli.files", "mirlo.tools.bench",
     "mirlo.driver.compile", "mirlo.driver.compiler", "mirlo.runtime.program", "mirlo.passes.lower.expansions",
     *LLVM.rule_modules, "mirlo.targets.llvm.pipeline", "mirlo.targets.llvm.emit", "mirlo.targets.llvm.nbits.convert",
     "mirlo.targets.llvm.winograd.convert", "mirlo.targets.llvm.trees.convert", "mirlo.targets.llvm.pack_weights",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mirlo.runtime import threads as pool
+from mirlo.runtime.names import PARALLEL
 from mirlo.runtime.object_loader import compile_llvm
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.options import host_machine
@@ -117,8 +118,8 @@ def _runner(text: str, arguments: np.ndarray, chunks: int, threads: int) -> Call
     """Return a call of `@chunk` for every chunk, by the pool where there are several threads."""
     if threads > 1:
         pool.ensure(threads)
-        call = f"  call void @{pool.SYMBOL}(ptr @chunk, ptr %arguments, i32 {chunks}, i32 {threads})"
-        text += f"declare void @{pool.SYMBOL}(ptr, ptr, i32, i32)\n"
+        call = f"  call void @{PARALLEL}(ptr @chunk, ptr %arguments, i32 {chunks}, i32 {threads})"
+        text += f"declare void @{PARALLEL}(ptr, ptr, i32, i32)\n"
     else:
         call = "\n".join(f"  call void @chunk(ptr %arguments, i32 {i}, i32 {chunks})" for i in range(chunks))
     text += f"define void @run(ptr %arguments) {{\n{call}\n  ret void\n}}\n"

@@ -106,7 +106,7 @@ def _print_result(arguments: Arguments, error: dict[str, str] | None = None) -> 
 
 def _execute(arguments: Arguments, parser: argparse.ArgumentParser) -> None:
     if "sample" in arguments:
-        from mirlo.tools.cli.sampling import check_model
+        from mirlo.tools.cli.files import check_model
 
         check_model(arguments, parser.error)
     if arguments.plugin:
@@ -114,7 +114,7 @@ def _execute(arguments: Arguments, parser: argparse.ArgumentParser) -> None:
 
         load_plugins(arguments.plugin)
     if "sample" in arguments and arguments.sample is not None:
-        from mirlo.tools.cli.sampling import use_sample
+        from mirlo.tools.cli.files import use_sample
 
         use_sample(arguments)
     if "execute" in arguments:

@@ -9,13 +9,9 @@ from typing import Any
 
 from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.nearest import nearest
-from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, add_package_options, given_options
 from mirlo.tools.cli.packages import add_all_package_commands, add_package_commands
-from mirlo.tools.cli.quantize_arguments import add_quantization
-from mirlo.tools.cli.remote_arguments import add_board, add_remote
-from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_input, add_model, add_results, natural, positive
+from mirlo.tools.cli.values import Shapes, add_board, add_input, add_model, add_remote, add_results, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -191,9 +187,15 @@ def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) 
     _add_check_target(commands)
     _add_new(commands)
     add_remote(commands, _add)
-    add_cache(commands, _add)
-    add_bench(commands, _add)
-    add_searches(commands, _add)
+    named = next((word for word in argv or () if not word.startswith("-")), None)
+    if named not in commands.choices:
+        # Imported here: a command line that names one of the commands above needs the arguments of no other.
+        from mirlo.tools.cli.measuring import add_bench, add_cache
+        from mirlo.tools.cli.search_arguments import add_searches
+
+        add_cache(commands, _add)
+        add_bench(commands, _add)
+        add_searches(commands, _add)
     if with_packages:
         add_all_package_commands(commands, _add)
     elif argv is not None:
@@ -405,3 +407,45 @@ class _Version(argparse.Action):
 
         print(f"mirlo {installed_version('mirlo')}")
         parser.exit()
+
+
+def weight_options() -> type:
+    """Return the options of weights of a few bits."""
+    from mirlo.tools.quantize.options import Quantization
+
+    return Quantization
+
+
+def static_options() -> type:
+    """Return the options of int8 models whose ranges data calibrate."""
+    from mirlo.tools.quantize.options import StaticQuantization
+
+    return StaticQuantization
+
+
+def image_options() -> type:
+    """Return the options that turn images into inputs."""
+    from mirlo.tools.quantize.options import ImageScaling
+
+    return ImageScaling
+
+
+def add_quantization(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of both kinds of quantization."""
+    add_options(parser, of=weight_options)
+    add_options(parser, "threads", purpose="number of threads of calibration (default: 1)")
+    group = parser.add_argument_group("int8 models")
+    group.add_argument(
+        "--int8",
+        action="store_true",
+        help="quantize weights and activations to int8, with ranges from calibration data",
+    )
+    group.add_argument(
+        "--calibrate",
+        metavar="DATA",
+        help="calibration data: an .npz file, a folder of images or of .npy files, or FILE.py:function; for a model "
+        "in a folder, a text, on which the error is printed as well",
+    )
+    add_options(parser, of=static_options, group=group)
+    add_options(parser, of=image_options, group=group)
+    group.add_argument("--report", metavar="FILE", help="write the errors of nodes to FILE: .html, .json or .txt")

@@ -43,8 +43,9 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     from mirlo.dialects.core.walk import diagnostics_to
     from mirlo.driver.programs.partition import modules_on_tensors
     from mirlo.passes.byoc.target_list import Targets
+    from mirlo.passes.instrumentation import PassFailed
     from mirlo.passes.legalize.conversion import LegalizationRecord
-    from mirlo.passes.pipeline import PassFailed, Pipeline
+    from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.session import Session
 
     targets = Targets.parse(target).or_host()

@@ -55,7 +55,7 @@ FILES, MEMORY, INTERNAL = "MIR0002", "MIR0003", "MIR0009"
 
 def code_of(error: BaseException) -> str:
     """Return the code of an error; that of a pass which failed is the code of its cause."""
-    cause, passes = error.__cause__, sys.modules.get("mirlo.passes.pass_failed")
+    cause, passes = error.__cause__, sys.modules.get("mirlo.passes.instrumentation")
     if isinstance(error, MirloError) and getattr(error, "internal", False):
         return INTERNAL
     # Not imported: it would import the whole compiler. Where it is not, no pass failed.

@@ -101,9 +101,9 @@ def _memory_to_run(artifact: Artifact, store: ParameterStore) -> str:
 
 def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx import model as models
+    from mirlo.frontends.onnx.importer import unsupported_nodes
     from mirlo.frontends.onnx.inputs import graph_inputs, input_types
     from mirlo.frontends.onnx.kinds import tensor_kind
-    from mirlo.frontends.onnx.support import unsupported_nodes
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.kinds import Kind
 

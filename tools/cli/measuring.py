@@ -6,8 +6,7 @@ import argparse
 from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
-from mirlo.tools.cli.remote_arguments import add_board
-from mirlo.tools.cli.values import AddCommand, add_model, add_results, byte_size
+from mirlo.tools.cli.values import AddCommand, add_board, add_model, add_results, byte_size
 
 
 def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
-from mirlo.passes.expectations import ComparedChoice, KernelExpectation
+from mirlo.passes.figures import ComparedChoice, KernelExpectation
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import Leaf
 from mirlo.passes.rules import Rule

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.code import UnknownKernel
 from mirlo.driver.save_code import texts_by_form
 from mirlo.passes.instrumentation import Instrument
-from mirlo.passes.kernel_nodes import kernel_calls, node_labels
+from mirlo.passes.locations import kernel_calls, node_labels
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.targets import CompileOptions, Target
 from mirlo.runtime.nearest import nearest

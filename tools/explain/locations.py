@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.kernel_nodes import node_labels
+from mirlo.passes.locations import node_labels
 
 _BEGIN = re.compile(r"(?<!=)(?<!= ) ?\bloc\(")
 """A location of an operation or an argument; `#loc = loc(...)` defines a name for one."""

@@ -24,23 +24,21 @@ from mirlo.driver.programs.partition import modules_on_tensors
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import Database, open_database
 from mirlo.frontends.foreign import ImportedModule
-from mirlo.passes.approximations import Approximation
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
-from mirlo.passes.byoc.artifacts import ExternalArtifact, detach_artifacts
+from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
-from mirlo.passes.decisions import PassDecision
+from mirlo.passes.decisions import Approximation, PassDecision
 from mirlo.passes.exact.verdict import KernelVerdict
 from mirlo.passes.exact.verify_schedule import with_verification
-from mirlo.passes.expectations import KernelExpectation
+from mirlo.passes.figures import KernelExpectation
 from mirlo.passes.graph.inline_calls import inline_calls
-from mirlo.passes.instrumentation import Instrument
-from mirlo.passes.kernel_nodes import kernel_calls, node_labels
+from mirlo.passes.instrumentation import Instrument, PassFailed
 from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.locations import kernel_calls, node_labels
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
 from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
-from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.registry import PassError
@@ -51,6 +49,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, thread_limits
+from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.expectations import UnscheduledModule

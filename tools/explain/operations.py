@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.entry import find_entry
-from mirlo.passes.kernel_nodes import node_labels
+from mirlo.passes.locations import node_labels
 from mirlo.runtime.records import dataclass
 
 INPUT, OUTPUT = "input", "output"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirlo.passes.decisions import PassDecision
-from mirlo.passes.expectations import KernelExpectation
+from mirlo.passes.figures import KernelExpectation
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.parallel import MIN_TRIPS
 from mirlo.passes.report_section import ReportSection

@@ -15,7 +15,7 @@ from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.models import open_model, require_sizes
-from mirlo.driver.programs.detect import needs_program
+from mirlo.driver.programs import needs_program
 from mirlo.driver.tune.database import Database, open_database
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.exact.verdict import KernelVerdict

@@ -1,6 +1,17 @@
 """The compute builder: prim functions from Python lambdas over index variables."""
 
-from mirlo.dialects.tir.compute.builder import PRIM_FUNC, PrimBuilder, TensorExpr, identity_of, storage_type
+from mirlo.dialects.tir.compute.builder import (
+    PRIM_FUNC,
+    PrimBuilder,
+    TensorExpr,
+    at_most_last,
+    from_end,
+    identity_of,
+    is_within,
+    storage_type,
+    within,
+    wrapped,
+)
 from mirlo.dialects.tir.compute.expr import (
     BOOL,
     INDEX,
@@ -30,7 +41,6 @@ from mirlo.dialects.tir.compute.expr import (
 )
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder, LoopFunction, Variable
 from mirlo.dialects.tir.compute.narrow import is_coded
-from mirlo.dialects.tir.compute.positions import at_most_last, from_end, is_within, within, wrapped
 
 __all__ = [
     "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "ExprLike", "LoopBuilder", "LoopFunction", "PrimBuilder",

@@ -18,17 +18,64 @@ from operator import ge
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, is_certain
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.core.types import TensorType, ranked_tensor
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block, Yield
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
-from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.expr import (
+    BOOL,
+    INDEX,
+    Axis,
+    Expr,
+    ExprLike,
+    all_of,
+    clamp,
+    constant,
+    lift,
+    maximum,
+    minimum,
+    select,
+)
 from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
-from mirlo.dialects.tir.compute.positions import is_within, within
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.runtime.records import dataclass
+
+
+def from_end(index: Expr, size: Dim) -> Expr:
+    """Return the position of an index, which counts from the end if it is negative; it may still be outside."""
+    position = index.cast(INDEX)
+    return position if index.dtype.is_unsigned else select(position < 0, position + size, position)
+
+
+def within(index: Expr, size: Dim) -> Expr:
+    """Return the position in an axis of this size, which is not empty, that is nearest to an index."""
+    return clamp(index.cast(INDEX), 0, lift(size, INDEX) - 1)
+
+
+def at_most_last(index: Expr, size: Dim | Expr) -> Expr:
+    """Return an index that is less than a size, or the last position: also for an index that is negative.
+
+    It costs one instruction, and is 0 where the size is 0. Use it for an index that is inside by construction, such as
+    one of a permutation.
+    """
+    least_one = maximum(size, 1) if isinstance(size, Expr) else constant(D.maximum(size, 1), INDEX)
+    return minimum(index.cast("u64"), (least_one - 1).cast("u64")).cast(INDEX)
+
+
+def wrapped(index: Expr, size: Dim) -> Expr:
+    """Return the remainder of an index by a size; 0 if that is 0."""
+    divisor = constant(max(size, 1), INDEX) if isinstance(size, int) else maximum(constant(size, INDEX), 1)
+    return index.cast(INDEX) % divisor
+
+
+def is_within(position: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+    """Return whether a position is inside of the first axes of a shape, for what is written there only then."""
+    pairs = zip(position, shape, strict=False)
+    return all_of([test for index, size in pairs for test in (index >= 0, index < size)])
+
 
 Combine = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
 """Combines accumulators with new values."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.value import Value, compare, create, emit_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
-from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
 
 _FLOAT_OPS = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf", "max": "maximumf", "min": "minimumf"}
 _CONTRACTED = ("addf", "subf", "mulf")

@@ -42,10 +42,10 @@ from mirlo.dialects.tir.buffers import (
     workspace_attribute,
     workspace_type,
 )
-from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, ExprLike, constant, lift
 from mirlo.dialects.tir.compute.storage import as_expr, emit, from_storage, to_storage
+from mirlo.dialects.tir.loops import CallExtern
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices
 

@@ -6,10 +6,10 @@ from typing import NoReturn
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.value import compare
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create, emit_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.compute.narrow import decode_float, encode_float, is_coded, wrap_integer
-from mirlo.dialects.tir.scalars import compare
 
 CODE = DTYPES["i32"]
 

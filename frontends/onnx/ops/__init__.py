@@ -11,11 +11,10 @@ conv: Conv ConvTranspose
 create: Constant ConstantOfShape EyeLike Range Trilu
 decode: ImageDecoder
 elementwise: BitShift IsInf Max Mean Min Mod Pow Sum
-folding: Add And Cast CastLike Concat ConstantOfShape Div Equal Expand Gather Greater GreaterOrEqual Less
-    LessOrEqual Max Min Mod Mul NonZero Or Range ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Shape
-    Size Slice Split Squeeze Sub Tile Transpose Unsqueeze Where
-folding_numbers: Abs ArgMax ArgMin Ceil Clip CumSum Exp Flatten Floor Log Mean Neg Not Pow Reciprocal Round Sign
-    Sqrt Sum Xor
+folding: Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Concat ConstantOfShape CumSum Div Equal Exp Expand Flatten
+    Floor Gather Greater GreaterOrEqual Less LessOrEqual Log Max Mean Min Mod Mul Neg NonZero Not Or Pow Range
+    Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Round Shape Sign Size Slice Split Sqrt
+    Squeeze Sub Sum Tile Transpose Unsqueeze Where Xor
 fourier: DFT STFT
 gradient: ai.onnx.preview.training:Gradient
 image: GridSample Resize Upsample com.microsoft:GridSample

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node

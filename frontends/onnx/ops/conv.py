@@ -8,8 +8,17 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.dynamic_padding import cut_or_grown, padded_for_same, pads_at_run_time, windows_inside
-from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, per_dim, windows
+from mirlo.frontends.onnx.ops.windows import (
+    AUTO_PADS,
+    cut_or_grown,
+    kernel_shape,
+    padded_for_same,
+    padding,
+    pads_at_run_time,
+    per_dim,
+    windows,
+    windows_inside,
+)
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor

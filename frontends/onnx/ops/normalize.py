@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.frontends.library import normalizations as library
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError

@@ -9,8 +9,14 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.dynamic_padding import padded_for_same, pads_at_run_time, windows_inside
-from mirlo.frontends.onnx.ops.windows import NodeWindows, kernel_shape, windows
+from mirlo.frontends.onnx.ops.windows import (
+    NodeWindows,
+    kernel_shape,
+    padded_for_same,
+    pads_at_run_time,
+    windows,
+    windows_inside,
+)
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor

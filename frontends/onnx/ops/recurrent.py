@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims, require_equal_shapes
 from mirlo.frontends.library.recurrent import (
     Cell,

@@ -9,8 +9,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
-from mirlo.dialects.core.dim_errors import DimsDiffer
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.relax.dynamic import RequireDims

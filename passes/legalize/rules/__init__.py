@@ -8,7 +8,6 @@ collectives: relax.all_gather relax.all_reduce relax.all_to_all relax.collective
     relax.rank_id relax.reduce_scatter relax.to_parts
 conv: relax.conv
 conv_gradient: relax.conv_weight_gradient
-conv_im2col: relax.conv
 conv_transpose: relax.conv_transpose
 create: relax.arange relax.dft_matrix relax.eye relax.full relax.tri
 cumulative: relax.cumprod relax.cumsum

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
+from mirlo.dialects.relax.matmul import Matmul
+from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
 from mirlo.passes.legalize.windows import SlidingWindows
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
@@ -85,3 +89,54 @@ def contract(
         return read.cast(sum_type) * factor.cast(sum_type)
 
     return p.reduce("add", shape, extents, element, name="conv")
+
+
+@legalize("relax.conv", priority=-10, name="im2col")
+def im2col(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
+    """Multiply a matrix of all windows by the weight."""
+    x, output = tensor_type(op.x), tensor_type(op.output)
+    weight = tensor_type(op.weight)
+    if op.groups != 1:
+        return decline("a product of matrices is for convolutions without groups", groups=op.groups)
+    if output.dtype is not x.dtype:
+        return decline("the accumulator type differs from the operand type", x=x.dtype, output=output.dtype)
+    outer_first = op.kernel_layout != "*IO"
+    channels_first = op.kernel_layout == "OI*"
+    shape = weight.shape
+    out_axis, _, taps = kernel_axes(op.kernel_layout, len(shape))
+    channels, kernel = shape[out_axis], [shape[axis] for axis in taps]
+    windows = SlidingWindows.of(op, x.shape, kernel, output.shape, op.data_layout)
+    depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
+    channels_last = op.data_layout == "N*C"
+
+    columns = b.call_prim(lambda p, x: columns_of(p, x, windows, channels_first, channels_last), op.x, name="im2col")
+    matrix = (pixels, depth) if channels_last else (depth, pixels)
+    columns = b.emit(Reshape, columns, shape=(x.shape[0], *matrix))
+    flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
+    if channels_last:
+        result = b.emit(Matmul, columns, flat, transpose_rhs=outer_first)
+    else:
+        result = b.emit(Matmul, flat, columns, transpose_lhs=not outer_first)
+    if op.bias is not None:
+        bias = op.bias if channels_last else b.emit(Reshape, op.bias, shape=(channels, 1))
+        result = b.emit(OPS["add"], result, bias)
+    return b.emit(Reshape, result, shape=output.shape)
+
+
+def columns_of(
+    p: PrimBuilder, x: TensorExpr, windows: SlidingWindows, channels_first: bool, channels_last: bool
+) -> TensorExpr:
+    """Return [batch, *element of the window, *position of the window]; positions come first if channels are last."""
+    channel_axis = -1 if channels_last else 1
+    channels = x.shape[channel_axis]
+    inner = (channels, *windows.kernel) if channels_first else (*windows.kernel, channels)
+    rank = len(windows.kernel)
+    outside = (0.0 if x.dtype.is_float else 0) if windows.leaves else None
+
+    def element(n: Expr, *axes: Expr) -> Expr:
+        at, within = (axes[:rank], axes[rank:]) if channels_last else (axes[-rank:], axes[:-rank])
+        channel, taps = (within[0], within[1:]) if channels_first else (within[-1], within[:-1])
+        return x.at(*windows.join(n, channel, windows.source(at, taps)), outside=outside)
+
+    shape = (*windows.counts, *inner) if channels_last else (*inner, *windows.counts)
+    return p.compute((x.shape[0], *shape), element, name="im2col")

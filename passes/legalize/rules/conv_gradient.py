@@ -14,7 +14,7 @@ from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
-from mirlo.passes.legalize.rules.conv_im2col import columns_of
+from mirlo.passes.legalize.rules.conv import columns_of
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import Decline, decline, legalize
 

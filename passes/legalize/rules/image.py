@@ -29,7 +29,7 @@ from mirlo.dialects.tir.compute import (
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
-from mirlo.passes.legalize.constants import tensor_of
+from mirlo.passes.legalize.builder import tensor_of
 from mirlo.passes.legalize.helpers import shape_of, stored_saturated, sum_of, weighted, wide
 from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable, keys_far, keys_near
 from mirlo.passes.rules import Decline, decline, legalize

@@ -12,7 +12,7 @@ from mirlo.dialects.relax.infer import shape_text
 from mirlo.dialects.relax.shape import VIEW_TEXT, Reshape
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.constants import tensor_of
+from mirlo.passes.legalize.builder import tensor_of
 from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
 

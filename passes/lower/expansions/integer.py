@@ -8,7 +8,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 COUNTS = {"popcount": "math.ctpop", "clz": "math.ctlz", "ctz": "math.cttz"}
 """Intrinsics that are one upstream operation, which every LLVM back end supports without a call."""

@@ -12,7 +12,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 
 @elementary("abs", *FORMATS)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, compare
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, splat

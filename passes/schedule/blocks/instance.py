@@ -14,11 +14,35 @@ from mirlo.dialects.core.index_expr import (
     IndexExpr,
     contiguous_strides,
     flatten,
+    floor_divide,
+    larger,
     number,
 )
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView
-from mirlo.passes.schedule.blocks.index_arithmetic import arithmetic
+
+EXTREMES = ("arith.maxsi", "arith.minsi")
+
+
+def arithmetic(name: str, a: IndexExpr, b: IndexExpr, extents: Extents) -> IndexExpr | None:
+    """Return the result of an index operation if it is an index expression.
+
+    For min and max this is so only if one operand always wins.
+    """
+    if name == "arith.addi":
+        return a + b
+    if name == "arith.subi":
+        return a - b
+    if name == "arith.muli" and (a.is_constant or b.is_constant):
+        result: IndexExpr = a * b.constant if b.is_constant else b * a.constant
+        return result
+    if name == "arith.floordivsi" and b.is_constant and D.is_certain(lambda: b.constant > 0):
+        return floor_divide(a, b.constant, extents)
+    if name in EXTREMES:
+        maximum = larger(a, b, extents)
+        return maximum if maximum is None or name == "arith.maxsi" else b if maximum is a else a
+    return None
+
 
 _NO_WRAP = 1 << 62
 """Index computations with larger values may wrap, and are not analyzed."""

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Extents, IndexExpr
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.core.value import create, emit_constant
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
-from mirlo.passes.schedule.blocks.instance import BlockInstance
+from mirlo.passes.schedule.blocks.instance import EXTREMES, BlockInstance
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
 from mirlo.passes.schedule.primitives.contiguity import is_beyond_edge
 from mirlo.passes.schedule.primitives.tree import BlockLeaf, around, extents_of, placed_at

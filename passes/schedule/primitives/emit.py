@@ -12,10 +12,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.surgery import enclosing
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, create, index
 from mirlo.dialects.tir.buffers import STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.scalars import compare, create
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
@@ -37,7 +36,6 @@ from mirlo.passes.schedule.primitives.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.primitives.loops import THREAD
-from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers, place_whole
 from mirlo.passes.schedule.primitives.points import PointEmitter
 from mirlo.passes.schedule.primitives.ranges import (
@@ -376,9 +374,15 @@ class _Emitter(PointEmitter):
     def emitter_of(self, tile: TileLeaf) -> TileEmitter:
         """Return the emitter of a register tile in this function."""
         if tile not in self.tiles:
-            emitter = TileEmitter if tile.instruction.unit is None else MatrixTileEmitter
-            self.tiles[tile] = emitter(tile, self)
+            self.tiles[tile] = self._new_emitter(tile)
         return self.tiles[tile]
+
+    def _new_emitter(self, tile: TileLeaf) -> TileEmitter:
+        if tile.instruction.unit is None:
+            return TileEmitter(tile, self)
+        from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter  # for matrix units only
+
+        return MatrixTileEmitter(tile, self)
 
     def shifted(self, loop: Loop, shift: ShiftedTiles, values: LoopValues) -> None:
         """Emit tiles of a dim of any length: whole ones, and smaller ones for the rest."""

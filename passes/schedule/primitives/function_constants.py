@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.core.value import create
 from mirlo.passes.schedule.buffers import BufferFunction
 
 

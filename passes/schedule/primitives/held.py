@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
-from mirlo.passes.schedule.primitives.thread_registers import keep_in_thread
 from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     TILE,
@@ -57,7 +56,12 @@ def keep_in_registers(root: Root, in_threads: bool) -> None:
     for buffer in root.buffers:
         uses = written.get(id(buffer), []), read.get(id(buffer), [])
         if _is_kept(*uses):
-            (keep_in_thread if in_threads else _keep)(*uses)
+            if in_threads:
+                from mirlo.passes.schedule.primitives.thread_registers import keep_in_thread  # for GPUs only
+
+                keep_in_thread(*uses)
+            else:
+                _keep(*uses)
             _leave_out_stores(buffer, *uses, id(buffer) in elsewhere)
 
 

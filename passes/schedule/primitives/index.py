@@ -11,8 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, Variable, number
-from mirlo.dialects.core.value import Value, index
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.core.value import Value, create, index
 from mirlo.passes.schedule.primitives.tree import PartRange
 from mirlo.runtime.records import dataclass
 

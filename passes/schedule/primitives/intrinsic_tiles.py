@@ -6,9 +6,9 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides
 from mirlo.dialects.core.surgery import attributes_of
+from mirlo.dialects.core.value import Value, create
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.dialects.tir.scalars import Value, create
 from mirlo.passes.schedule.primitives.memory import Placed
 from mirlo.passes.schedule.primitives.tree import ScheduleBuffer, ScheduleError
 from mirlo.runtime.records import dataclass

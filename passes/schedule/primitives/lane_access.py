@@ -9,10 +9,9 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import Value, compare
 from mirlo.passes.schedule.loops import attribute_constant, read_inside
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, shuffle, splat
 

@@ -11,9 +11,8 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Extents, IndexExpr, contiguous_strides, number
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import compare, create, emit_constant, index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.primitives import lane_access

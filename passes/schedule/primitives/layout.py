@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import floor_divide, modulo
-from mirlo.passes.schedule.packed_orders import PackedOrder
 from mirlo.passes.schedule.primitives.kernels import require_scope
 from mirlo.passes.schedule.primitives.loops import MAX_ITERATIONS
 from mirlo.passes.schedule.primitives.memory import memory_accesses
@@ -18,6 +17,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ScheduleError,
     axis_name,
 )
+from mirlo.passes.schedule.stored import PackedOrder
 
 MAX_COPIES = 256
 """Most copies of a buffer."""

@@ -25,7 +25,6 @@ from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.primitives.analysis import KnownValues, known_values
 from mirlo.passes.schedule.primitives.kernels import limits_of
 from mirlo.passes.schedule.primitives.regions import region_of
-from mirlo.passes.schedule.primitives.sharing import require_sharable
 from mirlo.passes.schedule.primitives.threads import ThreadRegion, is_thread, thread_region
 from mirlo.passes.schedule.primitives.tree import (
     ACCELERATOR_SCOPES,
@@ -210,6 +209,8 @@ def allocate_buffers(root: Root, memory: TensorBuffers, whole: Container[int] = 
                 f"constant, on target llvm; pack a copy of it (cache_read)"
             )
         if buffer.shared is not None:
+            from mirlo.passes.schedule.primitives.sharing import require_sharable  # for `share_memory` only
+
             require_sharable(root, buffer, buffer.shared)
             placed[id(buffer)] = changed(placed[id(buffer.shared)], buffer=buffer)
             continue

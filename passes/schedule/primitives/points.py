@@ -7,8 +7,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import Extents, IndexExpr
-from mirlo.dialects.core.value import Value
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.core.value import Value, create
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody, attribute_constant, load, read_inside, store, when
 from mirlo.passes.schedule.primitives.analysis import KnownValues
 from mirlo.passes.schedule.primitives.contiguity import is_beyond

@@ -20,7 +20,6 @@ from mirlo.passes.schedule.primitives.contiguity import (
     strides,
 )
 from mirlo.passes.schedule.primitives.partition import change_points
-from mirlo.passes.schedule.primitives.show import show
 from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, around, build, leaves_of
 
 
@@ -33,6 +32,8 @@ class LoopQueries:
         """Whether a compilation may have erased the function: nothing reads it any more."""
 
     def __str__(self) -> str:
+        from mirlo.passes.schedule.primitives.show import show  # for what is printed
+
         return show(self._root)
 
     @property

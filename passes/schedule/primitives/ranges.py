@@ -9,9 +9,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, create
 from mirlo.dialects.tir.buffers import STORED_TO
-from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lanes import undecided_guards
 from mirlo.passes.schedule.primitives.regions import split_by

@@ -13,19 +13,14 @@ from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
-from mirlo.passes.schedule.packed_orders import PackedOrder
-from mirlo.passes.schedule.primitives import blocks, layout, loops
+from mirlo.passes.schedule.primitives import blocks, loops
 from mirlo.passes.schedule.primitives.arguments import PRIMITIVES, call_given, plain, primitive
-from mirlo.passes.schedule.primitives.convert import compute_in_copy, convert
 from mirlo.passes.schedule.primitives.kernels import limits_of, require_axis, require_scope
-from mirlo.passes.schedule.primitives.merge import merge
 from mirlo.passes.schedule.primitives.partition import partition
 from mirlo.passes.schedule.primitives.queries import LoopQueries
 from mirlo.passes.schedule.primitives.register_tile import prefetch, register_tile
 from mirlo.passes.schedule.primitives.registers import accumulate
-from mirlo.passes.schedule.primitives.rfactor import rfactor
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
-from mirlo.passes.schedule.primitives.sharing import is_sharable, share_memory
 from mirlo.passes.schedule.primitives.streams import stream
 from mirlo.passes.schedule.primitives.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.primitives.tiles import cache_tile, clamp
@@ -42,6 +37,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ScheduleError,
     leaves_of,
 )
+from mirlo.passes.schedule.stored import PackedOrder
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
@@ -67,7 +63,8 @@ class Schedule(LoopQueries):
 
     Blocks and loops are identified by their names: `blocks()`, `loops(block)` and `print(schedule)` list them.
     Primitives return the names of the blocks and loops that they create. The recorded primitives can be printed
-    (`trace`), saved, and replayed on another function with blocks of the same names.
+    (`trace`), saved, and replayed on another function with blocks of the same names. Primitives that few schedules use
+    are imported by their methods, for the time of a start.
     """
 
     def __init__(self, function: ir.OpView | ir.Operation | PrimView, module: ir.Module | None = None) -> None:
@@ -153,6 +150,8 @@ class Schedule(LoopQueries):
         """
         if len(names) < 2:
             raise ScheduleError("merge: expected two loops or more")
+        from mirlo.passes.schedule.primitives.merge import merge
+
         merge([self._loop(name) for name in names])
         self._record("merge", names, None)
 
@@ -348,6 +347,8 @@ class Schedule(LoopQueries):
     @primitive
     def set_scope(self, buffer: str, scope: str) -> None:
         """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
+        from mirlo.passes.schedule.primitives import layout
+
         layout.set_scope(self._root, buffer, scope)
         self._record("set_scope", (buffer, scope), None)
 
@@ -357,11 +358,15 @@ class Schedule(LoopQueries):
 
         Both have the same shape and type. It is checked when the loops are emitted.
         """
+        from mirlo.passes.schedule.primitives.sharing import share_memory
+
         share_memory(self._root, buffer, result)
         self._record("share_memory", (buffer, result), None)
 
     def can_share_memory(self, buffer: str, result: str) -> bool:
         """Return whether `share_memory` is possible with the loops as they are."""
+        from mirlo.passes.schedule.primitives.sharing import is_sharable
+
         return is_sharable(self._root, buffer, result)
 
     @primitive
@@ -371,6 +376,8 @@ class Schedule(LoopQueries):
         With `tiles=((1, 16),)`, 16 columns are contiguous. A parameter must be a constant of all calls, which target
         llvm stores so when a model is compiled; its dims are then those of that memory.
         """
+        from mirlo.passes.schedule.primitives import layout
+
         layout.pack(self._root, buffer, order, tiles)
         self._record("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
 
@@ -380,6 +387,8 @@ class Schedule(LoopQueries):
 
         With 32 and 1, the elements of a column of f32 in `shared` memory are in different banks.
         """
+        from mirlo.passes.schedule.primitives import layout
+
         layout.storage_align(self._root, buffer, dim, factor, offset)
         self._record("storage_align", (buffer, dim, factor, offset), None)
 
@@ -389,6 +398,8 @@ class Schedule(LoopQueries):
 
         For `commands`, which give each tile the next copy. Loops that are emitted run one after the other, on one.
         """
+        from mirlo.passes.schedule.primitives import layout
+
         layout.double_buffer(self._root, buffer, copies)
         self._record("double_buffer", (buffer, copies), None)
 
@@ -471,6 +482,8 @@ class Schedule(LoopQueries):
 
         Such as bf16 to f32, or int8 to i32. The copy is a block of `cache_read` or `pad`.
         """
+        from mirlo.passes.schedule.primitives.convert import convert
+
         convert(self._root, self._leaf(copy))
         self._record("convert", (copy,), None)
 
@@ -493,6 +506,8 @@ class Schedule(LoopQueries):
         Return the name of the block that makes the partial results, in which the loop is no longer one of the
         reduction: it can be vectorized or run on threads. Floats are added in another order.
         """
+        from mirlo.passes.schedule.primitives.rfactor import rfactor
+
         partial_sums = rfactor(self._root, self._leaf(block), self._loop(loop))
         return self._record("rfactor", (block, loop), partial_sums.name)
 
@@ -655,6 +670,8 @@ class Schedule(LoopQueries):
 
     def convert_by(self, copy: str, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> None:
         """Keep in a copy what is emitted for each element, of this type. It is a step of a rule, and not recorded."""
+        from mirlo.passes.schedule.primitives.convert import compute_in_copy
+
         compute_in_copy(self._root, self._leaf(copy), kind, emit)
 
     def packed_parameters(self) -> list[PackedOrder]:

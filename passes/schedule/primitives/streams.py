@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import compare, create, index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.contiguity import position_of
 from mirlo.passes.schedule.primitives.lanes import StoreLanes

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.template import PrimTemplate
-from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
+from mirlo.dialects.tir.view import BlockView, PrimTemplate, PrimView, is_tensor_form
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.intrinsic_tiles import BufferTile, TileArgument, clone_on_tiles
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers

@@ -14,10 +14,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init, widened
 from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond, is_beyond_edge

@@ -14,8 +14,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import create
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest

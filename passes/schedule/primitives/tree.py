@@ -15,8 +15,8 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
-from mirlo.passes.schedule.packed_orders import PackedOrder, packed_orders
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
+from mirlo.passes.schedule.stored import PackedOrder, packed_orders
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.nearest import nearest

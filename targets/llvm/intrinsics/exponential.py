@@ -12,7 +12,7 @@ from mirlo.targets.llvm.intrinsics.x86 import fills_registers, fraction_to_neare
 from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 
 def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Callable[[ValueBuilder, Num], Num]]:

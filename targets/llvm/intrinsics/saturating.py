@@ -10,7 +10,7 @@ from mirlo.passes.lower.values import ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.intrinsic_call import IntrinsicCall
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 NATIVE = {
     "sat_adds": "llvm.intr.sadd.sat",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import call_intrinsic, create
-from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.dialects.core.value import call_intrinsic, compare, create
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.runtime.host_cpu import AMX
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.values import Num, ValueBuilder
 
 _REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
 """By element type: the lanes of a register, and the suffix of intrinsic names."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.threads import SYMBOL as PARALLEL
+from mirlo.runtime.names import PARALLEL
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import Description, type_code
 

@@ -1,7 +1,27 @@
-"""Products with weights of 2, 4 and 8 bits that stay packed in memory."""
+"""Products with weights of 2, 4 and 8 bits that stay packed in memory, and the pass `pack-nbits`, which finds them."""
 
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import ModuleIndex
-from mirlo.passes.rules import LEGALIZE
+from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.passes.graph.activations import ACTIVATIONS, REQUESTED
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rewrite import Rewriter
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rules import LEGALIZE, Decline
+from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.nbits.weights import PackedWeights, match_weights
+from mirlo.targets.llvm.options import find_machine
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+    from mirlo.targets.llvm.machine import Machine
+    from mirlo.targets.llvm.nbits.convert import ProductFunctions
+    from mirlo.targets.llvm.nbits.product import Product
 
 INDEX = """
 rows: relax.quantize_rows
@@ -9,3 +29,76 @@ rows: relax.quantize_rows
 """The modules by the operators that the rules of each file are for."""
 
 LEGALIZE.defer(ModuleIndex(__name__))
+
+
+@dataclass(frozen=True)
+class NbitsRecord:
+    """A product with packed weights, or why weights of a few bits are dequantized."""
+
+    product: Product | None
+    declined: Decline | None
+
+
+@register_pass
+@dataclass(frozen=True)
+class PackNbits(Pass):
+    """Compute products with dequantized weights of 2, 4 and 8 bits from the packed weights.
+
+    The weights of such a product are stored as panels that a kernel reads once, and dequantizes in registers. The
+    attribute `activations` of the product, or the option of this name, says whether rows may be quantized. Products
+    that do not match are computed with weights that are dequantized in memory.
+    """
+
+    name = "pack-nbits"
+    contained = True
+    trusted = True
+    machine: str = option("", "machine to choose for; default: the one that is scheduled for")
+    activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
+    explain: bool = option(False, "print the decision for each product")
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        machine = find_machine(self.machine or session.options.get("machine"))
+        if self.activations not in ("", *ACTIVATIONS):
+            raise PassError(
+                f"pack-nbits: 'activations' must be one of {', '.join(ACTIVATIONS)}; got {self.activations}"
+            )
+        products = _Products(op, machine, self.activations or session.options.get(REQUESTED) or "")
+        for function in op.operation.regions[0].blocks[0].operations:
+            for block in reversed(blocks(function)):
+                for matmul in [o.operation for o in block.operations if o.operation.name == "relax.matmul"]:
+                    weights = match_weights(matmul.opview, session)
+                    if weights is not None:
+                        self._convert(matmul, weights, session, products)
+                erase_dead(block, is_pure_relax)
+
+    def _convert(
+        self, op: ir.Operation, weights: PackedWeights | Decline, session: Session, products: _Products
+    ) -> None:
+        location = op.location
+        outcome = weights if isinstance(weights, Decline) else products.convert(op, weights, session)
+        if self.explain:
+            text = f"dequantizes its weights: {outcome}" if isinstance(outcome, Decline) else "reads packed weights"
+            session.remark(f"the product {text}", location)
+        session.notes.append(NbitsRecord(None, outcome) if isinstance(outcome, Decline) else NbitsRecord(outcome, None))
+
+
+class _Products:
+    """The products of a module that are converted, their kernels and their panels."""
+
+    def __init__(self, module: ir.OpView, machine: Machine, activations: str):
+        self.module, self.machine, self.activations = module, machine, activations
+        self.functions: ProductFunctions | None = None
+        self.panels: dict[Hashable, str] = {}
+
+    def convert(self, op: ir.Operation, weights: PackedWeights, session: Session) -> Product | Decline:
+        """Replace a product by a call of its kernel; return it, or why it stays."""
+        # Imported here: what builds the kernels is ten modules, and few models have packed weights.
+        from mirlo.targets.llvm.nbits.convert import ProductConverter, ProductFunctions
+
+        self.functions = self.functions or ProductFunctions(self.module, self.machine)
+        converter = ProductConverter(op.opview, weights, Rewriter(op, session), self.functions, self.panels)
+        activations = self.activations or op.opview.activations
+        product = converter.product(activations)
+        if not isinstance(product, Decline):
+            replace_op(op, [converter.convert(product, activations)])
+        return product

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value, index
-from mirlo.dialects.tir.scalars import compare, create, emit_constant
+from mirlo.dialects.core.value import Value, compare, create, emit_constant, index
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup

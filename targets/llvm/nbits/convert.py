@@ -1,4 +1,4 @@
-"""Pass `pack-nbits`: products with weights of 2, 4 and 8 bits read them packed, in panels."""
+"""Conversion of products with weights of 2, 4 and 8 bits: they read them packed, in panels."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.constant import Constant
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.graph.activations import ACTIVATIONS, REQUESTED
 from mirlo.passes.graph.constants import emit_deferred_constant
-from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import CodeLookup, Dots
 from mirlo.targets.llvm.nbits.functions import product_function
@@ -34,10 +29,8 @@ from mirlo.targets.llvm.nbits.weights import (
     PackedWeights,
     Reader,
     constant_source,
-    match_weights,
     reader_of,
 )
-from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -47,70 +40,7 @@ FEW_BITS = ((5, -16), (5, 0), (6, -32), (6, 0))
 DIGITS = {"exact": 0, "bf16": 0, "i8": 1, "i8x2": 2}
 
 
-@dataclass(frozen=True)
-class NbitsRecord:
-    """A product with packed weights, or why weights of a few bits are dequantized."""
-
-    product: Product | None
-    declined: Decline | None
-
-
-@register_pass
-@dataclass(frozen=True)
-class PackNbits(Pass):
-    """Compute products with dequantized weights of 2, 4 and 8 bits from the packed weights.
-
-    The weights of such a product are stored as panels that a kernel reads once, and dequantizes in registers. The
-    attribute `activations` of the product, or the option of this name, says whether rows may be quantized. Products
-    that do not match are computed with weights that are dequantized in memory.
-    """
-
-    name = "pack-nbits"
-    contained = True
-    trusted = True
-    machine: str = option("", "machine to choose for; default: the one that is scheduled for")
-    activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
-    explain: bool = option(False, "print the decision for each product")
-
-    def run(self, op: ir.OpView, session: Session) -> None:
-        machine = find_machine(self.machine or session.options.get("machine"))
-        if self.activations not in ("", *ACTIVATIONS):
-            raise PassError(
-                f"pack-nbits: 'activations' must be one of {', '.join(ACTIVATIONS)}; got {self.activations}"
-            )
-        wanted = self.activations or session.options.get(REQUESTED) or ""
-        functions = _Functions(op, machine)
-        panels: dict[Hashable, str] = {}
-        for function in op.operation.regions[0].blocks[0].operations:
-            for block in reversed(blocks(function)):
-                for matmul in [o.operation for o in block.operations if o.operation.name == "relax.matmul"]:
-                    self._convert(matmul, session, functions, wanted, panels)
-                erase_dead(block, is_pure_relax)
-
-    def _convert(
-        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Hashable, str]
-    ) -> None:
-        matmul, location = op.opview, op.location
-        weights = match_weights(matmul, session)
-        if weights is None:
-            return
-        outcome: Decline | Product
-        if isinstance(weights, Decline):
-            outcome = weights
-        else:
-            converter = _Converter(matmul, weights, Rewriter(op, session), functions, panels)
-            outcome = converter.product(wanted or matmul.activations)
-        if self.explain:
-            text = f"dequantizes its weights: {outcome}" if isinstance(outcome, Decline) else "reads packed weights"
-            session.remark(f"the product {text}", location)
-        if isinstance(outcome, Decline):
-            session.notes.append(NbitsRecord(None, outcome))
-            return
-        session.notes.append(NbitsRecord(outcome, None))
-        replace_op(op, [converter.convert(outcome, wanted or matmul.activations)])
-
-
-class _Functions:
+class ProductFunctions:
     """The kernels of a module, each once."""
 
     def __init__(self, module: ir.OpView, machine: Machine):
@@ -128,7 +58,7 @@ class _Functions:
         return self.known[product]
 
 
-class _Converter:
+class ProductConverter:
     """Rewrites one product."""
 
     def __init__(
@@ -136,7 +66,7 @@ class _Converter:
         matmul: ir.OpView,
         weights: PackedWeights,
         b: Rewriter,
-        functions: _Functions,
+        functions: ProductFunctions,
         panels: dict[Hashable, str],
     ):
         self.matmul, self.weights, self.b, self.functions, self.panels = matmul, weights, b, functions, panels

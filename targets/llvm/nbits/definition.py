@@ -23,7 +23,7 @@ from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import P, Plane
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.nbits.description import described_product
-from mirlo.targets.llvm.nbits.layout import FLOATS
+from mirlo.targets.llvm.nbits.weights import FLOATS
 
 BASE = 256
 """Base of the digits of activations."""

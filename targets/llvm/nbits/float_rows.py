@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.core.value import create
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.kernels import PAIR, ROWS, ProductKernel, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, compare, create
 from mirlo.dialects.tir.compute import LoopBuilder
-from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.schedule.loops import either, when
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine

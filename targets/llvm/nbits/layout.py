@@ -23,8 +23,6 @@ SUB_BLOCK = 32
 """Most rows of K whose products are summed as integers."""
 LINE = 64
 """Bytes of a cache line."""
-FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
-"""Floats that weights may be, and what the scales are multiplied by: kernels decode them to multiples of it."""
 WORD_FIELDS = {5: 6, 6: 5}
 """By bits of weights that do not divide a byte: how many a word of 32 bits holds, in its lower 30 bits."""
 SPARE_AT, SPARE_BITS = 30, 2
@@ -47,7 +45,7 @@ class PanelLayout:
     zero: str = ""
     """Element type of the zero points, relative to the middle of the range; empty if all are in the middle."""
     floats: str = ""
-    """Element type of weights that are floats, a key of `FLOATS`; empty for integers."""
+    """Element type of weights that are floats, one of `weights.FLOATS`; empty for integers."""
     codebook: tuple[float, ...] = ()
     """The numbers that codes of 4 bits stand for; empty if they are numbers themselves."""
     is_signed: bool = False

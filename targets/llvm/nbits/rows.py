@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import compare, create
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder
-from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.legalize.helpers import tensor_type
 from mirlo.passes.rules import Decline, decline, legalize
 from mirlo.passes.schedule.vectors import flat as flatten

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.core.value import create
 from mirlo.passes.schedule.vectors import shuffle
 from mirlo.targets.llvm.intrinsics.arm import call_matrices
 from mirlo.targets.llvm.nbits import code as C

@@ -13,13 +13,13 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.bit_fields import unpack_fields
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.nbits.layout import FLOATS
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
+FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
+"""Floats that weights may be, and what the scales are multiplied by: kernels decode them to multiples of it."""
 MIN_BLOCK = 16
 """Least rows of K that share a scale."""
 SHARED_BLOCKS = (256, 128, 64, 32, 16)
@@ -212,6 +212,8 @@ def reader_of(value: ir.Value, session: Session) -> Reader:
 
 def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
     """Return values of a few bits, one a byte."""
+    from mirlo.runtime.bit_fields import unpack_fields
+
     result = unpack_fields(packed, bits)
     if not is_signed:
         return result

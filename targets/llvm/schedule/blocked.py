@@ -18,14 +18,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
-from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.contraction.analysis import is_product
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
@@ -45,7 +43,7 @@ from mirlo.targets.llvm.schedule.cost import (
     ROWS_TO_PACK_FOR,
 )
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
@@ -56,8 +54,9 @@ def plan_blocked(
     view: PrimView, group: BlockGroup[Machine], threads: int = 1, choices: BlockChoices = NO_BLOCK_CHOICES
 ) -> BlockedPlan | Decline:
     """Plan how to compute these blocks a block of rows at a time."""
-    if sum(is_product(block) for block in group.blocks) != 2:
-        return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
+    refusal = require_two_contractions(group)
+    if refusal is not None:
+        return refusal
     # The rows of both contractions are those of a block, which stay in the L2 cache for all panels.
     stages = plan_stages(replace(group, machine=replace(group.machine, reread_cycles=0.0)))
     if len(stages) != 3:
@@ -288,10 +287,9 @@ def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
     return D.maximum(near, D.minimum(most, ROWS_TO_PACK_FOR))
 
 
-def _block_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
+def block_space(kernel: Kernel, context: ScheduleContext, group: BlockGroup[Machine]) -> list[dict[str, int]]:
     """Return the numbers of rows of a block that are worth a measurement, those nearest to the plan's first."""
-    group = function_group(kernel, context)
-    plan = group if isinstance(group, Decline) else plan_blocked(kernel.view, group, context.options.get("threads", 1))
+    plan = plan_blocked(kernel.view, group, context.options.get("threads", 1))
     if isinstance(plan, Decline) or not (isinstance(plan.extent, int) and isinstance(plan.block, int)):
         return []
     extent, block = plan.extent, plan.block
@@ -299,12 +297,10 @@ def _block_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int
     return [tuning_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
 
 
-@schedule(target="llvm", priority=95, space=_block_space)
-def blocked(kernel: Kernel, context: ScheduleContext, choices: BlockChoices = NO_BLOCK_CHOICES) -> ir.OpView | Decline:
-    """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
+def schedule_blocks(
+    kernel: Kernel, context: ScheduleContext, group: BlockGroup[Machine], choices: BlockChoices
+) -> ir.OpView | Decline:
+    """Schedule a function as two contractions and the rows between them."""
     threads = context.options.get("threads", 1)
     plan = plan_blocked(kernel.view, group, threads, choices)
     if isinstance(plan, Decline):

@@ -20,7 +20,6 @@ from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoice
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES, TRANSPOSE_ALIGNMENT
 from mirlo.targets.llvm.schedule.part_rules import part_rule
-from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
 from mirlo.targets.llvm.schedule.vector_loops import (
     LoopVectors,
@@ -143,6 +142,8 @@ class _Loops:
         is_thin = _unwritten(s, part) is not None
         masked = can_mask(instances, machine)
         if not is_thin:
+            from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs  # few kernels move ranges
+
             runs = find_runs(s, part, self.group)
             if runs is not None:
                 arrange_runs(s, part, runs, masked)

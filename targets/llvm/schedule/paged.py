@@ -19,7 +19,7 @@ from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import UNPROVEN
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
@@ -29,8 +29,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
-from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRead, copy_rows
+from mirlo.targets.llvm.schedule.part_rules import may_read_pages
 from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
 
 _MOST_OPERATIONS = 16
@@ -39,7 +39,7 @@ _MOST_OPERATIONS = 16
 
 def match_paged_rows(block: BlockView) -> PagedRead | None:
     """Match a block of `paged_row`: a select of an element of a page, which a table has, and zero."""
-    if block.is_reduction or block.rank != 4 or len(block.inputs) != 3 or len(block.outputs) != 1:
+    if not may_read_pages(block):
         return None
     lengths, cache, table = block.inputs
     shape = cache.shape
@@ -160,10 +160,9 @@ class _CopiedPlan:
         pages.emit(memory)
 
 
-@schedule(target="llvm", priority=96)
-def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
-    """Schedule attention to rows of caches in pages: of one token page by page, of more of them over copies."""
-    function = _build_paged(kernel, context)
+def schedule_pages(kernel: Kernel, context: ScheduleContext, machine: Machine) -> ir.OpView | Decline:
+    """Schedule a function as attention to rows of caches in pages."""
+    function = _build_paged(kernel, context, machine)
     if not isinstance(function, Decline):
         function.operation.attributes[UNPROVEN] = ir.StringAttr.get(_WHY_IN_BOUNDS)
     return function
@@ -172,12 +171,9 @@ def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
 _WHY_IN_BOUNDS = "pages are clamped to the cache, and scores end at the lengths, which are clamped to the pages"
 
 
-def _build_paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
+def _build_paged(kernel: Kernel, context: ScheduleContext, machine: Machine) -> ir.OpView | Decline:
     threads = context.options.get("threads", 1)
-    plan = _plan_copied(kernel.view, group.machine, threads)
+    plan = _plan_copied(kernel.view, machine, threads)
     if isinstance(plan, Decline):
         return plan
     length, buffers = _tokens(plan.plan), BufferFunction(kernel.view)
@@ -186,7 +182,7 @@ def _build_paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Declin
         return _build_known(plan, threads, buffers, facts)
     view = PrimView(with_dims(kernel.view.op, {str(length): 1}))
     try:
-        single = _plan_copied(view, group.machine, threads)
+        single = _plan_copied(view, machine, threads)
         pages = single if isinstance(single, Decline) else single.in_pages(threads)
         if isinstance(pages, Decline) or isinstance(single, Decline):
             return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {**facts, "copied": str(pages)})

@@ -13,15 +13,13 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.parts import PartPlan, PartRule, part_rules, plan_parts
+from mirlo.passes.schedule.parts import SCALAR_NEST, PartPlan, PartRule, part_rules, plan_parts, plan_scalars
 from mirlo.passes.schedule.primitives.group_plan import record_trace, trace_of_stages
-from mirlo.passes.schedule.scalar_nest import SCALAR_NEST, plan_scalars
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
-from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.part_rules import RunPlan
+from mirlo.targets.llvm.schedule.part_rules import RunPlan, function_group
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 RULES = ("llvm",)

@@ -1,73 +1,46 @@
-"""Pass `pack-trees`: the upper levels of constant decision trees are compared for 16 rows at a time."""
+"""Conversion of constant decision trees: their upper levels are compared for 16 rows at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
-from mirlo.passes.legalize.strategies import STRATEGIES
-from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
-from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.trees.kernel import MIN_ROWS, MaskedTrees, lanes_of, trees_function
 from mirlo.targets.llvm.trees.layout import UpperLevels, upper_levels
 
 MIN_LANES = 4
 
 
-@register_pass
-@dataclass(frozen=True)
-class PackTrees(Pass):
-    """Store the upper levels of decision trees as masks that vectors of rows are compared with.
+class EnsembleConverter:
+    """Replaces the ensembles of a module by calls of kernels, each of which is built once."""
 
-    A row leaves the upper levels of a tree at one of 32 exits. Each node has a mask without the exits that a row does
-    not take where its comparison fails: all nodes are compared, without branches, and the first exit that is left is
-    taken. It is a leaf, or a node from which each row continues alone.
-    """
+    def __init__(self, module: ir.OpView, machine: Machine):
+        self.machine = machine
+        self.body = module.operation.regions[0].blocks[0]
+        self.symbols = ir.SymbolTable(module.operation)
+        self.known: dict[MaskedTrees, str] = {}
 
-    name = "pack-trees"
-    contained = True
-    trusted = True
-    machine: str = option("", "machine whose vectors are used; default: the one that is scheduled for")
-    explain: bool = option(False, "print the decision for each ensemble")
-
-    def run(self, op: ir.OpView, session: Session) -> None:
-        wanted = session.options.get(STRATEGIES)
-        if wanted is not None and (not isinstance(wanted, dict) or "relax.tree_ensemble" in wanted):
-            return  # a strategy requested by the user is applied
-        machine = find_machine(self.machine or session.options.get("machine"))
-        body = op.operation.regions[0].blocks[0]
-        symbols = ir.SymbolTable(op.operation)
-        known: dict[MaskedTrees, str] = {}
-        for function in list(body.operations):
-            for block in reversed(blocks(function)):
-                for ensemble in [o.operation for o in block.operations if o.operation.name == "relax.tree_ensemble"]:
-                    rewriter = Rewriter(ensemble, session)
-                    matched = _match(ensemble.opview, rewriter, machine)
-                    if self.explain:
-                        text = f"goes from node to node: {matched}" if isinstance(matched, Decline) else "has masks"
-                        session.remark(f"the ensemble of trees {text}", ensemble.location)
-                    if isinstance(matched, Decline):
-                        continue
-                    trees, upper, weights = matched
-                    if trees not in known:
-                        kernel = trees_function(trees, machine, ensemble.location)
-                        kernel.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
-                        body.append(kernel.operation)
-                        known[trees] = ir.StringAttr(symbols.insert(kernel.operation)).value
-                    replace_op(
-                        ensemble,
-                        [_call(ensemble.opview, trees, upper, weights, known[trees], rewriter)],
-                    )
-                erase_dead(block, is_pure_relax)
+    def convert(self, ensemble: ir.Operation, session: Session) -> Decline | None:
+        """Replace an ensemble, or return why it stays."""
+        rewriter = Rewriter(ensemble, session)
+        matched = _match(ensemble.opview, rewriter, self.machine)
+        if isinstance(matched, Decline):
+            return matched
+        trees, upper, weights = matched
+        if trees not in self.known:
+            kernel = trees_function(trees, self.machine, ensemble.location)
+            kernel.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
+            self.body.append(kernel.operation)
+            self.known[trees] = ir.StringAttr(self.symbols.insert(kernel.operation)).value
+        replace_op(ensemble, [_call(ensemble.opview, trees, upper, weights, self.known[trees], rewriter)])
+        return None
 
 
 def _match(op: ir.OpView, b: Rewriter, machine: Machine) -> tuple[MaskedTrees, UpperLevels, np.ndarray] | Decline:

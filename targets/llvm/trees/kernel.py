@@ -9,12 +9,11 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.core.value import Value, emit_constant
+from mirlo.dialects.core.value import Value, compare, create, emit_constant, select
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, LoopFunction, constant, minimum
 from mirlo.dialects.tir.compute import select as select_value
 from mirlo.dialects.tir.compute.storage import as_expr, emit
-from mirlo.dialects.tir.scalars import compare, create, select
 from mirlo.passes.legalize.rules.tree import bounded, compared, descent_loop, first_score
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import flat, lane_mask, splat

@@ -1,23 +1,19 @@
-"""Pass `winograd`: rewrite convolutions with 3x3 windows, and gradients of their weights, where that is faster.
-
-They become transforms and matrix products.
-"""
+"""Rewriting of 3x3 convolutions, and gradients of their weights, as transforms and matrix products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
-from mirlo.passes.decisions import decision_of_nodes
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import (
     constant_reader,
@@ -27,16 +23,10 @@ from mirlo.passes.graph.constants import (
     is_constant,
 )
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
-from mirlo.passes.legalize.strategies import STRATEGIES
-from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rule_choices import bind_choices
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.tuned import operations_named, pop_choices
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.winograd.cost import direct_cycles, weight_cycles, winograd_cycles
+from mirlo.targets.llvm.winograd import ConvolutionView, declined
 from mirlo.targets.llvm.winograd.functions import Tiling, gradient_function, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import (
     INPUT,
@@ -47,9 +37,8 @@ from mirlo.targets.llvm.winograd.matrices import (
 )
 
 if TYPE_CHECKING:
-    from mirlo.passes.session import Session
+    pass
 
-WEIGHT_GRADIENT = "relax.conv_weight_gradient"
 _GAIN = 0.85
 """Part of the direct time below which the machine model's gain is trusted."""
 
@@ -85,71 +74,7 @@ class WinogradStrategies:
         return next(way for way in self.ordered if way.m)
 
 
-@register_pass
-@dataclass(frozen=True)
-class Winograd(Pass):
-    """Rewrite 3x3 convolutions, and gradients of their weights, with Winograd's algorithm where it should be faster.
-
-    Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as direct convolution; those of 4x4
-    need 4 times fewer, and their rounding errors are up to ten times as large. int8 has the same results in any
-    tiles, where no instruction multiplies more of them than of 16-bit integers. `tile` is the largest permitted one.
-    Measured choices, which `apply-tuning` attaches to a convolution, take precedence over the model.
-    """
-
-    name = "winograd"
-    contained = True
-    trusted = True
-    tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")
-    machine: str = option("", "machine to choose for; default: the one that is scheduled for")
-    explain: bool = option(False, "print the decision for each convolution")
-
-    def run(self, op: ir.OpView, session: Session) -> None:
-        if self.tile not in (0, *INPUT):
-            raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
-        convs = operations_named(op, ["relax.conv"])
-        measured = [bind_choices(ConvolutionChoices, pop_choices(conv)).winograd for conv in convs]
-        machine = find_machine(self.machine or session.options.get("machine"))
-        functions = _Functions(op)
-        if not _is_requested("relax.conv", session):
-            for conv, tile in zip(convs, measured, strict=True):
-                self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
-        if not _is_requested(WEIGHT_GRADIENT, session):
-            for gradient in operations_named(op, [WEIGHT_GRADIENT]):
-                self._convert(gradient, Rewriter(gradient, session), machine, functions, session, None)
-
-    def _convert(
-        self,
-        op: ir.Operation,
-        b: Rewriter,
-        machine: Machine,
-        functions: _Functions,
-        session: Session,
-        measured: int | None,
-    ) -> None:
-        conv, location = op.opview, op.location
-        is_gradient = op.name == WEIGHT_GRADIENT
-        chosen = (
-            choose_of_gradient(conv, machine, self.tile)
-            if is_gradient
-            else choose(conv, b, machine, self.tile, measured)
-        )
-        outcome = chosen if isinstance(chosen, Decline) else f"tiles of {chosen.m}x{chosen.m} results"
-        session.notes.append(decision_of_nodes(self.name, outcome, location))
-        if self.explain:
-            text = f"stays direct: {chosen}" if isinstance(chosen, Decline) else f"is computed in tiles of {chosen.m}"
-            session.remark(f"the {'gradient' if is_gradient else 'convolution'} {text}", location)
-        if not isinstance(chosen, Decline):
-            rewrite = rewritten_gradient if is_gradient else rewritten
-            replace_op(op, [rewrite(conv, chosen, b, functions)])
-
-
-def _is_requested(operator: str, session: Session) -> bool:
-    """Return whether the user requests a strategy of an operator, which is applied instead."""
-    wanted = session.options.get(STRATEGIES)
-    return wanted is not None and (not isinstance(wanted, dict) or operator in wanted)
-
-
-class _Functions:
+class TransformFunctions:
     """The transforms in a module, each once."""
 
     def __init__(self, module: ir.OpView):
@@ -177,39 +102,6 @@ class _Functions:
         return result.operation.results[0]
 
 
-@dataclass(frozen=True)
-class ConvolutionView:
-    """The properties that decide how a convolution is computed, whether it is in the graph yet or not."""
-
-    x: TensorType
-    weight: TensorType
-    out: TensorType
-    data_layout: str
-    kernel_layout: str
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    groups: int
-    padding: Sequence[int]
-    is_constant: bool
-    """Whether the weight is."""
-
-    @staticmethod
-    def of(conv: ir.OpView) -> ConvolutionView:
-        x, weight, out = (kind_of(v) for v in (conv.x, conv.weight, conv.output))
-        return ConvolutionView(
-            x, weight, out, conv.data_layout, conv.kernel_layout, conv.strides, conv.dilations, conv.groups,
-            conv.padding, is_constant(conv.weight),
-        )  # fmt: skip
-
-    @staticmethod
-    def of_gradient(op: ir.OpView) -> ConvolutionView:
-        """Return the convolution of whose weight an operator computes the gradient."""
-        x, weight, out = (kind_of(v) for v in (op.x, op.output, op.gradient))
-        return ConvolutionView(
-            x, weight, out, op.data_layout, op.kernel_layout, op.strides, op.dilations, op.groups, op.padding, False
-        )
-
-
 def find_strategies(
     conv: ConvolutionView, machine: Machine, largest: int = max(INPUT), weight_array: np.ndarray | None = None
 ) -> WinogradStrategies | Decline:
@@ -217,18 +109,11 @@ def find_strategies(
 
     The array of an int8 weight bounds its results; without it, they are bounded by the types and the channels.
     """
+    other = declined(conv, largest)
+    if other is not None:
+        return other
     kinds = [conv.x, conv.weight, conv.out]
     x, weight, out = kinds
-    if largest == 0:
-        return decline("no tile is allowed")
-    if x.rank != 4 or conv.data_layout != "N*C" or conv.kernel_layout != "*IO":
-        return decline("it is not a convolution of images with their channels last")
-    if not weight.is_static:
-        return decline("the size of the window is known at run time only")
-    if weight.static_shape[:2] != (3, 3) or any(n != 1 for n in (*conv.strides, *conv.dilations)):
-        return decline("the window is not 3x3 with steps of 1", window=weight.static_shape[:2], strides=conv.strides)
-    if conv.groups != 1:
-        return decline("it has groups", groups=conv.groups)
     channels, out_channels = weight.static_shape[2:]
     reason = _declined_types(kinds, machine)
     if reason is not None:
@@ -326,7 +211,7 @@ def _direct(strategies: WinogradStrategies) -> Decline:
     return decline("direct convolution is expected to be as fast", **figures)
 
 
-def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:
+def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: TransformFunctions) -> ir.Value:
     """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
     planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
     weight = _transformed_constant(conv, tiling, b) if is_constant(conv.weight) else _transformed(conv, tiling, b)
@@ -346,7 +231,7 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     return result if conv.bias is None else b.emit(OPS["add"], result, conv.bias)
 
 
-def rewritten_gradient(op: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:
+def rewritten_gradient(op: ir.OpView, tiling: Tiling, b: Rewriter, functions: TransformFunctions) -> ir.Value:
     """Rewrite the gradient of a weight: the algorithm backwards, its transforms transposed, from results to windows.
 
     Where a convolution is A^T [(G g G^T) * (B^T d B)] A, the gradient of g is G^T [sum of (B^T d B) * (A r A^T)] G.
@@ -389,3 +274,46 @@ def _window_matrix(m: int, b: Rewriter, is_transposed: bool = False) -> ir.Value
 
 def _integer(number: int, b: Rewriter, name: str) -> ir.Value:
     return b.constant(np.asarray(number, np.uint32).astype(np.int32), TensorType.of((), "i32"), name)
+
+
+_REACHED = 0.9
+"""Part of the machine's peak that matrix products reach."""
+_BYTES_PER_CYCLE = 4.5
+"""Bandwidth of weights from memory."""
+_ELEMENT_CYCLES = 2.5
+"""Cycles for a vector of a transformed tile: the computation, and a store to or load from a cache."""
+
+
+_INTEGER_PRODUCTS = 3.0
+"""Products of 16-bit integers per cycle and lane of 32 bits, by `vpmaddwd`: with the addition to the accumulator that
+each needs, it is issued on three ports."""
+
+
+def direct_cycles(tiling: Tiling, machine: Machine) -> float:
+    """Estimate the cycles of direct convolution in register tiles."""
+    products = tiling.channels * tiling.out_channels * 9
+    pixels = D.estimate_dim(tiling.batch * tiling.out[0] * tiling.out[1])
+    weight_bytes = 1 if tiling.is_integer else 4
+    return _products(products * pixels, weight_bytes * products, tiling, machine)
+
+
+def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
+    """Estimate the cycles of both transforms and the products between them."""
+    planes = tiling.alpha**2
+    weights = planes * tiling.channels * tiling.out_channels
+    count = D.estimate_dim(tiling.count)
+    vectors = tiling.channels / machine.lanes(tiling.transformed_bytes) + tiling.out_channels / machine.lanes(4)
+    transforms = _ELEMENT_CYCLES * planes * count * vectors
+    return _products(weights * count, tiling.transformed_bytes * weights, tiling, machine) + transforms
+
+
+def weight_cycles(tiling: Tiling, machine: Machine) -> float:
+    """Estimate the cycles of the transform of a weight, or of its gradient: a product of matrices, in each call."""
+    windows = tiling.alpha**2 * tiling.channels * tiling.out_channels
+    product = 9 * windows / (machine.lanes(4) * machine.fma_per_cycle * _REACHED)
+    return max(product + _ELEMENT_CYCLES * windows / machine.lanes(4), 4 * windows / _BYTES_PER_CYCLE)
+
+
+def _products(count: float, weight_bytes: int, tiling: Tiling, machine: Machine) -> float:
+    rate = _INTEGER_PRODUCTS if tiling.is_integer else machine.fma_per_cycle
+    return max(count / (machine.lanes(4) * rate * _REACHED), weight_bytes / _BYTES_PER_CYCLE)

@@ -15,13 +15,11 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
 from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.winograd import GRADIENT_BLOCK, INPUT_BLOCK, OUTPUT_BLOCK
 from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix, transposed
 
 IMAGE = 224
 """Assumed height and width of an image with dynamic size."""
-INPUT_BLOCK = "winograd_input"
-OUTPUT_BLOCK = "winograd_output"
-GRADIENT_BLOCK = "winograd_gradient"
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.scalars import Value, compare, create
+from mirlo.dialects.core.value import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.loops import either, loop_over_tiles, when
@@ -22,11 +22,9 @@ from mirlo.passes.schedule.primitives.tree import PartRange, ScheduleError
 from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.part_rules import function_group
+from mirlo.targets.llvm.winograd import GRADIENT_BLOCK, INPUT_BLOCK, OUTPUT_BLOCK
 from mirlo.targets.llvm.winograd.functions import (
-    GRADIENT_BLOCK,
-    INPUT_BLOCK,
-    OUTPUT_BLOCK,
     Tiling,
     computes,
     gradient_function,
@@ -42,8 +40,7 @@ LoopIndex = Dim | ir.Value
 """An index: a dim, or a value that is computed at run time."""
 
 
-@schedule(target="llvm", priority=70)
-def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+def schedule_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the input transform: tiles of the image, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
     if isinstance(group, Decline):
@@ -67,8 +64,7 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 
-@schedule(target="llvm", priority=70)
-def winograd_gradient(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+def schedule_gradient(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the transposed output transform: tiles of a gradient, a vector of channels at a time."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
@@ -91,8 +87,7 @@ def winograd_gradient(kernel: Kernel, context: ScheduleContext) -> Decline | ir.
     return buffers.build(emitter.emit, {"rule": "winograd_gradient", "tile": [tiling.m, tiling.m]})
 
 
-@schedule(target="llvm", priority=70)
-def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+def schedule_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the output transform and its epilogue, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)
     if isinstance(group, Decline):

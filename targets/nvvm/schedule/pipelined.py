@@ -14,10 +14,9 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers

@@ -8,9 +8,8 @@ its warps load their 32 lanes each, in the fragments of `mma.sync`.
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import elements_of

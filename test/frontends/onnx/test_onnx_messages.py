@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx_models import F32, make_model, node
 
-from mirlo.frontends.onnx.messages import messages
+from mirlo.frontends.onnx.model import messages
 
 
 def _run(code: str, *arguments: object) -> None:
@@ -25,7 +25,7 @@ def test_a_compilation_does_not_import_onnx(tmp_path: Path) -> None:
         "import sys, mirlo\nmirlo.compile(sys.argv[1], cache=False)\n"
         "loaded = [m for m in sys.modules if m.split('.')[0] == 'onnx' or m == 'importlib.metadata']\n"
         "assert not loaded, loaded\n"
-        "from mirlo.frontends.onnx.messages import messages\n"
+        "from mirlo.frontends.onnx.model import messages\n"
         "import onnx, onnx.helper, pickle\n"
         "assert messages().ModelProto is onnx.ModelProto\n"
         "proto = onnx.load(sys.argv[1])\n"
@@ -42,7 +42,7 @@ def test_an_onnx_that_is_imported_is_taken() -> None:
 
 
 def test_a_package_without_that_file_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirlo.frontends.onnx.messages._MODULE", "no_such_file")
+    monkeypatch.setattr("mirlo.frontends.onnx.model._MODULE", "no_such_file")
     monkeypatch.delitem(sys.modules, "onnx")
     monkeypatch.setattr("importlib.import_module", lambda name: f"imported {name}")
     messages.cache_clear()

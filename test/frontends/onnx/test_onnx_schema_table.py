@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from mirlo.frontends.onnx import schema, schema_table
+from mirlo.frontends.onnx import schema_table
+from mirlo.frontends.onnx.schema_table import defined, signature
 
 SCHEMAS = onnx.defs.get_all_schemas_with_history()
 NAMES = sorted({(found.domain, found.name) for found in SCHEMAS} | {("", "Nope"), ("", "Ad"), ("nowhere", "Add")})
@@ -22,7 +23,7 @@ def test_every_operator_in_every_version() -> None:
         (domain, operator, version)
         for domain, operator in NAMES
         for version in range(newest + 1)
-        if table.find(domain, operator, version) != schema.defined(domain, operator, version)
+        if table.find(domain, operator, version) != defined(domain, operator, version)
     ]
     assert not wrong
     assert table.find("", "Add", 14) is not None and table.find("", "Nope", 14) is None
@@ -42,10 +43,10 @@ def test_the_file_is_what_would_be_written() -> None:
 def test_another_release_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_table, "installed_version", lambda name: "0.0")
     schema_table.table.cache_clear()
-    schema.signature.cache_clear()
+    signature.cache_clear()
     asked = []
-    monkeypatch.setattr(schema, "schema_of", lambda *key: asked.append(key))
-    assert schema.signature("", "Add", 14) is None and asked == [("", "Add", 14)]
+    monkeypatch.setattr(schema_table, "schema_of", lambda *key: asked.append(key))
+    assert signature("", "Add", 14) is None and asked == [("", "Add", 14)]
     monkeypatch.undo()
     schema_table.table.cache_clear()
-    schema.signature.cache_clear()
+    signature.cache_clear()

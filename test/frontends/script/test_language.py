@@ -14,7 +14,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.passes.pipeline import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 
 S, N = T.shapes("S"), T.dims("N")
 DT = T.types("DT")

@@ -14,7 +14,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.script.same import same_ir
-from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.instrumentation import PassFailed
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 
 FUSED = "legalize,annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse"

@@ -18,7 +18,7 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.kernel_definition import BlockDefinition
 from mirlo.passes.exact.verdict import EQUAL
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 

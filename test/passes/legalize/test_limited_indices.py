@@ -16,7 +16,7 @@ from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.compute.builder import UnlimitedIndex
 from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.dialects.tir.compute.limits import is_limited
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 
 SIZE = symbol("n")
 Make = Callable[[Expr, Expr], Expr]

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, SizeProduct, SizeProducts
-from mirlo.passes.memory.size_bounds import ROUNDING, TooManyTerms, bound_of
+from mirlo.passes.memory.extents import (
+    MAX_BYTES,
+    MAX_ITERATIONS,
+    ROUNDING,
+    SizeProduct,
+    SizeProducts,
+    TooManyTerms,
+    bound_of,
+)
 from mirlo.passes.memory.symbols import FunctionSymbols
 
 NAMES = ("m", "n", "k")

@@ -10,7 +10,8 @@ import pytest
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend.rules import INTRINSIC, decline, intrinsic
-from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.instrumentation import PassFailed
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 
 TEXT = """func.func @f(%x: f32) -> f32 {

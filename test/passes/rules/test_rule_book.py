@@ -110,7 +110,7 @@ def test_rules_that_are_not_mirlos_own_are_known() -> None:
     import importlib
 
     book = RuleBook("test")
-    own = importlib.import_module("mirlo.passes.schedule.scalar_nest")
+    own = importlib.import_module("mirlo.passes.schedule.parts")
     book.add("x", "default", own.arrange_scalars)
     assert book.foreign() is None
     book.add("y", "default", lambda: None, name="theirs")

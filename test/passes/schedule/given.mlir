@@ -5,7 +5,7 @@
 
 // A saved schedule in the place of the target's rules.
 // CHECK-LABEL: func.func private @f(
-// CHECK-SAME:    tir.schedule = {rule = "schedule", primitives = "s.split('twice_i', [None, 4]); s.vectorize('twice_i_1'); s.parallel('twice_i_0')"}
+// CHECK-SAME:    tir.schedule = {primitives = "s.split('twice_i', [None, 4]); s.vectorize('twice_i_1'); s.parallel('twice_i_0')", rule = "schedule"}
 // CHECK:         scf.for
 // CHECK:           vector.load %arg0
 // CHECK:           arith.addf {{.*}} : vector<4xf32>

@@ -10,8 +10,9 @@ import pytest
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.passes.bounds.accesses import MAX_KERNEL_STEPS
 from mirlo.passes.bounds.dim_proofs import MAX_DIM_STEPS, prove_dim
-from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, MAX_STEPS, Case, Prover
+from mirlo.passes.bounds.prover import MAX_STEPS, Case, Prover
 
 
 @pytest.mark.parametrize(

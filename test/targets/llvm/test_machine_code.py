@@ -13,9 +13,8 @@ from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.host.llvm_ir import has_complex_vectors, lower_pipeline, to_llvm_ir
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
-from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.pipeline import lower_to_llvm, shift_quotients
 from mirlo.targets.llvm.processor import Processor, host_processor
-from mirlo.targets.llvm.quotients import shift_quotients
 
 SCALE = """
 llvm.mlir.global internal constant @table(dense<[1.5, -2.25, 0.1]> : tensor<3xf32>) : !llvm.array<3 x f32>

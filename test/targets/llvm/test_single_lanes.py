@@ -12,9 +12,8 @@ from onnx_models import make_model, node
 import mirlo
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.host.llvm_ir import llvmlite
-from mirlo.targets.llvm.machine_code import CodeSettings, optimized
+from mirlo.targets.llvm.machine_code import CodeSettings, optimized, stores_of_single_lanes
 from mirlo.targets.llvm.options import parse_options
-from mirlo.targets.llvm.single_lanes import stores_of_single_lanes
 
 SETTINGS = CodeSettings(parse_options().processor)
 FENCE = 0xA5

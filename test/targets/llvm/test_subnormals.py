@@ -9,7 +9,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime.params import ParameterStore
-from mirlo.targets.llvm.subnormals import CHUNK, flush_subnormals
+from mirlo.targets.llvm.pack_weights import CHUNK, flush_subnormals
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

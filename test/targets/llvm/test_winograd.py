@@ -20,8 +20,8 @@ from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.pipeline import compile_pipeline
-from mirlo.targets.llvm.winograd import convert
-from mirlo.targets.llvm.winograd.functions import INPUT_BLOCK, OUTPUT_BLOCK, Tiling, output_function
+from mirlo.targets.llvm.winograd import INPUT_BLOCK, OUTPUT_BLOCK, convert
+from mirlo.targets.llvm.winograd.functions import Tiling, output_function
 from mirlo.targets.llvm.winograd.matrices import (
     INPUT,
     INTEGER_OUTPUT,

@@ -23,7 +23,7 @@ from onnx_suite import listed_version
 from snapshots import assert_snapshot
 
 from mirlo.dialects.context import make_context
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.rules import RuleWarning
 from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference

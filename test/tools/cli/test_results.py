@@ -14,7 +14,7 @@ from commands import ROOT
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.runtime.errors import InputError, MirloError
 from mirlo.tools.cli import RESULT_FORMAT, RESULTS, main
 from mirlo.tools.cli.errors import code_of

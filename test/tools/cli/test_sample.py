@@ -11,7 +11,7 @@ from commands import mirlo, output_of
 from mirlo.tools import samples
 from mirlo.tools.cli import main
 from mirlo.tools.cli.arguments import Arguments, make_parser
-from mirlo.tools.cli.sampling import check_model, use_sample
+from mirlo.tools.cli.files import check_model, use_sample
 
 
 def test_a_sample_takes_the_place_of_a_file(

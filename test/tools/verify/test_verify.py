@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.exact import blame, compare, verify_schedule
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.testing import assert_verified
 from mirlo.tools.cli import main
 from mirlo.tools.fuzz.verdict import FAILED, verdict_of_error

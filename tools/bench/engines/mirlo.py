@@ -58,7 +58,7 @@ def _import_compiler() -> None:
     import onnx  # noqa: F401
 
     import mirlo.driver.models
-    import mirlo.driver.programs.detect
+    import mirlo.driver.programs
     import mirlo.driver.stages
     import mirlo.driver.strategies
     import mirlo.driver.tune.database  # noqa: F401

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import index
-from mirlo.dialects.tir.scalars import compare
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import compare, index
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
+from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.parts import planned_by
@@ -20,16 +25,75 @@ from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.copies import OperandCopies, plan_copies
-from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
+from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
-from mirlo.targets.llvm.schedule.contraction.one_row import plan_one_row, rows_of
-from mirlo.targets.llvm.schedule.contraction.plan import plan_of
+from mirlo.targets.llvm.schedule.contraction.plan import plan_of, plan_register_tile
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.space import product_space
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.part_rules import function_group
+
+if TYPE_CHECKING:
+    from mirlo.targets.llvm.schedule.contraction.copies import OperandCopies
+
+
+def plan_one_row(plan: RegisterTilePlan) -> RegisterTilePlan | None:
+    """Plan calls with one row apart, or return None if the same kernel suits them.
+
+    Many rows share a panel whose elements a copy has converted. One row reads it once: its tile converts elements
+    where it loads them, and writes no copy.
+    """
+    side = plan.columns
+    is_converted = side.needs_cast(plan.contraction.product.accumulate_type)
+    is_contiguous = side.form.stride(plan.lane_axis) == 1
+    if plan.packing is None or plan.group is not None or not (is_converted and is_contiguous):
+        return None
+    rows = rows_of(plan)
+    if not rows or any(isinstance(axis.extent, int) for axis in rows):
+        return None
+    chosen = plan.choices
+    choices = ContractionChoices(
+        lead_bytes=chosen.lead_bytes, is_packed=chosen.is_packed, has_small_pairs=chosen.has_small_pairs
+    )
+    single = plan_register_tile(_without(plan.contraction, {axis.id for axis in rows}), plan.machine, choices=choices)
+    return None if isinstance(single, Decline) or single.packing is not None else single
+
+
+def rows_of(plan: RegisterTilePlan) -> list[LoopAxis]:
+    """Return the axes of the output that the column operand does not depend on."""
+    indexed = {axis for dim in plan.columns.access.dims for axis in dim.terms}
+    return [axis for axis in plan.contraction.spatial if axis.id not in indexed]
+
+
+def _without(contraction: Contraction, axes: Collection[int]) -> Contraction:
+    """Return a contraction without axes that have one iteration."""
+
+    def first(dims: Sequence[IndexExpr]) -> list[IndexExpr]:
+        return [
+            IndexExpr({axis: step for axis, step in dim.terms.items() if axis not in axes}, dim.constant)
+            for dim in dims
+        ]
+
+    def access(each: TensorAccess) -> TensorAccess:
+        return replace(each, dims=first(each.dims))
+
+    stages = [
+        replace(
+            stage,
+            indices=first(stage.indices),
+            reads=[None if read is None else access(read) for read in stage.reads],
+        )
+        for stage in contraction.stages
+    ]
+    return replace(
+        contraction,
+        lhs=access(contraction.lhs),
+        rhs=access(contraction.rhs),
+        axes=[axis for axis in contraction.axes if axis.id not in axes],
+        stages=stages,
+        sources={axis: source for axis, source in contraction.sources.items() if axis not in axes},
+        writes=[(value, access(each)) for value, each in contraction.writes],
+    )
 
 
 @dataclass
@@ -58,6 +122,8 @@ class VectorContractionPlan:
     @cached_property
     def copies(self) -> OperandCopies | Decline:
         """Return the copies of operands, where the loops are no schedule of primitives."""
+        from mirlo.targets.llvm.schedule.contraction.copies import plan_copies  # primitives take most contractions
+
         return plan_copies(self.group, self.plan)
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -66,6 +132,10 @@ class VectorContractionPlan:
             self.by_primitives.emit(memory)
             return
         assert not isinstance(self.copies, Decline), "plan_contraction requires them"
+        # Imported here: primitives take most contractions, and the loops of the others are ten modules.
+        from mirlo.targets.llvm.schedule.contraction.copies import plan_copies
+        from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
+
         copies = self.copies.emit(memory)
         emitter = ContractionEmitter(self.plan, memory, copies)
         if self.one_row is None:
@@ -84,11 +154,42 @@ class VectorContractionPlan:
     def describe(self) -> dict[str, int | list[int] | str]:
         one_row = self.one_row
         apart = {} if one_row is None else {"one_row": [one_row.tile_rows, one_row.tile_columns]}
-        return {**summary(self.plan), **apart}
+        return {**_summary(self.plan), **apart}
 
     def choices(self) -> ChoiceValues:
         """Return the tile and the order of the loops, with which they are made again."""
         return choice_values(_resolved_choices(self.plan))
+
+
+def _summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
+    """Return the parameters of the function's schedule attribute."""
+    cycles = expected_cycles(plan)
+    return {
+        "tile": [plan.tile_rows, plan.tile_columns],
+        "lanes": plan.lanes,
+        "depth": prod(axis.extent for axis in plan.contraction.reduce),
+        "dot": plan.dot,
+        "packed": plan.packing is not None,
+        **_order(plan),
+        **({} if plan.group is None else {"instruction": plan.group.instruction}),
+        "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
+        **({} if cycles is None else {CYCLES: round(cycles)}),
+    }
+
+
+def _order(plan: RegisterTilePlan) -> dict[str, int | bool | str]:
+    """Return the order of the loops, if it is not the default one."""
+    loops = plan.order_of_loops
+    result: dict[str, int | bool | str] = {}
+    if loops.row_block:
+        result["row_block"] = loops.row_block
+    if loops.depth_axis is not None:
+        result["depth_block"] = loops.depth_block
+    if plan.free.swap and loops.rows_outside:
+        result["rows_outside"] = True
+    if loops.share is not None:
+        result["share"] = ("panels", "rows", "both")[loops.share]
+    return result
 
 
 def _resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
@@ -140,7 +241,14 @@ def _for_generator(plan: RegisterTilePlan) -> RegisterTilePlan:
     return plan
 
 
-@schedule(target="llvm", priority=100, space=product_space)
+def _space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
+    """Return what is worth a measurement for a contraction, the fastest tiles by the machine model first."""
+    from mirlo.targets.llvm.schedule.contraction.space import product_space  # for tuning only
+
+    return product_space(kernel, context)
+
+
+@schedule(target="llvm", priority=100, space=_space)
 @planned_by(plan_contraction)
 def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, compare
 from mirlo.dialects.tir.buffers import buffer_bytes
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.buffers import CYCLES, TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.dynamic_tiles import DynamicTiles, TiledRows, dynamic_tiles, loop_over_all
 from mirlo.passes.schedule.loops import either, if_any, loop_over_tiles, loop_with_tail
 from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import (
     GroupedPanelCopy,
@@ -329,34 +326,3 @@ def may_divide_inside(extent: Dim, position: LoopValue) -> bool:
     It has a single iteration, or as many as a call says, which may be one: the batch of most calls is.
     """
     return isinstance(position, int) or not isinstance(extent, int)
-
-
-def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
-    """Return the parameters of the function's schedule attribute."""
-    cycles = expected_cycles(plan)
-    return {
-        "tile": [plan.tile_rows, plan.tile_columns],
-        "lanes": plan.lanes,
-        "depth": prod(axis.extent for axis in plan.contraction.reduce),
-        "dot": plan.dot,
-        "packed": plan.packing is not None,
-        **_order(plan),
-        **({} if plan.group is None else {"instruction": plan.group.instruction}),
-        "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
-        **({} if cycles is None else {CYCLES: round(cycles)}),
-    }
-
-
-def _order(plan: RegisterTilePlan) -> dict[str, int | bool | str]:
-    """Return the order of the loops, if it is not the default one."""
-    loops = plan.order_of_loops
-    result: dict[str, int | bool | str] = {}
-    if loops.row_block:
-        result["row_block"] = loops.row_block
-    if loops.depth_axis is not None:
-        result["depth_block"] = loops.depth_block
-    if plan.free.swap and loops.rows_outside:
-        result["rows_outside"] = True
-    if loops.share is not None:
-        result["share"] = ("panels", "rows", "both")[loops.share]
-    return result

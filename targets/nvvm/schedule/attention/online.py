@@ -11,9 +11,8 @@ from operator import add
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import Value, index, select
+from mirlo.dialects.core.value import Value, compare, index, select
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger

@@ -8,7 +8,7 @@
 // CHECK-NEXT:   blocked [llvm]: not two contractions (contractions=0)
 // CHECK-NEXT:   staged_contractions [llvm]: no block is a product of two tensors
 // CHECK-NEXT:   winograd_input [llvm]: the first block is not a Winograd transform (block=reduce_add)
-// CHECK-NEXT:   winograd_gradient [llvm]: the kernel is not a Winograd transform of a gradient (block=reduce_add)
+// CHECK-NEXT:   winograd_gradient [llvm]: the first block is not a Winograd transform (block=reduce_add)
 // CHECK-NEXT:   winograd_output [llvm]: the first block is not a Winograd transform (block=reduce_add)
 // CHECK-NEXT:   elementwise [llvm]: a block reduces (block=reduce_add)
 // CHECK-NEXT:   rows [llvm]: rows are too short for vectors (elements=6)

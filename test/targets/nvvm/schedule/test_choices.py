@@ -8,7 +8,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.primitives.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord

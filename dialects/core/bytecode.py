@@ -1,4 +1,0 @@
-"""Detection of MLIR's bytecode."""
-
-BYTECODE_PREFIX = b"ML\xefR"
-"""What bytecode begins with."""
