@@ -253,8 +253,8 @@ def _compiled_init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> C
         value = each.name
         if each.default_factory is not MISSING:
             values[f"__make_{each.name}"] = each.default_factory
-            made = f"__make_{each.name}()"
-            value = f"{made} if {each.name} is __absent__ else {each.name}" if each.init else made
+            default = f"__make_{each.name}()"
+            value = f"{default} if {each.name} is __absent__ else {each.name}" if each.init else default
         elif not each.init:
             continue
         body.append(f"__set__(self, {each.name!r}, {value})" if frozen else f"self.{each.name} = {value}")
