@@ -76,7 +76,7 @@ def _arguments(frame: FrameType) -> list[Any]:
 def is_part(value: object) -> bool:
     """Return whether a value is a part of the model as its file says it."""
     from mirlo.frontends.onnx import model
-    from mirlo.frontends.onnx.node_attributes import Attributes
+    from mirlo.frontends.onnx.node import Attributes
 
     if isinstance(value, (model.LoadedModel, Attributes)) or _is_read(value):
         return True

@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from mirlo.driver.package_options import CompileOptionError, PackageOptions
+from mirlo.driver.compile_option import CompileOptionError
+from mirlo.driver.package_options import PackageOptions
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.runtime.entry_points import EntryPoint, offered
 

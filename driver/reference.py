@@ -9,8 +9,8 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 
+from mirlo.driver.compile_option import CompileOption
 from mirlo.driver.options import CoreArguments
-from mirlo.driver.package_options import CompileOption
 from mirlo.runtime.options import OptionFlag
 
 HEAD = """# Options of a compilation

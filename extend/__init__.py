@@ -3,18 +3,27 @@
     from mirlo.extend.ops import DialectOp, operand, register_dialect
     from mirlo.extend.rules import legalize
 
-| module | for | | --- | --- | | `ops` | operators: classes, shape inference, ONNX converters, the definition of a
-result's element | | `rules` | rules from operators to loops, from intrinsics to instructions | | `schedules` |
-schedules of kernels: the primitives, and the interface of rules | | `target` | targets, passes, pipelines, forms of
-code | | `codegen` | external code generators | | `frontend` | models of other frameworks, programs in MLIR, converters
-| | `files` | forms of files; imports little of the compiler | | `runtime` | loaders of artifacts; imports nothing of
-the compiler | | `gpu` | targets that launch kernels on a device | | `nvidia` | code generators for libraries of NVIDIA
-| | `inspect` | programs for tools: problems, names, rules, the code of each line | | `passes` | passes over graphs:
-operations, constants, how operators are divided | | `compilation` | the options of `mirlo.compile`, requests,
-strategies of packages | | `command` | commands of `mirlo`, folders with models | | `options` | options of functions and
-commands, each declared once | | `library` | parts of models that several front ends build | | `quantize` | weights of a
-few bits: options, codes, the report of errors | | `process` | bounded processes for input that is not trusted | |
-`ranks` | the place of a process among those of one model, their heartbeat, memory that they share |
+| module | for |
+| --- | --- |
+| `ops` | operators: classes, shape inference, ONNX converters, the definition of a result's element |
+| `rules` | rules from operators to loops, from intrinsics to instructions |
+| `schedules` | schedules of kernels: the primitives, and the interface of rules |
+| `target` | targets, passes, pipelines, forms of code |
+| `codegen` | external code generators |
+| `frontend` | models of other frameworks, programs in MLIR, converters |
+| `files` | forms of files; imports little of the compiler |
+| `runtime` | loaders of artifacts; imports nothing of the compiler |
+| `gpu` | targets that launch kernels on a device |
+| `nvidia` | code generators for libraries of NVIDIA |
+| `inspect` | programs for tools: problems, names, rules, the code of each line |
+| `passes` | passes over graphs: operations, constants, how operators are divided |
+| `compilation` | the options of `mirlo.compile`, requests, strategies of packages |
+| `command` | commands of `mirlo`, folders with models |
+| `options` | options of functions and commands, each declared once |
+| `library` | parts of models that several front ends build |
+| `quantize` | weights of a few bits: options, codes, the report of errors |
+| `process` | bounded processes for input that is not trusted |
+| `ranks` | the place of a process among those of one model, their heartbeat, memory that they share |
 
 A package registers its targets, dialects, passes and rules with the entry points `mirlo.targets`, `mirlo.dialects`,
 `mirlo.passes` and `mirlo.rules`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded

@@ -1,4 +1,4 @@
-"""Creation of tensors."""
+"""Creation of tensors: constants of a shape, ranges, random values."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def _infer(seed: TensorType, shape: tuple[Dim, ...], dtype: DType) -> TensorType
 
 
 class RandomUniform(RelaxOp, name="random_uniform"):
-    """Uniform values in [low, high). The same seed (its lower 32 bits) always produces the same values."""
+    """Uniform values in [low, high). The same seed (its lower 32 bits) always produces the same values.
+
+    The generator is the Mersenne Twister MT19937, 53 bits of two outputs a value, as `numpy.random.RandomState(seed)`.
+    """
 
     FLOPS_PER_ELEMENT = 16
     seed = operand()
@@ -106,7 +109,10 @@ class RandomUniform(RelaxOp, name="random_uniform"):
 
 
 class RandomNormal(RelaxOp, name="random_normal"):
-    """Values of the normal distribution. The same seed (its lower 32 bits) always produces the same values."""
+    """Values of the normal distribution. The same seed (its lower 32 bits) always produces the same values.
+
+    They are made in pairs by the polar method, and equal those of `numpy.random.RandomState(seed)`.
+    """
 
     FLOPS_PER_ELEMENT = 32
     seed = operand()

@@ -67,7 +67,7 @@ def test_attributes_are_python_values(module: Any) -> None:
     assert (op.strides, op.padding, op.groups, op.data_layout) == ((2, 1), (1, 1, 1, 1), 1, "NC*")
     assert op.attribute_values()["dilations"] == ()
     assert "groups" not in op.operation.attributes
-    assert relax.cast.Cast.build(tensor(2), dtype=dtype("i8")).dtype is dtype("i8")
+    assert relax.elementwise.Cast.build(tensor(2), dtype=dtype("i8")).dtype is dtype("i8")
     assert relax.activation.Clip.build(tensor(2), min=0, max=np.float32(6)).max == 6.0
     assert relax.shape.Reshape.build(tensor("n", 4), shape=(4, "n")).shape == (4, symbol("n"))
 

@@ -13,8 +13,8 @@ import pytest
 
 import mirlo
 from mirlo.driver import compile_strategy, package_options
+from mirlo.driver.compile_option import CompileOptionError, compile_option
 from mirlo.driver.options import CoreArguments
-from mirlo.driver.package_options import CompileOptionError, compile_option
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.known_packages import PACKAGES
 from mirlo.runtime.options import UnknownOption, integer

@@ -300,7 +300,7 @@ def test_loops_beyond_the_budget_compute_the_same():
 @pytest.mark.parametrize(("operator", "domain"), [("CausalConvWithState", ""), ("LinearAttention", "com.microsoft")])
 def test_functions_of_newer_opsets_name_what_to_install(operator, domain, monkeypatch):
     """An older `onnx` package does not define the function of an operator."""
-    monkeypatch.setattr(functions.schema, "schema_of", lambda *_: None)
+    monkeypatch.setattr(functions, "schema_of", lambda *_: None)
     monkeypatch.setattr(onnx.defs, "onnx_opset_version", lambda: 23)
     made = helper.make_node(operator, ["x", "x", "x"], ["y"], domain=domain)
     graph = helper.make_graph([made], "g", [value("x", [2, 3, 5])], [value("y", [2, 3, 5])])
