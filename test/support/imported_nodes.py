@@ -139,6 +139,7 @@ def _outcome(model: onnx.ModelProto, context: ir.Context, passes: str = "") -> s
     """Return the text of an imported model, also after passes, with warnings; or the error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what other tests left to the garbage collector
         text = _text(model, context, passes)
     return "\n".join([text, *(str(warning.message) for warning in caught)])
 
