@@ -36,7 +36,7 @@ class InlineCalls(Pass):
 
 
 def inline_calls(module: ir.Operation, but: Collection[str] = ()) -> None:
-    """Inline all calls between functions of the graph, except of those that passes are told to leave."""
+    """Inline all calls between functions of the graph, except those of the functions in `but`."""
     graphs = {name: function for name, function in functions_of(module).items() if is_graph(function)}
     functions = {name: function for name, function in graphs.items() if name not in but}
     called = {name: [callee_of(op) for op in calls_in(function, functions)] for name, function in functions.items()}

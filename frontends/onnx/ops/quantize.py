@@ -120,7 +120,7 @@ def _centred(node: Node, index: int, zero_point: int, axis: int) -> Tensor:
 
 
 def _along(node: Node, index: int, rank: int, axis: int) -> Tensor:
-    """Reshape a scale or zero point to broadcast: a vector lies along `axis` of a tensor of this rank."""
+    """Reshape a scale or zero point to broadcast: a vector extends along `axis` of a tensor of this rank."""
     tensor_type = node.type(index)
     if tensor_type.rank == 0 or tensor_type.rank > 1:
         return node[index]

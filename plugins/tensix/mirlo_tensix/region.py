@@ -345,16 +345,16 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         is_there = found is not None and _serves(found.layout, key) and not (keys % TILE or depth % TILE)
         if is_there and count == heads:
             source = p.operand((tensor(node["key"]),), key)
-            turned = p.result("transposed keys", key, True)
-            p.run(_transposes(heads, scores.n, scores.k), (source, turned))
+            transposed_keys = p.result("transposed keys", key, True)
+            p.run(_transposes(heads, scores.n, scores.k), (source, transposed_keys))
         else:
-            turned = p.operand((tensor(node["key"]),), _groups(replace(key, transposed=True), head, count))
+            transposed_keys = p.operand((tensor(node["key"]),), _groups(replace(key, transposed=True), head, count))
         masks = [] if mask is None else [p.operand((mask,), _groups(table, head, count))]
         one, two = (p.result(name, middle, True) for name in ("scores", "weights"))
         at.append(p.result(y.name, o))
         for i in range(count):
             a, b, c = (place + i * each.size(options.kind) // count for place, each in zip(at, (q, v, o), strict=True))
-            p.run(scores, (a, turned + i * scores.tensor_bytes[1], 0, one))
+            p.run(scores, (a, transposed_keys + i * scores.tensor_bytes[1], 0, one))
             p.run(softmax, (one, *(each + i * middle.size(options.kind) for each in masks), two))
             p.run(sums, (two, b, 0, c))
         if count < heads:

@@ -120,8 +120,8 @@ def crop_matrix(points: np.ndarray) -> np.ndarray:
     """Return the matrix from positions in the crop of `CROP` to positions in the image."""
     step = points[CROP["right_rotation_idx"], :2] - points[CROP["left_rotation_idx"], :2]
     angle = CROP["target_rotation_radians"] - np.arctan2(step[1], step[0])
-    turned = points[CROP["subset_idxs"], :2] @ rotation(angle).T
-    low, high = turned.min(0), turned.max(0)
+    rotated = points[CROP["subset_idxs"], :2] @ rotation(angle).T
+    low, high = rotated.min(0), rotated.max(0)
     size = np.array([CROP["output_width"], CROP["output_height"]])
     scale = np.array([CROP["scale_x"], CROP["scale_y"]]) * (high - low) / size
     result = np.eye(4)
