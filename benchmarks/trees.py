@@ -3,6 +3,7 @@
 python -m benchmarks.trees          # other rows in each call
 python -m benchmarks.trees --same   # the same rows again and again
 python -m benchmarks.trees --labels # classifiers of few rows whose labels are strings, with and without ZipMap
+python -m benchmarks.trees --paths  # the paths of few rows through each tree, as strings (decision_path of skl2onnx)
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ DISTINCT_ROWS = 16_384
 """Rows of all batches of a size: processors remember the branches of few rows, of 16 in 300 trees for example."""
 LABELLED = ((10, 4, 2), (10, 4, 10), (100, 6, 2), (100, 6, 10))
 """Trees, their depth and the labels of classifiers."""
+PATHS = ((1, 6), (10, 6), (30, 6), (100, 8))
+"""Trees and their depth whose paths are results."""
 FEW_ROWS = (1, 2, 10, 100)
 COLUMNS = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
 
 
-def forest(trees: int, depth: int, early: float) -> onnx.ModelProto:
+def forest(trees: int, depth: int, early: float, seed: int = 0) -> onnx.ModelProto:
     """Return a regressor of random trees."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     nodes: list[list[Any]] = []
     votes: list[tuple[int, int, float]] = []
 
@@ -87,6 +90,29 @@ def classifier(trees: int, depth: int, labels: int, zipped: bool) -> onnx.ModelP
     return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=9)
 
 
+def paths(trees: int, depth: int) -> onnx.ModelProto:
+    """Return a model of the path of each row through random trees: a string of 0 and 1 by node, a column for a tree."""
+    nodes = []
+    for tree in range(trees):
+        model = forest(1, depth, 0.0, seed=tree)
+        (regressor,) = model.graph.node
+        leaves = next(each for each in regressor.attribute if each.name == "target_nodeids").ints
+        for attribute in regressor.attribute:
+            if attribute.name == "target_weights":
+                attribute.floats[:] = [float(leaf) for leaf in leaves]
+        regressor.output[0] = f"leaf{tree}"
+        words = [f"{tree:03d}{leaf:0{2**depth}b}" for leaf in leaves]
+        encoder = helper.make_node(
+            "LabelEncoder", [f"leaf{tree}"], [f"path{tree}"], domain="ai.onnx.ml", default_string="0",
+            keys_floats=[float(leaf) for leaf in leaves], values_strings=words,
+        )  # fmt: skip
+        nodes += [regressor, encoder]
+    nodes.append(helper.make_node("Concat", [f"path{tree}" for tree in range(trees)], ["y"], axis=1))
+    y = helper.make_tensor_value_info("y", TensorProto.STRING, ["n", trees])
+    graph = helper.make_graph(nodes, "paths", list(model.graph.input), [y])
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=9)
+
+
 def microseconds(
     calls: Sequence[Callable[[np.ndarray], Any]], batches: Sequence[np.ndarray], seconds: float = 0.6
 ) -> list[float]:
@@ -105,28 +131,40 @@ def microseconds(
 
 def compare_labels() -> None:
     """Print the times of classifiers, both called by the interface of ONNX Runtime."""
+    print("trees  depth  labels  ZipMap  rows   Mirlo us   ONNX Runtime us   ratio")
+    for trees, depth, labels in LABELLED:
+        for zipped in (False, True):
+            label = f"{trees:5d} {depth:6d} {labels:7d} {'yes' if zipped else 'no':>7s}"
+            _compare_sessions(classifier(trees, depth, labels, zipped), label)
+
+
+def compare_paths() -> None:
+    """Print the times of the paths through trees, both called by the interface of ONNX Runtime."""
+    print("trees  depth  rows   Mirlo us   ONNX Runtime us   ratio")
+    for trees, depth in PATHS:
+        _compare_sessions(paths(trees, depth), f"{trees:5d} {depth:6d}")
+
+
+def _compare_sessions(model: onnx.ModelProto, label: str) -> None:
+    """Print the times of a model for few rows, whose first result is strings."""
     import onnxruntime
 
     import mirlo
 
-    print("trees  depth  labels  ZipMap  rows   Mirlo us   ONNX Runtime us   ratio")
-    for trees, depth, labels in LABELLED:
-        for zipped in (False, True):
-            content = classifier(trees, depth, labels, zipped).SerializeToString()
-            own, other = mirlo.SessionOptions(), onnxruntime.SessionOptions()
-            own.intra_op_num_threads = other.intra_op_num_threads = 1
-            sessions = [
-                mirlo.InferenceSession(content, own),
-                onnxruntime.InferenceSession(content, other, providers=["CPUExecutionProvider"]),
-            ]
-            for rows in FEW_ROWS:
-                batches = np.random.default_rng(1).standard_normal((300, rows, FEATURES), dtype=np.float32)
-                actual, expected = (session.run(None, {"x": batches[0]}) for session in sessions)
-                assert list(actual[0]) == list(expected[0]), "the labels differ"
-                calls = [partial(_run, session) for session in sessions]
-                mine, theirs = microseconds(calls, list(batches))
-                line = f"{trees:5d} {depth:6d} {labels:7d} {'yes' if zipped else 'no':>7s} {rows:5d}"
-                print(f"{line} {mine:10.1f} {theirs:17.1f} {mine / theirs:7.2f}", flush=True)
+    content = model.SerializeToString()
+    own, other = mirlo.SessionOptions(), onnxruntime.SessionOptions()
+    own.intra_op_num_threads = other.intra_op_num_threads = 1
+    sessions = [
+        mirlo.InferenceSession(content, own),
+        onnxruntime.InferenceSession(content, other, providers=["CPUExecutionProvider"]),
+    ]
+    for rows in FEW_ROWS:
+        batches = np.random.default_rng(1).standard_normal((300, rows, FEATURES), dtype=np.float32)
+        actual, expected = (session.run(None, {"x": batches[0]}) for session in sessions)
+        assert np.array_equal(actual[0], expected[0]), "the strings differ"
+        calls = [partial(_run, session) for session in sessions]
+        mine, theirs = microseconds(calls, list(batches))
+        print(f"{label} {rows:5d} {mine:10.1f} {theirs:17.1f} {mine / theirs:7.2f}", flush=True)
 
 
 def _run(session: Any, x: np.ndarray) -> Any:
@@ -137,9 +175,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--same", action="store_true", help="call with the same rows again and again")
     parser.add_argument("--labels", action="store_true", help="classifiers whose labels are strings")
+    parser.add_argument("--paths", action="store_true", help="paths through trees as strings")
     arguments = parser.parse_args()
-    if arguments.labels:
-        compare_labels()
+    if arguments.labels or arguments.paths:
+        compare_labels() if arguments.labels else compare_paths()
         return
     same = arguments.same
     import onnxruntime

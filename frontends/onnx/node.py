@@ -57,7 +57,7 @@ from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.callbacks import describe_raised
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
-from mirlo.runtime.kinds import STRING
+from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
@@ -269,8 +269,11 @@ class NodeImporter(ObjectBuilder, ABC):
             assert value.strings is not None
             words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
             with self.region(value.region):
-                (constant,) = call_host(self, "mirlo.string.constant", [], [value.kind], **words)
-                value.value = self.ssa(constant)
+                (text,) = call_host(self, "mirlo.string.constant", [], [Kind(STRING, value.strings.shape)], **words)
+                if value.places is not None:
+                    operands = [self.ssa(text), self.full(value.places)]
+                    (text,) = call_host(self, "mirlo.string.take", operands, [value.kind])
+                value.value = self.ssa(text)
             self.texts.append(value)
         return value.value
 
@@ -798,4 +801,4 @@ class Node(NodeInputs):
 
 
 def _is_text(value: AnyValue) -> bool:
-    return isinstance(value, ObjectValue) and value.strings is not None
+    return isinstance(value, ObjectValue) and value.is_constant

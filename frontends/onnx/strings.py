@@ -18,10 +18,11 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, selected_strings, strings
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 
 RESHAPE, GATHER = "mirlo.string.reshape", "mirlo.string.gather"
 Shape = tuple[int | str, ...]
@@ -35,15 +36,61 @@ def moved(node: Node, convert: Convert) -> list[AnyValue | None]:
     if reduction != "none":
         raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
-    indices = _string_indices(texts, body)
+    table = _Table.of(texts)
+    indices = _string_indices(texts, body) if table is None else table.indices(body)
     index_values = iter(indices)
     results = convert([next(index_values) if value in texts else value for value in inputs])
     if NodeTrait.MEASURES in node.traits:
         return list(results)
+    if table is not None:
+        return [None if value is None else table.select(value) for value in results]
     if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], body)) is not None:
         return [selected]
     pool = call_host(body, "mirlo.string.pool", list(map(body.ssa, texts)), [Kind(STRING)])[0]
     return [None if value is None else _select_strings(body.ssa(pool), value, body) for value in results]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The strings of tables at import, one after the other, from which tensors of strings are selected."""
+
+    texts: Sequence[ObjectValue]
+    tables: Sequence[np.ndarray]
+
+    @classmethod
+    def of(cls, texts: Sequence[AnyValue]) -> _Table | None:
+        """Return the table of these tensors; None if the strings of one are known at run time only."""
+        known = [text for text in texts if isinstance(text, ObjectValue) and text.strings is not None]
+        if len(known) < len(texts):
+            return None
+        tables = {id(text.strings): text.strings.reshape(-1) for text in known if text.strings is not None}
+        return cls(known, list(tables.values()))
+
+    def indices(self, body: NodeImporter) -> list[AnyValue]:
+        """Return the positions in the table of the strings of each tensor."""
+        starts, count = {}, 0
+        for text in self.texts:
+            assert text.strings is not None
+            if id(text.strings) not in starts:
+                starts[id(text.strings)] = count
+                count += text.strings.size
+        indices: list[AnyValue] = []
+        for text in self.texts:
+            assert text.strings is not None
+            start, shape = starts[id(text.strings)], text.strings.shape
+            if text.places is None:
+                indices.append(body.constant(np.arange(start, start + text.strings.size).reshape(shape)))
+            else:
+                indices.append(text.places + start if start else text.places)
+        return indices
+
+    def select(self, places: AnyValue) -> AnyValue:
+        """Return the strings at these positions, constants where the positions are."""
+        assert isinstance(places, Tensor)
+        words = np.concatenate(self.tables) if len(self.tables) > 1 else self.tables[0]
+        if places.array is not None:
+            return strings("", words[np.broadcast_to(places.array, places.type.static_shape)])
+        return selected_strings(words, places)
 
 
 def _string_indices(texts: Sequence[AnyValue], body: NodeImporter) -> Sequence[AnyValue]:

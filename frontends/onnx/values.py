@@ -69,8 +69,15 @@ class ObjectValue:
     value: ir.Value | None = None
     """The SSA value; None until known strings need one."""
     strings: np.ndarray | None = None
-    """The elements of a constant string tensor."""
+    """The elements of a string tensor if they are known, or the table from which `places` selects them."""
+    places: Tensor | None = None
+    """The positions of the elements in the table; None if all are the elements, in order."""
     region: int | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether all elements of a string tensor are known."""
+        return self.strings is not None and self.places is None
 
     def __str__(self) -> str:
         return str(self.kind)
@@ -84,6 +91,11 @@ def onnx_type(value: AnyValue) -> str:
 def strings(name: str, array: np.ndarray) -> ObjectValue:
     """Return a constant string tensor."""
     return ObjectValue(name, Kind(STRING, array.shape), strings=array)
+
+
+def selected_strings(table: np.ndarray, places: Tensor) -> ObjectValue:
+    """Return the strings at positions in a table, which compiled code computes."""
+    return ObjectValue("", Kind(STRING, places.kind.shape), strings=table, places=places)
 
 
 AnyValue = Tensor | ListValue | OptionalValue | ObjectValue

@@ -11,9 +11,9 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, Converted, strings
+from mirlo.frontends.onnx.values import AnyValue, Converted, ObjectValue, selected_strings
 from mirlo.frontends.tensor import Tensor, concat, where
-from mirlo.runtime.kinds import STRING, Kind
+from mirlo.runtime.kinds import Kind
 
 DOMAIN = "ai.onnx.ml"
 
@@ -113,7 +113,7 @@ def one_hot_encoder(node: Node) -> Converted:
     result = inside.equals(node.constant(np.arange(count), "i64")).cast("f32")
     if zeros or node.is_string(0):
         return result
-    return required(node, indices >= 0, problem, result, why=NO_ZEROS)
+    return required(node, indices < count, problem, result, why=NO_ZEROS)
 
 
 @converter("CategoryMapper", domain=DOMAIN)
@@ -140,7 +140,7 @@ def _translated(node: Node, words: Sequence[str], numbers: np.ndarray) -> Conver
         return select_values(node, indices_of_strings(node, words), numbers, node.attr.int("default_int64", -1))
     node.attr.ignore("default_int64")
     indices = indices_of_values(node, node[0], numbers)
-    return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
+    return select_strings(indices, words, node.attr.str("default_string", "_Unused"))
 
 
 @converter("LabelEncoder", domain=DOMAIN, since=2)
@@ -153,7 +153,7 @@ def label_encoder(node: Node) -> Converted:
     else:
         indices = indices_of_values(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
     if values.dtype == object:
-        return select_strings(node, indices, list(values), str(_default(node, values)))
+        return select_strings(indices, list(values), str(_default(node, values)))
     return select_values(node, indices, values, _default(node, values))
 
 
@@ -191,9 +191,9 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
 
 
 def indices_of_strings(node: Node, keys: Sequence[str], message: str = "") -> Tensor:
-    """Return the index of each string among the keys; that of others is -1, or an error with a message."""
+    """Return the index of each string among the keys; that of others is their number, or an error with a message."""
     kind = Kind("i64", node.any_value(0).kind.shape)
-    options = {"keys": list(keys), "default": -1, **({"message": message} if message else {})}
+    options = {"keys": list(keys), "default": len(keys), **({"message": message} if message else {})}
     return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], **options))
 
 
@@ -202,11 +202,11 @@ def _ssa(node: Node, values: Sequence[AnyValue]) -> Tensor:
 
 
 def indices_of_values(node: Node, x: Tensor, keys: np.ndarray) -> Tensor:
-    """Return the last index of each element among the keys, or -1."""
+    """Return the last index of each element among the keys, or their number."""
     kept, last = np.unique(keys[::-1], return_index=True)
     result = node.emit("find_sorted", x, node.constant(kept, x.type))
-    indices = np.concatenate([len(keys) - 1 - last, [-1]])
-    # Place -1 counts from the end, where -1 stands.
+    indices = np.concatenate([len(keys) - 1 - last, [len(keys)]])
+    # Place -1 counts from the end, where the number of keys stands.
     return node.constant(indices, "i64").gather(result)
 
 
@@ -215,12 +215,6 @@ def select_values(node: Node, places: Tensor, values: np.ndarray, default: float
     return node.constant(table).gather(places)
 
 
-def select_strings(node: Node, places: Tensor, words: Sequence[str], default: str | None) -> list[AnyValue]:
-    """Return the strings at these indices; -1 stands for the default."""
-    table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
-    kind = Kind(STRING, _shape_text(places))
-    return node.host("mirlo.string.take", node.builder.ssa(table), places, results=[kind])
-
-
-def _shape_text(value: Tensor) -> tuple[int | str, ...]:
-    return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)
+def select_strings(places: Tensor, words: Sequence[str], *defaults: str) -> ObjectValue:
+    """Return the words at these indices; their number stands for the default."""
+    return selected_strings(np.array([*words, *defaults], dtype=object), places)

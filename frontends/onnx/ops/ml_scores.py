@@ -90,5 +90,5 @@ def _two(node: Node, scores: Tensor, transform: str, mirrored: bool) -> Tensor:
 def labelled(node: Node, places: Tensor, labels: Sequence[int | str]) -> Output:
     """Return the labels of the classes at these places."""
     if isinstance(labels[0], str):
-        return select_strings(node, places, list(map(str, labels)), None)[0]
+        return select_strings(places, list(map(str, labels)))
     return select_values(node, places, np.array(labels, np.int64), labels[0])

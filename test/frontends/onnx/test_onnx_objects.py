@@ -236,3 +236,52 @@ def test_strings_of_a_dynamic_size_move(operator: str, then: str) -> None:
         assert found.shape == expected.shape and (found == expected).all()
     if MOVEMENTS[operator]:
         assert not f.compiled.parts
+
+
+SELECTED = """<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 4]>
+g (int64[n, 2] x, bool c) => (string[n, 4] y, int64[2] sizes) <
+    string[1, 2] fixed = {"5", "six"}, int64[2] turned = {1, 0}>
+  {
+    a = ai.onnx.ml.LabelEncoder<keys_int64s = [1, 2], values_strings = ["one", "two"], default_string = "?">(x)
+    b = ai.onnx.ml.LabelEncoder<keys_int64s = [4, 1, 4], values_strings = ["4", "1", "last"], default_string = "">(x)
+    OTHER
+    y = Concat<axis = 1>(LEFT, RIGHT)
+    sizes = Shape(y)
+  }"""
+SELECTIONS = {
+    ("", "a", "b"): 2,
+    ("", "a", "a"): 2,
+    ("e = Gather<axis = 1>(a, turned)", "b", "e"): 2,
+    ("s = Shape(a)  d = Expand(fixed, s)  e = Where(c, a, d)", "b", "e"): 2,
+    ("e = If(c) <then_branch = t () => (string[n, 2] u) { u = Identity(b) }, "
+     "else_branch = f () => (string[n, 2] v) { v = Identity(a) }>", "a", "e"): None,
+    ("e = StringConcat(a, b)", "a", "e"): None,
+}  # fmt: skip
+"""Movements of strings that are selected from tables, and the host functions of the programs if no others are."""
+
+
+@pytest.mark.parametrize(("other", "left", "right"), SELECTIONS)
+def test_strings_of_tables_move_as_positions(other: str, left: str, right: str) -> None:
+    """Strings of tables at import are taken once, as results, from one table: compiled code moves their positions."""
+    text = SELECTED.replace("OTHER", other).replace("LEFT", left).replace("RIGHT", right)
+    moving = parser.parse_model(text)
+    f, reference = mirlo.compile(moving), ReferenceEvaluator(moving)
+    for rows, flag in ((3, True), (1, False), (0, True)):
+        x = np.arange(rows * 2).reshape(rows, 2)
+        inputs = {"x": x, "c": np.array(flag)}
+        expected = reference.run(None, inputs)
+        found = f(**inputs)
+        assert found[0].shape == expected[0].shape and (found[0] == expected[0]).all()
+        np.testing.assert_array_equal(found[1], expected[1])
+    count = SELECTIONS[other, left, right]
+    assert count is None or sum(step.kind == "host" for step in f.compiled.body.steps) == count
+
+
+def test_movements_of_constant_strings_are_constants() -> None:
+    """Strings that are known at import are moved at import."""
+    f = mirlo.compile(
+        model("""g (int64 n) => (string[2, 2] y) <string[2] a = {"x", "y"}, int64[2, 2] places = {1, 0, 0, 3}>
+      { twice = Concat<axis = 0>(a, a)  y = Gather(twice, places) }""")
+    )
+    assert [step.function for step in f.compiled.body.steps] == ["mirlo.string.constant"]
+    assert f(np.int64(0)).tolist() == [["y", "x"], ["x", "y"]]
