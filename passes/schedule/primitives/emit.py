@@ -378,6 +378,10 @@ class _Emitter(PointEmitter):
         return self.tiles[tile]
 
     def _new_emitter(self, tile: TileLeaf) -> TileEmitter:
+        if tile.is_along_sum:
+            from mirlo.passes.schedule.primitives.dot_tile_code import DotTileEmitter  # for few contractions
+
+            return DotTileEmitter(tile, self)
         if tile.instruction.unit is None:
             return TileEmitter(tile, self)
         from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter  # for matrix units only

@@ -136,7 +136,13 @@ def register_tile(
             f"{', '.join(each.name for each in over)}"
         )
     lines = spatial[0] if len(spatial) == 4 else None
-    rows, vectors, lanes = _by_role(leaf, spatial[-3:])
+    is_along_sum = bool(depth) and table[instruction].group == 1 and table[instruction].shape is None
+    if is_along_sum and (len(spatial) != 2 or len(depth) != 1):
+        raise ScheduleError(
+            f"register_tile: lanes along '{depth[0].name}', a loop of the reduction: expected loops over rows, columns "
+            f"and lanes, found {', '.join(each.name for each in loops)}"
+        )
+    rows, vectors, lanes = (spatial[0], None, spatial[1]) if is_along_sum else _by_role(leaf, spatial[-3:])
     blocks = [each for each in outer if each.name in reduced and each.extent != 1]
     if blocks and any(isinstance(each.form, ShiftedTiles) for each in chain):
         raise ScheduleError(
@@ -233,6 +239,9 @@ def _require_instruction(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> No
 
 def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     """Require that the elements of a row, and of each column, that one instruction multiplies are contiguous."""
+    if tile.is_along_sum:
+        _require_lanes_of_sum(tile, sides)
+        return
     group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
     extents = [loop.extent for loop in tile.depth]
     expected = [tile.instruction.depth // group, group] if is_matrix else [group] if group > 1 else []
@@ -248,6 +257,22 @@ def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
             if form.coefficient(loop.name) != step:
                 raise ScheduleError(f"register_tile: '{access.buffer.name}' is not contiguous along '{loop.name}'")
             step *= D.static_dim(loop.extent)
+
+
+def _require_lanes_of_sum(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
+    """Require that both operands are contiguous along the lanes, and that no products are left out."""
+    lanes = tile.depth[0]
+    for _, access in sides:
+        if _flat(access, tile.leaf.at, tile.leaf).coefficient(lanes.name) != 1:
+            raise ScheduleError(f"register_tile: '{access.buffer.name}' is not contiguous along '{lanes.name}'")
+        if any(is_beyond_edge(access, dim, tile.leaf) for dim in range(len(access.at)) if access.outside is not None):
+            raise ScheduleError(f"register_tile: '{access.buffer.name}' is read beyond its edges: pad it")
+    unrolled = [loop for loop in tile.over if loop.kind == UNROLLED]
+    if unrolled and len(tile.over) > 1 or tile.steps > 1 or tile.blocks:
+        raise ScheduleError(
+            f"register_tile: lanes are along '{lanes.name}': expected one loop in 'over' if it is unrolled, steps=1, "
+            "and no blocks of K"
+        )
 
 
 def matrix_registers(tile: TileLeaf) -> tuple[int, int]:
@@ -296,7 +321,7 @@ def _require_linear(tile: TileLeaf) -> None:
                     f"register_tile: '{name}' moves along '{vectors.name}' by {form.coefficient(vectors.name)} "
                     f"elements, expected {step}, the {tile.lane_count} columns of '{lanes}'"
                 )
-        if is_store and form.coefficient(lanes) != 1:
+        if is_store and tile.lanes.extent != 1 and form.coefficient(lanes) != 1:
             raise ScheduleError(f"register_tile: '{name}' is not contiguous along '{lanes}'")
 
 
@@ -306,7 +331,10 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     inner = {loop.name for loop in tile.inner}
     group = tile.instruction.group
     steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides]
-    if steps[1] != group or steps[0] != 0 and (group > 1 or tile.instruction.shape is not None):
+    is_single = group == 1 and tile.width == 1
+    if not (tile.is_along_sum or is_single) and (
+        steps[1] != group or steps[0] != 0 and (group > 1 or tile.instruction.shape is not None)
+    ):
         raise ScheduleError(
             f"register_tile: expected columns along '{lanes}' in steps of {group} elements"
             f"{', and rows that stay' if group > 1 else ''}, found steps of {' and '.join(map(str, steps))}"
@@ -322,9 +350,9 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     shifted = {loop.form.row for loop in around(leaf) if isinstance(loop.form, ShiftedTiles)}
     for form, bound in leaf.guards:
         inside = form.variables() & {loop.name for loop in tile.depth}
-        if inside:
+        if inside and not (tile.is_along_sum and form.variables() == {tile.over[-1].name} | inside):
             raise ScheduleError(f"register_tile: '{min(inside)}' has a rest, inside of an instruction")
-        limited = form.variables() & inner - shifted
+        limited = form.variables() & inner - shifted - inside
         if limited and not isinstance(bound, int):
             raise ScheduleError(
                 f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"

@@ -458,7 +458,8 @@ class Schedule(LoopQueries):
 
         `loops` are the loops over rows, vectors and lanes of the tile, of known extents, then those of the reduction
         inside of one instruction: none for `fma`, the elements of a group for dot products, and the groups and their
-        elements for matrix units. `over` are loops of the reduction, in whose iterations the accumulators stay in
+        elements for matrix units. For `fma` they may be loops over rows and columns, and lanes along the reduction,
+        which are added up at the end. `over` are loops of the reduction, in whose iterations the accumulators stay in
         registers; the innermost ones may be unrolled. One further out is over blocks of K: accumulators are in memory
         between them. What `reverse_compute_inline` took is computed on the accumulators.
 

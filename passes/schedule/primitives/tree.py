@@ -312,7 +312,10 @@ class TileLeaf:
     vectors: Loop | None
     lanes: Loop
     depth: list[Loop]
-    """The loops of the reduction inside of one instruction: groups of columns, and the elements of a group."""
+    """The loops of the reduction inside of one instruction: groups of columns, and the elements of a group.
+
+    Of an instruction without groups, the loop over the lanes of accumulators.
+    """
     blocks: list[Loop]
     """The loops over blocks of K, outside of others: accumulators are in memory between them."""
     instruction: TileInstruction
@@ -338,14 +341,19 @@ class TileLeaf:
         return f"{self.instruction.name} tile"
 
     @property
+    def is_along_sum(self) -> bool:
+        """Return whether lanes are along the reduction: an accumulator is a vector whose lanes are added up."""
+        return bool(self.depth) and self.instruction.group == 1 and self.instruction.shape is None
+
+    @property
     def lane_count(self) -> int:
-        """Return the columns of a vector."""
-        return D.static_dim(self.lanes.extent)
+        """Return the lanes of a vector: its columns, if they are not along the reduction."""
+        return D.static_dim(self.depth[0].extent if self.is_along_sum else self.lanes.extent)
 
     @property
     def width(self) -> int:
         """Return the columns of the tile."""
-        return (D.static_dim(self.vectors.extent) if self.vectors else 1) * self.lane_count
+        return (D.static_dim(self.vectors.extent) if self.vectors else 1) * D.static_dim(self.lanes.extent)
 
     @property
     def height(self) -> int:

@@ -17,6 +17,8 @@ from mirlo.passes.schedule.vectors import splat
 from mirlo.runtime.records import dataclass
 
 LINE_BYTES = 64
+REGISTER_PART = 16
+"""Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
 READ_FEW, READ_AGAIN = 2, 3
 """Hints of prefetches: to the second and to the first cache."""
 

@@ -13,8 +13,6 @@ LINE_BYTES = 64
 """Bytes of a cache line, on all processors with a preset."""
 LINES_PER_FETCH = 2
 """Cache lines that hardware fetches together."""
-REGISTER_PART = 16
-"""Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
 SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""
 STRIPE_BYTES_PER_CYCLE = 12.0

@@ -12,12 +12,13 @@ from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, widest_bytes
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.vector_memory import REGISTER_PART
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.schedule.cost import F32_BYTES, INTRINSIC_OPERATIONS, REGISTER_PART
+from mirlo.targets.llvm.schedule.cost import F32_BYTES, INTRINSIC_OPERATIONS
 
 
 @dataclass(frozen=True)

@@ -344,6 +344,83 @@ def _loops(s: Schedule) -> tuple[str, str, str]:
     return i, j, k
 
 
+def _transposed(m: int, k: int, n: int) -> tuple[object, object]:
+    """Return the product with a transposed matrix as a prim function, and a model of it."""
+
+    @mirlo.prim_func
+    def scores(a: T.Buffer[(m, k), T.f32], b: T.Buffer[(n, k), T.f32], c: T.Out[(m, n), T.f32]):
+        total = T.alloc((m, n), T.f32)
+        for i, j, x in T.grid(m, n, k):
+            with T.block("scores"):
+                vi, vj, vk = T.axes("SSR", i, j, x)
+                with T.init():
+                    total[vi, vj] = 0.0
+                total[vi, vj] += a[vi, vk] * b[vj, vk]
+        for i, j in T.grid(m, n):
+            with T.block("half"):
+                vi, vj = T.axes("SS", i, j)
+                c[vi, vj] = total[vi, vj] * 0.5
+
+    @mirlo.script
+    def model(a: R.Tensor[(m, k), R.f32], b: R.Tensor[(n, k), R.f32]):
+        return R.call_tir(scores, a, b)
+
+    return scores, model
+
+
+def along_sum(s: Schedule, columns: int = 4, masked: bool = True, is_unrolled: bool = False) -> None:
+    """Arrange a tile with 8 lanes along the reduction."""
+    i, j, k = s.loops("scores")
+    panel, column = s.split(j, (None, columns))
+    tiles, row = s.split(i, (None, 2))
+    step, lane = s.split(k, (None, 8))
+    s.reorder(panel, tiles, step, row, column, lane)
+    s.reverse_compute_inline("half")
+    if is_unrolled:
+        s.unroll(step)
+    s.register_tile("scores", (row, column, lane), (step,), masked=masked)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("columns", "is_unrolled"), [(4, False), (3, False), (8, True)])
+@pytest.mark.parametrize("shape", [(1, 64, 64), (2, 5, 3), (3, 37, 21), (5, 16, 8), (1, 9, 1)])
+def test_lanes_along_the_sum(shape: tuple[int, int, int], columns: int, is_unrolled: bool, masked: bool) -> None:
+    m, k, n = shape
+    _, model = _transposed(m, k, n)
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-8, 8, each).astype(np.float32) for each in ((m, k), (n, k)))
+    schedules = {"scores": lambda s: along_sum(s, columns, masked, is_unrolled)}
+    f = mirlo.compile(model, schedules=schedules, cache=False)
+    np.testing.assert_array_equal(f(a, b), a @ b.T * 0.5)
+
+
+SUM_ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "expected loops over rows, columns and lanes, found": lambda s: (
+        s.reorder(step := s.split("scores_k", (None, 8))[0], "scores_j", "scores_k_1"),
+        s.register_tile("scores", ("scores_j", "scores_k_1"), (step,)),
+    ),
+    "'a' is not contiguous along 'scores_k_0'": lambda s: (
+        s.split("scores_k", (8, None)),
+        s.reorder("scores_k_1", "scores_i", "scores_j", "scores_k_0"),
+        s.register_tile("scores", ("scores_i", "scores_j", "scores_k_0"), ("scores_k_1",)),
+    ),
+    "expected one loop in 'over' if it is unrolled, steps=1, and no blocks of K": lambda s: (
+        s.split("scores_k", (None, 8)),
+        s.reorder("scores_k_0", "scores_i", "scores_j", "scores_k_1"),
+        s.register_tile("scores", ("scores_i", "scores_j", "scores_k_1"), ("scores_k_0",), steps=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", SUM_ERRORS)
+def test_what_cannot_have_lanes_along_the_sum(message: str) -> None:
+    scores, _ = _transposed(4, 64, 32)
+    s = Schedule.of(scores, TensorType.of((4, 64), "f32"), TensorType.of((32, 64), "f32"))
+    with pytest.raises(ScheduleError) as caught:
+        SUM_ERRORS[message](s)
+    assert message in str(caught.value)
+
+
 ERRORS: dict[str, Callable[[Schedule], object]] = {
     "'matmul_k' is unrolled: expected the innermost loop of 'over', and steps=1": lambda s: (
         s.reorder("matmul_k", "matmul_i", "matmul_j"),

@@ -14,12 +14,12 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.loops import loop_over_tiles
+from mirlo.passes.schedule.primitives.dot_tile_code import add_vectors, sum_lanes
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
-from mirlo.passes.schedule.primitives.vector_memory import Piece, Position, pieces_of
+from mirlo.passes.schedule.primitives.vector_memory import REGISTER_PART, Piece, Position, pieces_of
 from mirlo.passes.schedule.vectors import pick_lanes
-from mirlo.targets.llvm.schedule.contraction.dot import DotTiles, add_vectors, sum_lanes
+from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.tile import Extent
-from mirlo.targets.llvm.schedule.cost import REGISTER_PART
 
 
 class ShortDotTiles(DotTiles):

@@ -53,20 +53,16 @@ def plan_of_primitives(
         return refusal
     s = schedule_of(group)
     try:
-        refusal = contraction_by_primitives(s, plan)
+        contraction_by_primitives(s, plan)
     except ScheduleError as error:
         return decline("its loops make no register tile", found=str(error))
-    return PrimitivesPlan(group, s, "contraction", choices, facts) if refusal is None else refusal
+    return PrimitivesPlan(group, s, "contraction", choices, facts)
 
 
 def _refusal(plan: RegisterTilePlan) -> Decline | None:
     """Return why the loops of a plan cannot be those of a register tile."""
-    if plan.dot:
-        return decline("lanes are along K")
     if plan.group is not None and (plan.group.is_matrix or not plan.group.is_stored):
         return decline("columns are interleaved in each call, or an instruction multiplies matrices")
-    if plan.lane_axis.extent == 1:
-        return decline("the result has one element")
     fixed = [plan.lane_axis, *plan.contraction.reduce, *([] if plan.packing is None else plan.column_loops)]
     if not all(isinstance(axis.extent, int) for axis in fixed):
         return decline("columns or K have a size that is known at run time only")
@@ -84,7 +80,7 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
     return None
 
 
-def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | None:
+def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> None:
     """Arrange the loops of a contraction around a register tile."""
     block, *after = s.blocks()
     order, tile_rows = plan.order_of_loops, plan.tile_rows
@@ -92,13 +88,13 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     copies = copy_operands(s, block, loops, plan)
     s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, depth = take_groups(s, block, loops, plan)
-    if not over:
-        return decline("groups of K are not the innermost loop of the columns", extent=s.extent(loops.over[-1]))
     over, rows = fuse_contiguous(s, block, over), fuse_contiguous(s, block, loops.rows)
     row = take_row_loop(s, block, loops, rows, plan)
-    if row is None:
-        return decline("rows of a tile are not one loop", extent=plan.row_axis.extent if plan.row_axis else 1)
-    panel, vector, lane = s.split(loops.lane, (None, plan.tile_vectors, plan.lanes))
+    lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
+    panel, *columns = s.split(loops.lane, (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes))
+    if plan.dot:
+        over[-1], lane = s.split(over[-1], (None, plan.lanes))
+        depth = [lane]
     blocks: list[str] = []
     if order.depth_axis is not None:
         block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
@@ -107,8 +103,8 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     outer, inner = [*loops.panels, panel], [*rows, tiles]
     if order.rows_outside:
         outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
-    s.reorder(*blocks, *outer, *inner, *over, row, vector, lane, *depth)
-    for tap in over[len(over) - len(plan.unrolled) :]:
+    s.reorder(*blocks, *outer, *inner, *over, row, *columns, *depth)
+    for tap in over[len(over) - (1 if plan.is_short else len(plan.unrolled)) :]:
         s.unroll(tap)
     if plan.packing is not None:
         copies += pack_panel(s, block, loops.column_operand, panel, plan)
@@ -118,14 +114,13 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> Decline | 
     if plan.rows.edge is not None:  # tiles at edges leave products out
         parts = s.partition(tiles, [each.start // tile_rows for each, _ in plan.row_tiles[1:]])
     for part in parts:
-        place_tile(s, s.blocks(part)[0], len(over), 3 + len(depth), plan, loops)
+        place_tile(s, s.blocks(part)[0], len(over), 1 + len(columns) + len(depth), plan, loops)
     for copy in copies:
         s.convert(copy)
     if order.row_block:
         s.parallel(blocks[-1])
     else:
         share(s, outer, [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner, order.share)
-    return None
 
 
 def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str]) -> list[str]:
@@ -148,7 +143,7 @@ def take_groups(
         return loops.over, []
     *over, element = loops.over
     if s.extent(element) != plan.group.size:
-        return [], []
+        raise ScheduleError(f"groups of K are not the innermost loop of the columns, of {s.extent(element)} elements")
     over = over or [loop for loop in loops.units if s.kinds(block)[loop] == "reduce"][-1:]
     return over, [element]
 
@@ -170,6 +165,7 @@ def place_tile(
     over, tile = chain[-inner - depth : -inner], chain[-inner:]
     most_steps = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
     is_unrolled = plan.tile_rows > 1 and most_steps >= UNROLLED_STEPS and not plan.unrolled and plan.group is None
+    is_unrolled &= not plan.dot
     instruction = instruction_of(plan)
     steps = UNROLLED_STEPS if is_unrolled else 1
     s.register_tile(block, tile, over, instruction, plan.machine.masked, steps, unrolled_epilogue(plan))
@@ -182,9 +178,7 @@ def place_tile(
         s.prefetch(block, buffer)
 
 
-def take_row_loop(
-    s: Schedule, block: str, loops: ContractionLoops, rows: list[str], plan: RegisterTilePlan
-) -> str | None:
+def take_row_loop(s: Schedule, block: str, loops: ContractionLoops, rows: list[str], plan: RegisterTilePlan) -> str:
     """Take the loop over the rows of tiles out of those over rows, or over panels where rows have own columns."""
     axis = plan.row_axis
     if axis is None:
@@ -195,7 +189,7 @@ def take_row_loop(
             if s.extent(loop) == axis.extent and steps[loop][loops.row_operand] == plan.rows.form.stride(axis):
                 group.remove(loop)
                 return loop
-    return None
+    raise ScheduleError(f"no loop over {axis.extent} rows moves along the rows of a tile")
 
 
 @dataclass(frozen=True)
@@ -220,13 +214,15 @@ def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
     while divisors := s.divisors(block, uneven=True):  # n // 32, n % 32
         for loop, divisor in divisors.items():
             s.split(loop, (None, divisor))
-    kinds, steps = s.kinds(block), s.steps(block)
+    kinds = s.kinds(block)
     units = [loop for loop in kinds if s.extent(loop) == 1]
-    *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
+    others = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
+    lane = others.pop() if others else s.add_unit_loop(block)
+    steps = s.steps(block)
     sides = (0, len(steps[lane]) - 1)  # one operand may be both factors
     moved = [sum(not is_zero(steps[loop][side]) for loop in others) for side in sides]
     along = [not is_zero(steps[lane][side]) for side in sides]
-    w, x = sides if along[0] and (not along[1] or moved[1] > moved[0]) else sides[::-1]
+    w, x = sides if not along[1] or along[0] and moved[1] > moved[0] else sides[::-1]
     over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
     if not over:
         over = [loop for loop in units if kinds[loop] == "reduce"][-1:]

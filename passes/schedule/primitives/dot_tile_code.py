@@ -1,0 +1,243 @@
+"""Code of register tiles with lanes along the reduction: accumulators are vectors, whose lanes are added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init
+from mirlo.passes.schedule.loops import loop_over_tiles
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.tile_code import TileEmitter
+from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
+from mirlo.passes.schedule.primitives.tree import UNROLLED, BufferAccess, Loop
+from mirlo.passes.schedule.primitives.vector_memory import (
+    REGISTER_PART,
+    OperandPositions,
+    Piece,
+    Position,
+    VectorMemory,
+    pieces_of,
+)
+from mirlo.passes.schedule.vectors import pick_lanes, shuffle
+
+
+class DotTileEmitter(TileEmitter):
+    """Emits a tile of rows x columns dot products, each accumulated in a vector."""
+
+    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+        """Emit a tile of this size: accumulators, loops of the reduction, their sums, epilogue."""
+        values = values.at({})
+        if all(loop.kind == UNROLLED for loop in self.tile.over):
+            self._column_by_column(values, rows, columns)
+        else:
+            self._at_once(values, rows, columns)
+
+    @property
+    def lanes(self) -> int:
+        """Return the lanes of an accumulator."""
+        return self.tile.lane_count
+
+    @property
+    def kind(self) -> ir.Type:
+        """Return the type of accumulators."""
+        return self.tile.product.accumulate_type
+
+    def start_value(self) -> ir.Attribute:
+        """Return the initial value of the sums."""
+        assert self.tile.leaf.view is not None
+        return emit_init(self.tile.leaf.view, self.kind)
+
+    def _at_once(self, values: LoopValues, rows: int, columns: int) -> None:
+        """Emit the products of all rows and columns in each step along K."""
+        lanes = self.lanes
+        operands = self.operands(values)
+        sums = [self.zeros(lanes, self.kind) for _ in range(rows * columns)]
+        sums = self._walk(self.tile.over, operands, sums, columns)
+        # Whole vectors of sums are stored, also behind the last one.
+        most = -(-self.tile.height * self.tile.width // lanes) * lanes
+        held = self.constants.scratch(("accumulators", self.tile), most, self.kind)
+        for first in range(0, len(sums), lanes):
+            store_sums(self, sums[first : first + lanes], self.start_value(), held, first)
+        for r in range(rows):
+            for piece in pieces_of(columns, lanes, self.tile.is_masked):
+                total = self.load(held, self.index(r * columns + piece.offset), piece)
+                self._finish_sums(values, r, piece, total)
+
+    def _column_by_column(self, values: LoopValues, rows: int, columns: int) -> None:
+        """Emit a loop over columns with code for all of K, in the order of memory, which hardware prefetches best.
+
+        It is 3 times as fast as all columns at once if they have 128 elements of f32 (Zen 4). Accumulators are in
+        memory until those of as many columns as a vector has lanes are added up together.
+        """
+        lanes = self.lanes
+        pieces = pieces_of(columns, lanes, self.tile.is_masked)
+        width = sum(piece.lanes for piece in pieces)
+        most = sum(piece.lanes for piece in pieces_of(self.tile.width, lanes, self.tile.is_masked))
+        held = self.constants.scratch(("accumulators", self.tile), self.tile.height * most * lanes, self.kind)
+        for piece in pieces:
+            self._multiply(values, rows, piece, width, held)
+        start = create("arith.constant", self.kind, value=self.start_value())
+        for r in range(rows):
+            for piece in pieces:
+                first = r * width + piece.offset
+                vector = Piece(0, lanes, lanes)
+                each = [self.load(held, self.index((first + i) * lanes), vector) for i in range(piece.lanes)]
+                part = REGISTER_PART // element_bytes(self.kind)
+                total = pick_lanes(sum_lanes(each, lanes, part), range(piece.lanes))
+                total = add_vectors(total, create("vector.broadcast", total.type, start))
+                self._finish_sums(values, r, piece, total)
+
+    def _multiply(self, values: LoopValues, rows: int, columns: Piece, width: int, held: ir.Value) -> None:
+        """Store the accumulators of some columns, of which a row has `width`."""
+        tile, lanes = self.tile, self.lanes
+        operands = self.inside(self.operands(values), tile.lanes, columns.offset)
+        pieces = pieces_of(D.static_dim(self.depth), lanes, tile.is_masked)
+
+        def column(c: LoopValue) -> None:
+            here = self.inside(operands, tile.lanes, c)
+            self.prefetch(here, tile.over[-1], 1)
+            totals = [self.zeros(lanes, self.kind) for _ in range(rows)]
+            for piece in pieces:
+                totals = self._add(here, totals, 1, piece)
+            first = self.moved(Position(None, columns.offset * lanes, {tile.lanes.name: lanes}), tile.lanes.name, c)
+            for r, total in enumerate(totals):
+                self.store(total, held, self.at(first, r * width * lanes), Piece(0, lanes, lanes))
+
+        loop_over_tiles(0, columns.active, 1, column)
+
+    def _finish_sums(self, values: LoopValues, r: int, piece: Piece, total: ir.Value) -> None:
+        """Compute the epilogue on sums of a row, and store the results."""
+        result = self.tile.leaf.writes[0].buffer.element
+        self._finish_vector(values, r, piece, convert_accumulator(total, result), {}, {})
+
+    @property
+    def depth(self) -> Dim:
+        """Return the elements along the innermost loop of the reduction and the lanes."""
+        inner, lanes = self.tile.over[-1], self.tile.depth[0]
+        guards = (bound for form, bound in self.tile.leaf.guards if lanes.name in form.variables())
+        return next(guards, inner.extent * lanes.extent)
+
+    def _walk(self, loops: list[Loop], operands: OperandPositions, sums: list[ir.Value], count: int) -> list[ir.Value]:
+        """Emit the loops of the reduction, which carry the accumulators."""
+        loop, *inner = loops
+        if inner:
+            return loop_over_tiles(
+                0, loop.extent, 1,
+                lambda i, *held: self._walk(inner, self.inside(operands, loop, i), list(held), count), sums,
+            )  # fmt: skip
+        lanes, depth = self.tile.depth[0], self.depth
+        whole = depth // self.lanes * self.lanes
+        if whole != 0:
+            piece = Piece(0, self.lanes, self.lanes)
+            sums = loop_over_tiles(
+                0, whole, self.lanes,
+                lambda i, *held: self._add(self.inside(operands, lanes, i), list(held), count, piece), sums,
+            )  # fmt: skip
+        rest = depth - whole
+        if isinstance(rest, int):
+            pieces = pieces_of(rest, self.lanes, self.tile.is_masked)
+        else:
+            pieces = [Piece(0, self.lanes, rest)]
+        behind = OperandPositions(operands.rows.shift(whole), operands.columns.shift(whole), ())
+        for piece in pieces:
+            sums = self._add(behind, sums, count, piece)
+        return sums
+
+    def _add(self, operands: OperandPositions, sums: list[ir.Value], count: int, piece: Piece) -> list[ir.Value]:
+        """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
+        rows, columns = operands.rows, operands.columns
+        left: dict[Dim, ir.Value] = {}
+        right: dict[Dim, ir.Value] = {}
+        following = []
+        for i, total in enumerate(sums):
+            r, c = divmod(i, count)
+            x, y = (r * each.stride(self.tile.rows) + c * each.stride(self.tile.lanes) for each in (rows, columns))
+            if x not in left:
+                left[x] = self._elements(self.row_factor, self.row_access, rows.shift(x), piece)
+            if y not in right:
+                right[y] = self._elements(self.column_factor, self.column_access, columns.shift(y), piece)
+            following.append(multiply_add(left[x], right[y], total))
+        return following
+
+    def _elements(self, factor: ProductInput, access: BufferAccess, place: Position, piece: Piece) -> ir.Value:
+        """Load a vector of elements along K of a row or of a column, with as many lanes as an accumulator."""
+        inside = replace(piece, offset=0)
+        vector = self.load(self._flat[id(access.buffer)], self.at(place, piece.offset), inside)
+        return widen(self, self._convert(factor, access, vector, piece.lanes), self.lanes)
+
+
+def add_vectors(left: ir.Value, right: ir.Value) -> ir.Value:
+    """Emit the sums of the lanes of two vectors."""
+    name = "arith.addf" if isinstance(left.type.element_type, ir.FloatType) else "arith.addi"
+    return create(name, left.type, left, right)
+
+
+def sum_lanes(vectors: list[ir.Value], lanes: int, part: int) -> ir.Value:
+    """Return a vector whose lane i is the sum of the lanes of vector i, for a power of two of vectors.
+
+    Two vectors become one of sums of lanes, until one is left: three operations for two vectors in each step. Lanes of
+    `part` elements exchange elements with each other.
+    """
+    owners = [[i] * lanes for i in range(len(vectors))]
+    distance = lanes // 2
+    while distance:
+        low, high = _halves(lanes, distance, part)
+        pairs = [(i, min(i + 1, len(vectors) - 1)) for i in range(0, len(vectors), 2)]
+        owners = [[(owners[a] + owners[b])[i] for i in low] for a, b in pairs]
+        vectors = [
+            add_vectors(shuffle(vectors[a], vectors[b], low), shuffle(vectors[a], vectors[b], high)) for a, b in pairs
+        ]
+        distance //= 2
+    (sums,), (order,) = vectors, owners
+    wanted = [order.index(i) if i in order else 0 for i in range(lanes)]
+    return pick_lanes(sums, wanted)
+
+
+def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]:
+    """Return the lanes of two vectors that are added to those at a distance, and these."""
+    low = [i for i in range(lanes) if not i & distance]
+    if distance >= part:
+        chosen = [*low, *(lanes + i for i in low)]
+    else:
+        half = part // 2
+        chosen = []
+        for first in range(0, lanes // 2, half):
+            chosen += [*low[first : first + half], *(lanes + i for i in low[first : first + half])]
+    return chosen, [i + distance for i in chosen]
+
+
+def widen(memory: VectorMemory, value: ir.Value, lanes: int) -> ir.Value:
+    """Widen a vector to the lanes of an accumulator, by zeros."""
+    if value.type.shape[0] == lanes:
+        return value
+    kind = ir.VectorType.get([lanes], value.type.element_type)
+    zero, one = (ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (0, 1))
+    offsets, strides = ir.ArrayAttr.get([zero]), ir.ArrayAttr.get([one])
+    zeros = memory.zeros(lanes, kind.element_type)
+    return create("vector.insert_strided_slice", kind, value, zeros, offsets=offsets, strides=strides)
+
+
+def store_sums(memory: VectorMemory, sums: list[ir.Value], start: ir.Attribute, held: ir.Value, first: int) -> None:
+    """Store the sums of the lanes of up to as many vectors as a vector has lanes."""
+    count, (lanes,), kind = len(sums), sums[0].type.shape, sums[0].type.element_type
+    if count < 2 or count & (count - 1) or lanes & (lanes - 1):
+        for i, total in enumerate(sums):
+            ir.Operation.create("memref.store", operands=[_sum_up(total, start), held, memory.index(first + i)])
+        return
+    totals = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
+    init = create("vector.broadcast", totals.type, create("arith.constant", kind, value=start))
+    added = add_vectors(totals, init)
+    ir.Operation.create("vector.store", operands=[added, held, memory.index(first)])
+
+
+def _sum_up(total: ir.Value, start: ir.Attribute) -> ir.Value:
+    kind = total.type.element_type
+    combining = ir.Attribute.parse("#vector.kind<add>")
+    first = create("arith.constant", kind, value=start)
+    flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc>")} if isinstance(kind, ir.FloatType) else {}
+    return create("vector.reduction", kind, total, first, kind=combining, **flags)
