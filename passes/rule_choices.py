@@ -118,11 +118,6 @@ class ChoiceArguments:
         grouped = (choice for _, kind in self.grouped for choice in choices_of_type(kind))
         return (*self.single, *grouped, *self.listed)
 
-    def without_rejected(self, values: ChoiceValues) -> ChoiceValues:
-        """Return measured values without those that the rule does not allow, as another rule made them."""
-        rejected = {c.name for c in self.choices if c.name in values and not c.allows(values[c.name])}
-        return {name: value for name, value in values.items() if name not in rejected} if rejected else values
-
     def bind(self, values: ChoiceValues) -> dict[str, Any]:
         """Return the arguments for a call of the rule; choices of other rules are left out."""
         if self.takes_all:

@@ -18,7 +18,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.core.errors import OpMistake
-from mirlo.dialects.core.op import DialectOp, OpError
+from mirlo.dialects.core.op import OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
 from mirlo.frontends.onnx import functions
@@ -180,10 +180,6 @@ class NodeTrait(Enum):
     """The outputs consist of elements of the inputs, whatever these are: strings are moved as indices."""
     MEASURES = "measures"
     """The types of the inputs determine the outputs; elements are not read."""
-
-
-OperatorClass = type[DialectOp]
-"""`type[DialectOp]` under a name that the method `Node.type` does not shadow."""
 
 
 SYMBOL_LENGTH = 24

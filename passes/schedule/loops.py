@@ -7,11 +7,9 @@ from functools import partial
 from operator import le, lt
 from typing import Protocol
 
-from mirlo.dialects.bindings import affine, ir, memref, scf
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.surgery import clone_with
-from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
@@ -173,20 +171,6 @@ def every(
     return for_loop(0, extents[0], 1, level, carried, parallel)
 
 
-def apply_map(map_: ir.AffineMap, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """Emit the results of an affine map for these index values; plain dims and constants need no operation."""
-    results = []
-    for expr in map_.results:
-        if isinstance(expr, ir.AffineDimExpr):
-            results.append(operands[expr.position])
-        elif isinstance(expr, ir.AffineConstantExpr):
-            results.append(index(expr.value))
-        else:
-            single = ir.AffineMap.get(map_.n_dims, 0, [expr])
-            results.append(affine.AffineApplyOp(single, list(operands)).result)
-    return results
-
-
 def load(buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> ir.Value:
     """Load an element of a tensor of this shape from its buffer."""
     return create("memref.load", buffer.type.element_type, buffer, *buffer_indices(shape, indices))
@@ -235,24 +219,3 @@ class KnownBody:
     yielded: list[ir.Value]
     selected: Mapping[ir.Value, ir.Value]
     """Results of operations that are one of their operands, and that operand."""
-
-
-def clone_body(block: ScalarBody, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
-    env = dict(values)
-    selected = block.selected if isinstance(block, KnownBody) else {}
-    for op in block.body_ops:
-        if selected and op.results[0] in selected:
-            env[op.results[0]] = env[selected[op.results[0]]]
-            continue
-        operands = [env[v] for v in op.operands]
-        result = _clone(op, operands)
-        for old, new in zip(op.results, result.results, strict=True):
-            env[old] = new
-    return [env[v] for v in block.yielded]
-
-
-def _clone(op: ir.Operation, operands: list[ir.Value]) -> ir.Operation:
-    if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-        return memref.LoadOp(operands[0], buffer_indices(dims_of(op.operands[0].type), operands[1:])).operation
-    return clone_with(op, operands)

@@ -66,7 +66,6 @@ class Repetition(NamedTuple):
 
 
 Node = CharacterSet | Assertion | Concatenation | Alternation | Repetition
-EMPTY = Concatenation(())
 
 
 class _Flags(NamedTuple):

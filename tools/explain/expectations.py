@@ -21,7 +21,6 @@ class UnscheduledModule(Instrument):
     """Keeps a copy of the module before weights are packed, at the point where choices are made for kernels."""
 
     module: ir.Operation | None = None
-    is_tuning_point: bool = False
 
     def before_pass(self, step: Leaf, op: ir.OpView) -> None:
         if step.name == "schedule" and self.module is None:

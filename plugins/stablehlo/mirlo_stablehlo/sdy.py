@@ -13,7 +13,6 @@ OPERATIONS = ("mesh", "manual_computation", "sharding_constraint", "reshard", "r
 _TOKEN = re.compile(rf'"(?:[^"\\\n]|\\.)*"|//[^\n]*|(?<![#!\w.$"])sdy\.({"|".join(OPERATIONS)})\b')
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
-_LOCATION = re.compile(r"\s*loc\(")
 MAX_DEPTH = 20
 """How deep manual computations are nested."""
 

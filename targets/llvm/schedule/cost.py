@@ -234,8 +234,6 @@ RUNS_PER_BLOCK = 4
 """Adjacent runs of the operand in a block; they are short, or there would be too many vectors."""
 SHORT_RUN_VECTORS = 2
 """Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
-RUN_LOADS_IN_FLIGHT = 4
-"""Vectors that are loaded before the first of them is stored."""
 
 # A loop over the rows of a batch (`targets/llvm/tile_batch.py`)
 BATCH_OF_SYMBOLS = 16
