@@ -44,6 +44,8 @@ class MathFunction:
     near: tuple[float, float] = (-8.0, 8.0)
     """Where half of the arguments are."""
     operands: int = 1
+    least: float = 0.0
+    """Results below this size are measured in units of its last place, beside the zeros of a function."""
 
 
 @cache
@@ -68,6 +70,9 @@ def functions() -> dict[str, MathFunction]:
         MathFunction("atanh", mp.atanh, -1.0, 1.0, (-1.0, 1.0)), MathFunction("erf", mp.erf, near=(-4.0, 4.0)),
         MathFunction("erfc", mp.erfc, near=(-4.0, 10.0)), MathFunction("sigmoid", lambda x: one / (one + mp.exp(-x))),
         MathFunction("power", mp.power, 0.0, near=(0.0, 8.0), operands=2),
+        MathFunction("atan2", mp.atan2, operands=2), MathFunction("erfinv", mp.erfinv, -1.0, 1.0, (-1.0, 1.0)),
+        MathFunction("lgamma", lambda x: mp.re(mp.loggamma(x)), -FAR, FAR, (-30.0, 30.0), least=1.0),
+        MathFunction("digamma", mp.digamma, -FAR, FAR, (-30.0, 30.0), least=1.0),
     ]  # fmt: skip
     return {each.operator: each for each in table}
 
@@ -113,7 +118,9 @@ def exact_values(function: MathFunction, operands: Sequence[np.ndarray]) -> tupl
     return np.array(high), np.array(low)
 
 
-def largest_error(result: np.ndarray, exact: tuple[np.ndarray, np.ndarray], kind: str) -> float:
+def largest_error(
+    result: np.ndarray, exact: tuple[np.ndarray, np.ndarray], kind: str, least_size: float = 0.0
+) -> float:
     """Return the largest error, in ulps of the exact value; infinite where a value is not finite and should be."""
     bits, least = FORMATS[kind]
     high, low = exact
@@ -121,7 +128,7 @@ def largest_error(result: np.ndarray, exact: tuple[np.ndarray, np.ndarray], kind
     computed = result.astype(np.float64)
     limit = float(np.finfo(np.float64).max) if kind == "f64" else 2.0 ** (1 - least) * (2.0 - 2.0 ** (1 - bits))
     inside = known & (np.abs(high) <= limit)
-    _, exponent = np.frexp(high[inside])
+    _, exponent = np.frexp(np.maximum(np.abs(high[inside]), least_size))
     ulp = np.ldexp(1.0, np.maximum(exponent - 1, least) - (bits - 1))
     with np.errstate(all="ignore"):
         errors = np.abs((computed[inside] - high[inside]) - low[inside]) / ulp
@@ -158,4 +165,4 @@ def measure_targets(
                 except MirloError:
                     yield name, kind, target, None
                     continue
-                yield name, kind, target, largest_error(np.asarray(executable(*operands)), exact, kind)
+                yield name, kind, target, largest_error(np.asarray(executable(*operands)), exact, kind, function.least)
