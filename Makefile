@@ -43,7 +43,7 @@ test-doors: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch[test]' --editable 'plugins/stablehlo[test]'
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/test_foreign.py plugins/torch/tests plugins/stablehlo/tests/jax
 
-# Unmodified programs of packages that use ONNX Runtime, and the models in their wheels; these three packages require what does not install here.
+# Unmodified programs of packages that use ONNX Runtime, and all commands over the models in their wheels; these three packages require what does not install here.
 test-clients: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,clients]' pretty_midi mir_eval resampy
 	$(BIN)/pip install --quiet --no-deps basic-pitch efficientword-net livekit-plugins-silero

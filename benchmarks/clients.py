@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.turns import onnxruntime_session, take_turns
+from mirlo.benchmarks.turns import onnxruntime_session, take_turns
 
 PACKAGES = (
     "arabic-name-romanizer", "basic-pitch", "brainmaze-eeg-models", "captcha-recognizer", "captcha-whisperer",
