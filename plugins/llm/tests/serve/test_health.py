@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import statistics
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from mirlo_llm.serve import health_process  # noqa: E402
 from mirlo_llm.serve.errors import ServeError  # noqa: E402
 from mirlo_llm.serve.health import HealthPort  # noqa: E402
 from mirlo_llm.serve.health_process import MOST_CONNECTIONS, NOT_READY, READY, Health  # noqa: E402
-from served import ServerProcess, free_port, serving, write_tensor_model  # noqa: E402
+from served import ServerProcess, free_port, serving, write_language_model, write_tensor_model  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the system passes no sockets to processes")
 
@@ -67,6 +69,41 @@ def test_answers_while_the_server_does_not(server: ServerProcess, health_port: i
     finally:
         server.process.send_signal(signal.SIGCONT)
     assert ask(server.port, "/v2/health/live")[0] == 200
+
+
+@pytest.mark.parametrize("mebibytes", [4, 15])
+def test_answers_while_long_prompts_come(mebibytes: int, tmp_path: Path) -> None:
+    """Prompts with more characters than the tokens that the server takes could have are refused before encoding."""
+    pytest.importorskip("tokenizers")
+    write_language_model(tmp_path / "tiny")
+    port = free_port()
+    texts = ["a" * (mebibytes << 20), "é" * (mebibytes << 19)]
+    bodies = [json.dumps({"model": "tiny", "prompt": text}, ensure_ascii=False).encode() for text in texts]
+    with serving(tmp_path / "tiny", "--health-port", port) as server:
+        while ask(server.port, "/v2/health/ready")[0] != 200:
+            time.sleep(0.1)
+        answers: list[tuple[int, bytes]] = []
+        sender = threading.Thread(target=lambda: answers.extend(post(server.port, body) for body in bodies))
+        sender.start()
+        seconds = []
+        while sender.is_alive() or len(seconds) < 5:
+            start = time.perf_counter()
+            assert ask(port, "/v2/health/live") == (200, {"live": True})
+            seconds.append(time.perf_counter() - start)
+        assert [status for status, _ in answers] == [400, 400]
+        assert all(b"the tokens that the server takes have up to" in content for _, content in answers)
+        assert statistics.median(seconds) < 0.05
+        assert ask(server.port, "/v2/health/live")[0] == 200
+
+
+def post(port: int, body: bytes) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    try:
+        connection.request("POST", "/v1/completions", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
 
 
 def test_connections_that_send_nothing_make_room(server: ServerProcess, health_port: int) -> None:
