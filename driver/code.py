@@ -14,8 +14,7 @@ from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.locations import kernel_nodes
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mirlo.driver.build import build, load_built
 from mirlo.driver.compile_strategy import requested_strategies, with_strategies
 from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
-from mirlo.driver.request import CompileRequest
+from mirlo.driver.request import CompileRequest, alternatives
 from mirlo.frontends.foreign import (
     CompiledModel,
     ConvertedModel,
@@ -43,8 +43,6 @@ M = TypeVar("M")
 @takes_fields_of(CompileArguments)
 def compile(arguments: CompileArguments) -> Any:
     """Compile a model and return an `Executable`, or a `Program` if the model works on more than tensors of numbers."""
-    from mirlo.driver.fat import alternatives
-
     request, wrap = _request(arguments)
     several = alternatives(request.single_target)
     strategies = requested_strategies(request)

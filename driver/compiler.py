@@ -15,20 +15,17 @@ from mirlo.dialects.core.surgery import blocks, clone_module
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.driver.compile_strategy import CompileStrategy, requested_strategies
 from mirlo.driver.describe_regions import count_operators, describe_regions
-from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import ModelError, OpenedModel, open_model, require_sizes
 from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
 from mirlo.driver.programs import needs_program
-from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.request import CompileFunction, CompileRequest, require_one_build
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.outline import EXTERNAL, functions_of, string_fact
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
-from mirlo.passes.decisions import Approximation
 from mirlo.passes.entry import PLANNED, entry_or_none
-from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.locations import describe, kernel_nodes
@@ -36,13 +33,12 @@ from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
-from mirlo.passes.session import Session
+from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, Session
 from mirlo.passes.targets import CompileOptions, Target, code_target, thread_limits
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.errors import OutOfMemoryError
+from mirlo.runtime.errors import OutOfMemoryError, nearest
 from mirlo.runtime.memory import require_available
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import METADATA as REGIONS
 
 if TYPE_CHECKING:
@@ -169,7 +165,7 @@ class Compiler:
             schedules=request.schedules, pipeline=str(request.pipeline or ""),
         )  # fmt: skip
         session.options[TUNING] = request.database
-        session.options[REQUESTED] = request.activations
+        session.options[REQUESTED_ACTIVATIONS] = request.activations
         session.options["strategies"] = self._strategies(session)
 
     def _compile(self, module: ir.Module, folder: Path | None) -> Artifact:

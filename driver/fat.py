@@ -7,47 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.driver.request import CompileFunction, CompileRequest
-from mirlo.passes.targets import TargetError, declared_target
+from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import NotForThisMachine
 
 if TYPE_CHECKING:
-    from mirlo.passes.byoc.target_list import Targets
     from mirlo.runtime.fat import FatExecutable, UnloadedFat
-
-MOST_BUILDS = 16
-"""Most builds of one model: each takes as long to compile as the first."""
-
-
-def alternatives(target: str | None) -> list[str]:
-    """Return the targets that options with `|` list, in order; empty if there are none."""
-    if target is None or "|" not in target:
-        return []
-    name, _, options = target.partition("{")
-    parts = options.removesuffix("}").split()
-    several = [i for i, part in enumerate(parts) if "|" in part]
-    if not declared_target(name.strip()).chooses_at_load:
-        raise TargetError(f"target '{name.strip()}' chooses nothing when a model is loaded: name one value, found '|'")
-    if len(several) != 1:
-        raise TargetError(
-            f"alternatives are listed in one option of '{name.strip()}', found {len(several)}: '{target}'"
-        )
-    key, _, values = parts[several[0]].partition("=")
-    listed = list(dict.fromkeys(values.split("|")))
-    if not all(listed) or len(listed) > MOST_BUILDS:
-        raise TargetError(f"option {key}: expected up to {MOST_BUILDS} values with '|' between them, found '{values}'")
-    others = [parts[: several[0]], parts[several[0] + 1 :]]
-    return [f"{name}{{{' '.join([*others[0], f'{key}={value}', *others[1]])}}}" for value in listed]
-
-
-def require_one_build(targets: Targets) -> None:
-    """Raise `TargetError` if options list alternatives where only one build is supported."""
-    host = targets.host
-    if host is None or "|" not in host.options or not declared_target(host.name).chooses_at_load:
-        return
-    raise TargetError(
-        f"'{host}' lists alternatives with '|', of which compiled models (.mirlo) have a build each; here there is "
-        "one: name one value"
-    )
 
 
 def compile_fat(

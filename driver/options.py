@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, Union
 from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOption, CompileOptionError, unkeyed
 from mirlo.driver.compile_option import compile_option as option
 from mirlo.driver.package_options import PackageOptions, require_package_of
-from mirlo.passes.graph.activations import ACTIVATIONS
-from mirlo.runtime.names import CACHE_DTYPES
+from mirlo.runtime.names import ACTIVATIONS, CACHE_DTYPES
 from mirlo.runtime.options import (
     ANYTHING,
     BOOLEAN,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, Progress
-from mirlo.passes.targets import CompileOptions
+from mirlo.passes.targets import CompileOptions, TargetError, declared_target
+from mirlo.runtime.cache import default_folder
+from mirlo.runtime.private_folders import unsafe_folder
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
     from mirlo.driver.tune.database import Database
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
@@ -25,6 +31,8 @@ CompiledResult: TypeAlias = "Executable | Program | UnloadedModel"
 """What a compilation returns."""
 CompileFunction = Callable[["CompileRequest"], CompiledResult]
 """Compiles a request: measured placement and strategies compile alternatives with it."""
+MOST_BUILDS = 16
+"""Most builds of one model: each takes as long to compile as the first."""
 
 
 def ignore_progress(step: str) -> None:
@@ -90,8 +98,6 @@ class CompileRequest(CompileArguments):
     @cached_property
     def database(self) -> Database | None:
         """Return the database of tuned choices, or None if it is empty."""
-        from mirlo.driver.tune.database import open_database
-
         return open_database(self.tune)
 
     @property
@@ -114,3 +120,58 @@ class CompileRequest(CompileArguments):
             "target": "" if target == target.partition("{")[0].strip() else target,
             "tune": self.database.digest if self.database is not None else None,
         }
+
+
+def alternatives(target: str | None) -> list[str]:
+    """Return the targets that options with `|` list, in order; empty if there are none."""
+    if target is None or "|" not in target:
+        return []
+    name, _, options = target.partition("{")
+    parts = options.removesuffix("}").split()
+    several = [i for i, part in enumerate(parts) if "|" in part]
+    if not declared_target(name.strip()).chooses_at_load:
+        raise TargetError(f"target '{name.strip()}' chooses nothing when a model is loaded: name one value, found '|'")
+    if len(several) != 1:
+        raise TargetError(
+            f"alternatives are listed in one option of '{name.strip()}', found {len(several)}: '{target}'"
+        )
+    key, _, values = parts[several[0]].partition("=")
+    listed = list(dict.fromkeys(values.split("|")))
+    if not all(listed) or len(listed) > MOST_BUILDS:
+        raise TargetError(f"option {key}: expected up to {MOST_BUILDS} values with '|' between them, found '{values}'")
+    others = [parts[: several[0]], parts[several[0] + 1 :]]
+    return [f"{name}{{{' '.join([*others[0], f'{key}={value}', *others[1]])}}}" for value in listed]
+
+
+def require_one_build(targets: Targets) -> None:
+    """Raise `TargetError` if options list alternatives where only one build is supported."""
+    host = targets.host
+    if host is None or "|" not in host.options or not declared_target(host.name).chooses_at_load:
+        return
+    raise TargetError(
+        f"'{host}' lists alternatives with '|', of which compiled models (.mirlo) have a build each; here there is "
+        "one: name one value"
+    )
+
+
+def default_database() -> Path:
+    """Return the database that compilations read by default."""
+    return default_folder() / "tuning.json"
+
+
+def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Database | None:
+    """Return the database for the option `tune` of `compile`, or None if it is empty."""
+    path = default_database() if isinstance(tune, (bool, int, float)) else None
+    if path is not None and (not tune or not path.exists()):
+        return None
+    from mirlo.driver.tune.database import Database  # few users have one
+
+    if isinstance(tune, Database):
+        return tune
+    if path is None:
+        return Database(tune)  # type: ignore[arg-type]
+    problem = unsafe_folder(path.parent)
+    if problem is not None:
+        warnings.warn(f"what was tuned is not used: {problem}", stacklevel=2)
+        return None
+    return Database(path)

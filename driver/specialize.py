@@ -13,8 +13,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.driver.options import CompileOptionError
 from mirlo.driver.request import CompiledResult, CompileFunction, CompileRequest
 from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.program import Program
 from mirlo.runtime.specialized import Specialized

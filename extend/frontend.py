@@ -27,9 +27,9 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.relax.collectives import FromParts
 from mirlo.dialects.relax.elementwise import Compare
-from mirlo.dialects.relax.image import RATIO
 from mirlo.dialects.relax.infer import BOOL, FLOAT
 from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
+from mirlo.dialects.relax.vision import RATIO
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation, broadcast_shape
 from mirlo.frontends.files import FileForm, names_dialect, register_file_form

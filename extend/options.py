@@ -1,8 +1,8 @@
 """Options of functions and commands, each declared once as a field of a dataclass."""
 
 from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOptionError, compile_option
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.extenders import record_extenders
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
     ANYTHING,
     BOOLEAN,

@@ -24,7 +24,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of, divisor_of
 from mirlo.frontends.tensor import ONE_TENSOR, Like, Tensor, expected_tensors, iota, number, steps, where
 from mirlo.runtime.callbacks import Expected, checked, each_is, optional
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:

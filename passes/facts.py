@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import ENTRY
 from mirlo.passes.byoc.artifacts import artifact_problem
+from mirlo.runtime.errors import nearest_name
 from mirlo.runtime.names import is_printable
-from mirlo.runtime.nearest import nearest_name
 from mirlo.runtime.records import dataclass
 
 PREFIX = "relax."

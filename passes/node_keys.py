@@ -11,7 +11,7 @@ from mirlo.dialects.core.walk import walk
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

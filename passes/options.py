@@ -15,8 +15,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest_name
+from mirlo.runtime.errors import MirloError, nearest_name
 
 
 class RegistrationError(MirloError):

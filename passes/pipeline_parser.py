@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from mirlo.passes.options import OptionError, make_pass
 from mirlo.passes.registry import ROOT_ANCHOR, UPSTREAM_NAMES, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest_name
+from mirlo.runtime.errors import MirloError, nearest_name
 from mirlo.runtime.records import dataclass
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")

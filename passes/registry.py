@@ -34,9 +34,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.runtime.entry_points import offered
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.fresh_process import note_plugin
-from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

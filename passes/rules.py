@@ -231,9 +231,13 @@ class RuleBook:
             for function in functions_of(functions):
                 self.add(subject, target, function, priority)
 
-    def _load(self, subject: str) -> None:
+    def _load(self, subject: str) -> tuple[str, ...]:
+        """Import the modules with rules for an operator or for one of its traits; return these traits."""
+        traits = self._traits_of(subject)
         for index in self._indices:
-            index.load(subject)
+            for key in (subject, *traits):
+                index.load(key)
+        return traits
 
     def subjects(self) -> set[str]:
         """Return the subjects of all rules."""
@@ -256,8 +260,7 @@ class RuleBook:
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
         """Return rules for this subject, in the order in which they are tried."""
         result = []
-        self._load(subject)
-        traits = self._traits_of(subject)
+        traits = self._load(subject)
         if custom and subject in custom:
             result += [
                 Rule(self.kind, subject, CUSTOM, function, name=name_of(function), arguments=self._arguments(function))
@@ -271,8 +274,8 @@ class RuleBook:
 
     def covers(self, subject: str) -> bool:
         """Return whether there are rules for this subject, by name or by trait."""
-        self._load(subject)
-        return subject in self._subjects or not self._subjects.isdisjoint(self._traits_of(subject))
+        traits = self._load(subject)
+        return subject in self._subjects or not self._subjects.isdisjoint(traits)
 
     def _traits_of(self, subject: str) -> tuple[str, ...]:
         """Return the traits of an operator for which there are rules, in the order of `Trait`."""

@@ -31,9 +31,8 @@ from mirlo.runtime.callbacks import (
     optional,
 )
 from mirlo.runtime.entry_points import EntryPoint, declared_groups, offered
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, nearest, nearest_name
 from mirlo.runtime.known_packages import install_command
-from mirlo.runtime.nearest import nearest, nearest_name
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,6 @@ from mirlo.runtime.fields import Fields, Json
 from mirlo.runtime.names import PAGE_ROLES, is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.seal import seal, split
 
 if TYPE_CHECKING:
     from mirlo.runtime.external import ExternalArtifact
@@ -226,7 +226,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
     target = Path(path)
     opened = read_file(target, MODEL_FILE)
     header = opened.header
-    content, sealed = split(opened.code)
+    content, sealed = split_seal(opened.code)
     store = ParameterStore()
     store.add_file(opened)
     code, externals = split_externals(header, content, store)
@@ -369,3 +369,26 @@ def _check_region(region: Fields) -> None:
     share = region.content.get("share", 0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
         raise region.fail(f"{region.place}.share", "a number from 0 to 1", share)
+
+
+SEAL_MAGIC = b"MIRLOABI"
+SEAL_DIGEST_BYTES = 16
+
+
+def seal(header: Mapping[str, object], tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> bytes:
+    """Return the seal of a header and of the names and types of its tensors, but not of their offsets.
+
+    Code reads and writes memory by the sizes that it was compiled for. The checksum of a file detects damage; the seal,
+    a digest that is stored with the code, checks that the header describes this code, even if the checksum was
+    recomputed after a change. It is not a signature: an author of machine code can write its seal.
+    """
+    facts = {name: value for name, value in header.items() if name != "tensors"}
+    rows = [[name, dtype, list(shape)] for name, dtype, shape in tensors]
+    text = json.dumps([facts, rows], sort_keys=True, separators=(",", ":"))
+    return SEAL_MAGIC + hashlib.blake2b(text.encode(), digest_size=SEAL_DIGEST_BYTES).digest()
+
+
+def split_seal(code: bytes) -> tuple[bytes, bytes | None]:
+    """Return the code, and the seal after it, if there is one."""
+    at = len(code) - len(SEAL_MAGIC) - SEAL_DIGEST_BYTES
+    return (code[:at], code[at:]) if at >= 0 and code[at : at + len(SEAL_MAGIC)] == SEAL_MAGIC else (code, None)

@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from mirlo.runtime import system
-from mirlo.runtime.object_symbols import BadObject
 from mirlo.runtime.records import dataclass
+
+
+class BadObject(ValueError):
+    """Bytes that are not an object file."""
+
 
 _MACHINE = 62
 """EM_X86_64."""

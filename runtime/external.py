@@ -27,9 +27,8 @@ from mirlo.runtime.callbacks import (
     optional,
 )
 from mirlo.runtime.entry_points import offered
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, nearest
 from mirlo.runtime.known_packages import install_command
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mirlo.runtime.errors import PackedFunctionError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import PackedFunctionError, nearest
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, Callable[..., object]] = {}

@@ -12,8 +12,7 @@ from mirlo.runtime.artifact import TensorSpec, describe
 from mirlo.runtime.container import READABLE
 from mirlo.runtime.dlpack import DLPackError, from_dlpack
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
-from mirlo.runtime.errors import InputError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import InputError, nearest
 
 T = TypeVar("T")
 GivenOutputs: TypeAlias = "np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None"

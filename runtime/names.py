@@ -17,6 +17,9 @@ LAST_ROWS = "last_rows"
 """The input whose size says how many last rows of an output are computed (the pass `keep-last-rows`)."""
 CACHE_DTYPES = ("bf16", "f16", "i8")
 """Types that f32 caches may be stored in."""
+ACTIVATIONS = ("exact", "i8", "i8x2", "bf16")
+"""Representations of activations in products with weights of a few bits: as they are; as int8 with a scale for each
+block of a row; as two such digits, 16 bits; as bf16."""
 CACHE_SCALE = ".scale"
 """What is behind the name of a cache in that of the scales of its rows."""
 

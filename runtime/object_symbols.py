@@ -8,11 +8,8 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 
+from mirlo.runtime.elf_linker import BadObject
 from mirlo.runtime.records import dataclass
-
-
-class BadObject(ValueError):
-    """Bytes that are not an object file."""
 
 
 @dataclass

@@ -22,8 +22,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, SupportsIndex, TypeGuard
 
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.records import dataclass
 
 MAX_DIGITS = 20

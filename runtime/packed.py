@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.runtime.dlpack import DLTensor, array_of_tensor
-from mirlo.runtime.errors import PackedFunctionError, UnmetAssumption
+from mirlo.runtime.errors import PackedFunctionError, UnmetAssumption, nearest
 from mirlo.runtime.names import REQUIRE
-from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,12 +25,11 @@ from mirlo.runtime.container import (
     write_file,
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
-from mirlo.runtime.errors import MirloError, OutOfMemoryError, ParameterError
+from mirlo.runtime.errors import MirloError, OutOfMemoryError, ParameterError, nearest
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_mapped, empty_together
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import unused_name
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import FileMapping
 

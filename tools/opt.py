@@ -45,10 +45,9 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import replacing
 from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import shell_word, terminal_streams
-from mirlo.runtime.processes import silence
+from mirlo.runtime.processes import leave, silence
 from mirlo.runtime.records import dataclass
 from mirlo.tools.expected import check_expected
-from mirlo.tools.leave import leave
 from mirlo.tools.opt_flags import (
     OptArguments,
     UsageError,

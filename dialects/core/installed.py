@@ -66,7 +66,7 @@ class ModuleIndex:
     """The modules of a package by the keys of what they register: a module is imported when a key is first asked for.
 
     The package has the keys as text in `INDEX`: a line for each module, `name: key key ...`, continued by indented
-    lines; `*` stands for every key. Modules of one key are imported in the order of their names.
+    lines. Modules of one key are imported in the order of their names.
     """
 
     def __init__(self, package: str) -> None:
@@ -82,9 +82,8 @@ class ModuleIndex:
 
     def load(self, key: str) -> None:
         """Import the modules of a key."""
-        if key in self._modules or "*" in self._modules:
-            for name in sorted([*self._modules.pop("*", ()), *self._modules.pop(key, ())]):
-                importlib.import_module(f"{self.package}.{name}")
+        for name in sorted(self._modules.pop(key, ())):
+            importlib.import_module(f"{self.package}.{name}")
 
     def load_all(self) -> None:
         """Import all modules of the package."""
@@ -93,7 +92,7 @@ class ModuleIndex:
 
     def waiting(self) -> set[str]:
         """Return the keys that were not asked for yet."""
-        return {key for key in self._modules if key != "*"}
+        return set(self._modules)
 
     def rank(self, module: str) -> int | None:
         """Return the place of a module in the index, for an order that does not depend on imports; None outside."""

@@ -1,4 +1,7 @@
-"""Creation of tensors: constants of a shape, ranges, random values."""
+"""Creation of tensors: constants, ranges, random values.
+
+Small constants are in the IR. Weights are in the parameter store, and the IR holds their names.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import math
 
 import numpy as np
 
-from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Int
+from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Int, Raw, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
@@ -124,3 +128,21 @@ class RandomNormal(RelaxOp, name="random_normal"):
     @staticmethod
     def infer(seed: TensorType, *, shape: tuple[Dim, ...], mean: float, scale: float, dtype: DType) -> TensorType:
         return _infer(seed, shape, dtype)
+
+
+class Constant(RelaxOp, name="constant"):
+    """A tensor known at compile time: `value` in the IR, or `param`, the name of an array in the parameter store."""
+
+    TRAITS = (Trait.INTERFACE,)
+    output = result()
+    value = Raw("DenseElementsAttr", None)
+    param = Str(None)
+
+    def check(self) -> None:
+        declared = TensorType.from_mlir(self.output.type)
+        if declared is None or not declared.is_static:
+            raise OpError(f"result must be a tensor whose dims are numbers, got {self.output.type}")
+        if (self.value is None) == (self.param is None):
+            raise OpError("needs either 'value', a dense attribute, or 'param', the name of a parameter")
+        if self.value is not None and self.value.type != self.output.type:
+            raise OpError(f"value is {self.value.type}, but the result is declared {self.output.type}")

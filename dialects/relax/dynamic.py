@@ -11,8 +11,8 @@ from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.image import COORDINATES, NEAREST
 from mirlo.dialects.relax.infer import require_equal_dims, same_dtype
+from mirlo.dialects.relax.vision import COORDINATES, NEAREST
 
 
 class BindDims(RelaxOp, name="bind_dims"):

@@ -1,14 +1,14 @@
-"""Sorting and selection along an axis."""
+"""Sorting and selection along an axis, and counts of sequences."""
 
 from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Bool, Int
 from mirlo.dialects.core.conditions import require_at_most
-from mirlo.dialects.core.op import operand, result
+from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind, require_rank
+from mirlo.dialects.relax.infer import INTEGER, NUMBER, normalize_axis, require_kind, require_rank, same_dtype
 
 
 class Topk(RelaxOp, name="topk"):
@@ -80,3 +80,24 @@ class ArgsortRows(RelaxOp, name="argsort_rows"):
 def _require_axis(x: TensorType, axis: int) -> int:
     require_kind(x, NUMBER, "operand")
     return normalize_axis(axis, x.rank)
+
+
+class CountNgrams(RelaxOp, name="count_ngrams"):
+    """How often each row of grams [K, length] occurs in each row of x [N, T]: i64 [N, K].
+
+    Up to `skips` elements are skipped between two elements of a gram, the same number everywhere.
+    """
+
+    x = operand()
+    grams = operand()
+    skips = Int(0)
+
+    @staticmethod
+    def infer(x: TensorType, grams: TensorType, *, skips: int) -> TensorType:
+        require_kind(x, INTEGER, "operand")
+        same_dtype("operand and grams", x, grams)
+        require_rank(x, 2, "operand")
+        require_rank(grams, 2, "grams")
+        if skips < 0:
+            raise OpError(f"skips must not be negative, got {skips}")
+        return x.with_shape((x.shape[0], grams.shape[0])).with_dtype("i64")

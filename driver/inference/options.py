@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 
 from mirlo.driver.inference.errors import ConfigKeyError
 from mirlo.driver.inference.ignored import note_ignored
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.system import available_cores
 
 

@@ -41,10 +41,9 @@ from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.compiled_program import Port
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
-from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption
+from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption, nearest
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.kinds import STRING
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.program import Program
 
 _WITHOUT_EFFECT = ("enable_fallback", "read_config_from_model", "disabled_optimizers")

@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.models import ModelError, OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.programs import needs_program
-from mirlo.driver.tune.database import open_database
+from mirlo.driver.request import open_database
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
-from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular, write_regular
-from mirlo.runtime.private_folders import unsafe_folder
 from mirlo.runtime.records import dataclass
 
 VERSION = 1
@@ -111,24 +108,3 @@ def _entry(stored: _StoredEntry) -> TuningEntry:
     return TuningEntry(
         values, float(stored["ratio"]), float(stored["microseconds"]), str(stored["function"]), int(stored["trials"])
     )
-
-
-def default_database() -> Path:
-    """Return the database that compilations read by default."""
-    return default_folder() / "tuning.json"
-
-
-def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Database | None:
-    """Return the database for the option `tune` of `compile`, or None if it is empty."""
-    if isinstance(tune, Database):
-        return tune
-    if isinstance(tune, (bool, int, float)):
-        path = default_database()
-        if not tune or not path.exists():
-            return None
-        problem = unsafe_folder(path.parent)
-        if problem is not None:
-            warnings.warn(f"what was tuned is not used: {problem}", stacklevel=2)
-            return None
-        return Database(path)
-    return Database(tune)

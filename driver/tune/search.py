@@ -14,8 +14,8 @@ from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from mirlo.driver.request import CompileRequest
-from mirlo.driver.tune.database import Database, TuningEntry, default_database
+from mirlo.driver.request import CompileRequest, default_database
+from mirlo.driver.tune.database import Database, TuningEntry
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import least_expected, order_predicted, promising

@@ -28,7 +28,7 @@ from mirlo.passes.schedule.tuned import (
 )
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

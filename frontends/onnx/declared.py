@@ -99,3 +99,14 @@ def is_candidate(node: Node, axes_bits: Tensor, candidates: Sequence[tuple[int, 
 
 def axes_as_bits(axes: Sequence[int]) -> int:
     return sum(1 << axis for axis in axes)
+
+
+def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
+    """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
+    (count,) = values.type.shape
+    column = axes.reshape((count, 1))
+    positions = node.constant(np.arange(rank)[None], "i64")
+    negative = positions - rank
+    here = column.equals(positions) | column.equals(negative)
+    spread = where(here, values.reshape((count, 1)), 0)
+    return spread.sum(0)

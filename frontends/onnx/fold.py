@@ -31,8 +31,10 @@ FOLD_ELEMENTS = 1024
 
 def fold(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
+    if not (_measures(node) or _has_known_inputs(node)):
+        return None
     function = FOLDERS.find(node.domain, node.operator, node.opset)
-    if function is None or not (_measures(node) or _has_known_inputs(node)):
+    if function is None:
         return None
     try:
         with np.errstate(all="ignore"):

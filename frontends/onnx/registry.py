@@ -61,7 +61,9 @@ class _Versions(Generic[F]):
 class Registry(Generic[F]):
     """Converters by (domain, operator), each valid from one version until the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "") -> None:
+        self.suffix = f"/{kind}" if kind else ""
+        """The end of its keys in an index: of converters and of folders of one operator, one kind may be needed."""
         self._table: dict[tuple[str, str], _Versions[F]] = {}
         self._index: ModuleIndex | None = None
 
@@ -69,9 +71,13 @@ class Registry(Generic[F]):
         """Import the modules of an index when their operators are asked for."""
         self._index = index
 
+    def key(self, domain: str, operator: str) -> str:
+        """Return what an index of modules calls an operator."""
+        return f"{domain}:{operator}{self.suffix}" if domain else f"{operator}{self.suffix}"
+
     def _versions(self, domain: str, operator: str) -> _Versions[F] | None:
         if self._index is not None:
-            self._index.load(f"{domain}:{operator}" if domain else operator)
+            self._index.load(self.key(domain, operator))
         return self._table.get((domain, operator))
 
     def add(self, domain: str, operator: str, since: int, function: F | None) -> None:
@@ -118,8 +124,9 @@ class Registry(Generic[F]):
         return tuple(s for s, c in zip(versions.since, versions.converters, strict=True) if c is not None)
 
     def operators(self) -> list[tuple[str, str]]:
-        waiting = self._index.waiting() if self._index is not None else ()
-        return sorted(self._table.keys() | {key.rpartition(":")[::2] for key in waiting})
+        waiting = [key.partition("/") for key in (self._index.waiting() if self._index is not None else ())]
+        names = [name for name, slash, kind in waiting if slash + kind == self.suffix]
+        return sorted(self._table.keys() | {name.rpartition(":")[::2] for name in names})
 
 
 class DeclaredNames:
@@ -221,7 +228,9 @@ def meaning_of(operator: str) -> Callable[..., np.ndarray]:
 
 
 CONVERTERS = Converters()
-FOLDERS = Registry[Folder]()
+DYNAMIC = Registry[Converter]("dynamic")
+"""Converters of operators whose parameters, such as a shape, are values that only a call knows."""
+FOLDERS = Registry[Folder]("fold")
 """Operators that can be folded on known values; their functions return numpy arrays."""
 
 _BUILT_IN = f"{__package__}.ops."
@@ -294,9 +303,26 @@ def folder(*operators: str) -> Callable[[Folder], Folder]:
     return register
 
 
+def dynamic_converter(operator: str) -> Callable[[C], C]:
+    """Register a function as the converter of nodes whose parameters are values that only a call knows."""
+
+    def register(function: C) -> C:
+        DYNAMIC.add("", operator, 1, function)
+        return function
+
+    return register
+
+
+def convert_dynamic(node: Node) -> Converted:
+    """Convert a node whose parameters are values that only a call knows."""
+    function = DYNAMIC.find(node.domain, node.operator, node.opset)
+    assert function is not None, node.operator
+    return function(node)
+
+
 _OPS = ModuleIndex("mirlo.frontends.onnx.ops")
-CONVERTERS.built_in.defer(_OPS)
-FOLDERS.defer(_OPS)
+for _registry in (CONVERTERS.built_in, DYNAMIC, FOLDERS):
+    _registry.defer(_OPS)
 
 
 def load_converters() -> None:

@@ -12,7 +12,7 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import erase_op, is_dead
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind

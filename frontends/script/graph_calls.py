@@ -17,7 +17,7 @@ from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallPacked, CallTir
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.specialize import DimIsBound, substituted
 from mirlo.frontends.script.describe import is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError

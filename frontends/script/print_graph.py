@@ -12,7 +12,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import DialectOp, OpError, infer_results
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.frontends.script.print_scalar import NotPrintable, quoted
 from mirlo.frontends.script.print_tensor import INDENT, tuple_text
 from mirlo.frontends.script.tvm_calls import OTHER_MEANING

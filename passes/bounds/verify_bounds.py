@@ -16,7 +16,7 @@ from mirlo.passes.bounds.calls import Calls, find_calls
 from mirlo.passes.bounds.data import KernelAccesses
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 GUARDED_STEPS = 400

@@ -15,7 +15,7 @@ from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern, walk
 from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 
 class OpPattern(Pattern):

@@ -24,7 +24,7 @@ from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
 from mirlo.runtime.callbacks import Expected, checked
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 P = TypeVar("P", bound="Pattern")

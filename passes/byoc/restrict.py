@@ -14,7 +14,7 @@ from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 
 def check_numbers(texts: Iterable[str], count: int) -> None:

@@ -29,7 +29,7 @@ from mirlo.passes.legalize.builder import PrimFunctions
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, Rule, RuleFunction, same_place
 from mirlo.passes.session import Session
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 MAX_REWRITES = 10_000

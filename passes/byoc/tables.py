@@ -21,8 +21,7 @@ from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
 from mirlo.runtime.callbacks import describe_raised, name_of
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.records import dataclass
 
 Table = Callable[[], Sequence[object]]

@@ -20,7 +20,7 @@ from mirlo.passes.exact.verdict_cache import VERDICTS, VerdictCache
 from mirlo.passes.options import quote
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.runtime.container import release
 from mirlo.runtime.dtypes import element_type_of
 

@@ -17,7 +17,7 @@ from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.relax.meanings import widened
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.pipeline import Pipeline

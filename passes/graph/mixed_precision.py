@@ -16,13 +16,13 @@ from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.attention import AttentionBase
-from mirlo.passes.decisions import Approximation
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
 from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.nearest import nearest
+from mirlo.passes.session import Approximation
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 CALLBACK = "layouts"

@@ -13,7 +13,7 @@ from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.dialects.tir.view import OPERATOR, PrimTemplate, describe_operator

@@ -15,7 +15,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import fits_table, require_table
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.relax.image import CORNERS, CROP, RATIO
+from mirlo.dialects.relax.vision import CORNERS, CROP, RATIO
 from mirlo.runtime.records import dataclass
 
 RADIUS = {"linear": 1, "cubic": 2}

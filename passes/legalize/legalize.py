@@ -18,7 +18,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
 from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.callbacks import Expected, checked, is_text, optional
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
 from mirlo.passes.targets import TargetError, chain, rules_target
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from math import prod
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value, index, integer_of
+from mirlo.passes.lower.work import constant_trips
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION, PARALLEL
 from mirlo.runtime.records import dataclass
 
@@ -95,12 +96,6 @@ def find_nest(loop: ir.Operation, most: int) -> ParallelNest:
         loops.append(inner)
         certain *= trips or 1
     return ParallelNest(tuple(loops))
-
-
-def constant_trips(loop: ir.Operation | ir.OpView) -> int | None:
-    """Return the iterations of a loop with constant bounds, None of others."""
-    low, high, step = (integer_of(value) for value in list(loop.operands)[:3])
-    return None if low is None or high is None or step is None else len(range(low, high, step))
 
 
 def _product(counts: list[int | None]) -> int | None:

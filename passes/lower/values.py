@@ -28,7 +28,7 @@ from mirlo.dialects.tir.loops import CallExtern
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 
 class IndexValue:

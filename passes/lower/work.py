@@ -9,11 +9,10 @@ from math import prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import dims_of_attribute
-from mirlo.dialects.core.value import element_of
+from mirlo.dialects.core.value import element_of, integer_of
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.lower.parallel_nest import constant_trips
 from mirlo.passes.schedule.schedule import FLOPS, READS
 
 LARGE = 1 << 60
@@ -113,3 +112,9 @@ def _elements(kind: ir.Type) -> int:
 
 def _count(kind: ir.Type) -> int:
     return prod(kind.shape) if isinstance(kind, ir.VectorType) else 1
+
+
+def constant_trips(loop: ir.Operation | ir.OpView) -> int | None:
+    """Return the iterations of a loop with constant bounds, None of others."""
+    low, high, step = (integer_of(value) for value in list(loop.operands)[:3])
+    return None if low is None or high is None or step is None else len(range(low, high, step))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import Choice, ChoiceError, ChoiceValue, ChoiceValues
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 CHOSEN = "tir.choices"

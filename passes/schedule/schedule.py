@@ -55,8 +55,7 @@ from mirlo.passes.schedule.stored import PackedOrder, packed_orders
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer, is_text, maps
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

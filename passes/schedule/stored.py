@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
 from mirlo.passes.session import Session

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.targets import CompileOptions, Target, TargetError, declared_target, find_target, target_names
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

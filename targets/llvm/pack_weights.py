@@ -10,7 +10,6 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.decisions import PassDecision
 from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -18,6 +17,7 @@ from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.schedule import adopt_choices, packed_parameters
 from mirlo.passes.schedule.stored import PackedOrder, Stored, calls_of, set_packed_orders, store_for_calls
+from mirlo.passes.session import PassDecision
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices

@@ -32,7 +32,7 @@ GRAPH = ("canonicalize", "cse")
 def compile_pipeline(options: CompileOptions | None = None) -> str:
     """Return the pipeline from relax to buffers, the input of `emit`."""
     threads = f"threads={threads_of(options)}"
-    work = thread_work_of(options)
+    shares, work = threads_of(options) > 1, thread_work_of(options)
     described = planning_options(getattr(options, "target_options", ""))
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
@@ -61,7 +61,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         _step("lower-intrinsics", "target=llvm", machine),
         "verify-bounds{guard=true}",
         "plan-memory{aliases=true}",
-        _step("outline-parallel", threads, "" if work is None else f"work={work}"),
+        *([_step("outline-parallel", threads, "" if work is None else f"work={work}")] if shares else []),
     ]
     return f"builtin.module({','.join(passes)})"
 

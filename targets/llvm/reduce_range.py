@@ -10,12 +10,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, spatial_axes
-from mirlo.passes.decisions import Approximation
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named
+from mirlo.passes.session import Approximation
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

@@ -22,8 +22,8 @@ from mirlo.passes.byoc.generator_errors import Crash
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.host.llvm_ir import llvmlite

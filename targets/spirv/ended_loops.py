@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.value import emit_constant, index
 from mirlo.passes.lower.calls import find
-from mirlo.passes.lower.parallel_nest import constant_trips
+from mirlo.passes.lower.work import constant_trips
 from mirlo.targets.spirv.arguments import SCALARS
 from mirlo.targets.spirv.recording import REPORT
 

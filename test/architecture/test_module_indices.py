@@ -36,20 +36,20 @@ def test_indices_have_what_modules_register(registered: dict[str, dict[str, list
 def test_a_key_imports_its_modules_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "indexed_for_tests"
     package.mkdir()
-    package.joinpath("__init__.py").write_text('INDEX = """\nfirst: exp\n    domain:log\nlast: exp\nall: *\n"""\n')
-    for name in ("first", "last", "all"):
+    package.joinpath("__init__.py").write_text('INDEX = """\nfirst: exp\n    domain:log\nlast: exp\n"""\n')
+    for name in ("first", "last"):
         package.joinpath(f"{name}.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     index = ModuleIndex("indexed_for_tests")
 
     def imported() -> set[str]:
-        return {name for name in ("first", "last", "all") if f"indexed_for_tests.{name}" in sys.modules}
+        return {name for name in ("first", "last") if f"indexed_for_tests.{name}" in sys.modules}
 
     assert index.waiting() == {"exp", "domain:log"}
     index.load("other")
-    assert imported() == {"all"}
+    assert imported() == set()
     index.load("domain:log")
-    assert imported() == {"all", "first"} and index.waiting() == {"exp"}
+    assert imported() == {"first"} and index.waiting() == {"exp"}
     index.load("exp")
-    assert imported() == {"all", "first", "last"} and not index.waiting()
+    assert imported() == {"first", "last"} and not index.waiting()
     assert [index.rank(f"indexed_for_tests.{name}") for name in ("first", "last", "none")] == [0, 1, None]

@@ -14,8 +14,8 @@ import pytest
 
 import mirlo
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime import container, seal
-from mirlo.runtime.artifact import MODEL_FILE, Artifact, TensorSpec
+from mirlo.runtime import container
+from mirlo.runtime.artifact import MODEL_FILE, Artifact, TensorSpec, seal, split_seal
 from mirlo.runtime.errors import ArtifactError, MirloError, ParameterError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
@@ -146,7 +146,7 @@ def rewrite(path: Path, resealed: bool = True, **changes: object) -> None:
     content = opened.code
     if resealed:
         rows = ((tensor.name, tensor.dtype, tensor.shape) for tensor in opened.tensors)
-        content = seal.split(content)[0] + seal.seal(json.loads(text), rows)
+        content = split_seal(content)[0] + seal(json.loads(text), rows)
     code_start = container.aligned(64 + len(text))
     data_start = container.aligned(code_start + code_bytes)
     size = data_start + len(tensors)

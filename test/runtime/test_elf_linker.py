@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from mirlo.runtime import elf_linker
-from mirlo.runtime.elf_linker import can_link, link
+from mirlo.runtime.elf_linker import BadObject, can_link, link
 from mirlo.runtime.object_loader import compile_llvm, define_symbol, find_symbol, load_objects
-from mirlo.runtime.object_symbols import BadObject
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 pytestmark = pytest.mark.skipif(not can_link(), reason="another loader loads the object files of this machine")

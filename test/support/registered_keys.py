@@ -31,18 +31,18 @@ def _note(key: str) -> None:
 
 
 def _rule(self: RuleBook, subject: str, *arguments: Any, **named: Any) -> Any:
-    _note("*" if isinstance(subject, Trait) else subject)
+    _note(subject.value if isinstance(subject, Trait) else subject)
     return add_rule(self, subject, *arguments, **named)
 
 
 def _converter(self: Any, domain: str, operator: str, *arguments: Any) -> None:
-    _note(f"{domain}:{operator}" if domain else operator)
+    _note(self.key(domain, operator))
     add_converter(self, domain, operator, *arguments)
 
 
 def _traits(self: Any, domain: str, operator: str, traits: Any) -> None:
     if traits:
-        _note(f"{domain}:{operator}" if domain else operator)
+        _note(self.key(domain, operator))
     declare(self, domain, operator, traits)
 
 

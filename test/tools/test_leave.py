@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-START = "import atexit, sys, tempfile, threading, time\nfrom mirlo.tools.leave import leave\n"
+START = "import atexit, sys, tempfile, threading, time\nfrom mirlo.runtime.processes import leave\n"
 
 
 def _run(code: str, *flags: str) -> subprocess.CompletedProcess[str]:

@@ -11,10 +11,9 @@ from typing import NoReturn
 
 from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import terminal_streams
-from mirlo.runtime.processes import silence
+from mirlo.runtime.processes import leave, silence
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import code_of, explain
-from mirlo.tools.leave import leave
 
 COMMANDS = {
     "compile": "mirlo.tools.cli.compile",

@@ -7,8 +7,8 @@ from argparse import _SubParsersAction
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.known_packages import install_command
-from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.options import OptionsParser, add_options, add_package_options, given_options
 from mirlo.tools.cli.packages import add_all_package_commands, add_package_commands
 from mirlo.tools.cli.values import Shapes, add_board, add_input, add_model, add_remote, add_results, natural, positive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.driver.options import PLACEMENTS
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.files import write_regular
-from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready, PlacedOtherwise
 from mirlo.tools.cli.files import is_compiled, require_file

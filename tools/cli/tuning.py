@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Tune, and print the result of each kernel."""
-    from mirlo.driver.tune.database import Database, default_database
+    from mirlo.driver.request import default_database
+    from mirlo.driver.tune.database import Database
     from mirlo.driver.tune.search import tune
     from mirlo.tools.remote import on_board
 
@@ -61,7 +62,7 @@ def _summary(report: TuningReport, database: Database) -> dict[str, object]:
 
 
 def _print_report(report: TuningReport, database: Database) -> None:
-    from mirlo.driver.tune.database import default_database
+    from mirlo.driver.request import default_database
 
     rows = [("kernel", "calls", "us", "ratio", "choices")]
     for result in sorted(report.results, key=lambda entry: -entry.microseconds * entry.calls):

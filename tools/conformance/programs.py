@@ -15,7 +15,7 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.compute import PrimBuilder, call
 from mirlo.driver.build import build, load_compiled
 from mirlo.driver.compiler import Compiler

@@ -16,7 +16,7 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import kernel_calls, node_labels
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.targets import CompileOptions, Target
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 from mirlo.tools.explain.locations import split_locations
 from mirlo.tools.explain.operations import FollowedOperation, calls_kernels, operations_of

@@ -17,18 +17,17 @@ from mirlo.driver.build import build
 from mirlo.driver.compile_strategy import CompileStrategy, strategies_for
 from mirlo.driver.compiler import precision_passes
 from mirlo.driver.describe_regions import count_operators, describe_regions
-from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.programs.partition import modules_on_tensors
+from mirlo.driver.request import open_database, require_one_build
 from mirlo.driver.strategies import Measured, StrategyRecord
-from mirlo.driver.tune.database import Database, open_database
+from mirlo.driver.tune.database import Database
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
-from mirlo.passes.decisions import Approximation, PassDecision
 from mirlo.passes.exact.verdict import KernelVerdict
 from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.figures import KernelExpectation
@@ -47,7 +46,7 @@ from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.primitives.tree_passes import require_tree_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
-from mirlo.passes.session import Session
+from mirlo.passes.session import Approximation, PassDecision, Session
 from mirlo.passes.targets import CompileOptions, Target, thread_limits
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.records import dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mirlo.passes.decisions import PassDecision
 from mirlo.passes.figures import KernelExpectation
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.parallel import MIN_TRIPS
@@ -12,8 +11,8 @@ from mirlo.passes.report_section import ReportSection
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Attempt, Decline, Rule
 from mirlo.passes.schedule.schedule import ScheduleRecord
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.passes.session import PassDecision
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.regions import region_rows
 from mirlo.tools.cli.compile_report import approximation_lines
 from mirlo.tools.cli.tables import bytes_text, columns

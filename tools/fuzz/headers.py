@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.runtime import container, seal
-from mirlo.runtime.artifact import MODEL_FILE
+from mirlo.runtime import container
+from mirlo.runtime.artifact import MODEL_FILE, seal, split_seal
 from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
@@ -113,7 +113,7 @@ def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, res
     if resealed:
         try:
             rows = [(row["name"], row["dtype"], tuple(row["shape"])) for row in json.loads(text)["tensors"]]
-            code = seal.split(code)[0] + seal.seal(json.loads(text), rows)
+            code = split_seal(code)[0] + seal(json.loads(text), rows)
         except (KeyError, TypeError):
             pass
     start = container.aligned(64 + len(text))

@@ -13,7 +13,7 @@ import numpy as np
 from mirlo.driver.compile import compile as compile_model
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.model import Source
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.options import declared_options, refuse_unknown
 from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, open_data

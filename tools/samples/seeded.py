@@ -70,7 +70,7 @@ def file_in(folder: str | os.PathLike[str] | None, name: str, source: bytes) -> 
 def _graph(name: str) -> Path:
     known = names()
     if name not in known:
-        from mirlo.runtime.nearest import nearest
+        from mirlo.runtime.errors import nearest
 
         raise MirloError(f"no sample is named '{name}'{nearest(name, known)} (there are: {', '.join(known)})")
     return GRAPHS / f"{name}.onnx"

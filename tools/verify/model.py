@@ -11,12 +11,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
 from mirlo.driver.compiler import precision_passes
-from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.programs import needs_program
-from mirlo.driver.tune.database import Database, open_database
+from mirlo.driver.request import open_database, require_one_build
+from mirlo.driver.tune.database import Database
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.exact.verdict import KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS
@@ -26,7 +26,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.targets import CompileOptions, thread_limits
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:

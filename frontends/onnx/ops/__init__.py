@@ -10,11 +10,14 @@ control: If Loop
 conv: Conv ConvTranspose
 create: Constant ConstantOfShape EyeLike Range Trilu
 decode: ImageDecoder
+dynamic_shapes: Expand/dynamic Pad/dynamic Reshape/dynamic Slice/dynamic Split/dynamic Squeeze/dynamic Unsqueeze/dynamic
 elementwise: BitShift IsInf Max Mean Min Mod Pow Sum
-folding: Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Concat ConstantOfShape CumSum Div Equal Exp Expand Flatten
-    Floor Gather Greater GreaterOrEqual Less LessOrEqual Log Max Mean Min Mod Mul Neg NonZero Not Or Pow Range
-    Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Round Shape Sign Size Slice Split Sqrt
-    Squeeze Sub Sum Tile Transpose Unsqueeze Where Xor
+folding: Abs/fold Add/fold And/fold ArgMax/fold ArgMin/fold Cast/fold CastLike/fold Ceil/fold Clip/fold Concat/fold
+    ConstantOfShape/fold CumSum/fold Div/fold Equal/fold Exp/fold Expand/fold Flatten/fold Floor/fold Gather/fold
+    Greater/fold GreaterOrEqual/fold Less/fold LessOrEqual/fold Log/fold Max/fold Mean/fold Min/fold Mod/fold Mul/fold
+    Neg/fold NonZero/fold Not/fold Or/fold Pow/fold Range/fold Reciprocal/fold ReduceMax/fold ReduceMean/fold
+    ReduceMin/fold ReduceProd/fold ReduceSum/fold Reshape/fold Round/fold Shape/fold Sign/fold Size/fold Slice/fold
+    Split/fold Sqrt/fold Squeeze/fold Sub/fold Sum/fold Tile/fold Transpose/fold Unsqueeze/fold Where/fold Xor/fold
 fourier: DFT STFT
 gradient: ai.onnx.preview.training:Gradient
 image: GridSample Resize Upsample com.microsoft:GridSample
@@ -25,12 +28,11 @@ microsoft: SimplifiedLayerNormalization com.microsoft:BiasGelu com.microsoft:Fas
     com.microsoft:Gelu com.microsoft:MatMulIntegerToFloat com.microsoft:QGemm com.microsoft:QLinearAdd
     com.microsoft:QLinearConcat com.microsoft:QLinearGlobalAveragePool com.microsoft:QLinearLeakyRelu
     com.microsoft:QLinearMul com.microsoft:QLinearSigmoid com.microsoft:SimplifiedLayerNormalization
-    com.microsoft:SkipLayerNormalization com.microsoft:SkipSimplifiedLayerNormalization
-    com.microsoft:TransposeMatMul
+    com.microsoft:SkipLayerNormalization com.microsoft:SkipSimplifiedLayerNormalization com.microsoft:TransposeMatMul
 microsoft_attention: com.microsoft:Attention com.microsoft:DecoderMaskedMultiHeadAttention
-    com.microsoft:EmbedLayerNormalization com.microsoft:FusedConv com.microsoft:FusedGemm
-    com.microsoft:MRotaryEmbedding com.microsoft:MultiHeadAttention com.microsoft:QAttention
-    com.microsoft:QEmbedLayerNormalization com.microsoft:RotaryEmbedding
+    com.microsoft:EmbedLayerNormalization com.microsoft:FusedConv com.microsoft:FusedGemm com.microsoft:MRotaryEmbedding
+    com.microsoft:MultiHeadAttention com.microsoft:QAttention com.microsoft:QEmbedLayerNormalization
+    com.microsoft:RotaryEmbedding
 microsoft_cache: com.microsoft:GroupQueryAttention
 microsoft_linear: com.microsoft:BranchwiseRMSNorm com.microsoft:CausalConvWithState com.microsoft:GatedAdd
     com.microsoft:GatedDeltaNet com.microsoft:GatedRMSNorm com.microsoft:LinearAttention
@@ -42,9 +44,9 @@ microsoft_nchwc: com.microsoft.nchwc:AveragePool com.microsoft.nchwc:Conv com.mi
     com.microsoft.nchwc:ReorderOutput com.microsoft.nchwc:Upsample
 microsoft_paged: com.microsoft:PagedAttention
 microsoft_quantized: com.microsoft:BiasAdd com.microsoft:BiasSplitGelu com.microsoft:CDist
-    com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul com.microsoft:ExpandDims
-    com.microsoft:GatherND com.microsoft:GroupNorm com.microsoft:MatMulInteger16 com.microsoft:NhwcMaxPool
-    com.microsoft:Pad com.microsoft:QLinearAveragePool com.microsoft:QLinearReduceMean com.microsoft:QLinearSoftmax
+    com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul com.microsoft:ExpandDims com.microsoft:GatherND
+    com.microsoft:GroupNorm com.microsoft:MatMulInteger16 com.microsoft:NhwcMaxPool com.microsoft:Pad
+    com.microsoft:QLinearAveragePool com.microsoft:QLinearReduceMean com.microsoft:QLinearSoftmax
     com.microsoft:QLinearWhere com.microsoft:QuantizeLinear com.microsoft:Range com.microsoft:SkipGroupNorm
     com.microsoft:Trilu
 microsoft_recurrent: com.microsoft:DynamicQuantizeLSTM
@@ -65,10 +67,10 @@ recurrent: GRU LSTM RNN
 reduce: ArgMax ArgMin CumProd CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
     ReduceProd ReduceSum ReduceSumSquare
 scan: Scan
-sequence: ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct
-    SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence
-shape: Concat DepthToSpace Dropout Expand Flatten Identity Pad Reshape Shape Size Slice SpaceToDepth Split Squeeze
-    Tile Transpose Unsqueeze
+sequence: ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty
+    SequenceErase SequenceInsert SequenceLength SplitToSequence
+shape: Concat DepthToSpace Dropout Expand Flatten Identity Pad Reshape Shape Size Slice SpaceToDepth Split Squeeze Tile
+    Transpose Unsqueeze
 string: Equal RegexFullMatch StringConcat StringNormalizer StringSplit com.microsoft:Tokenizer
 text: MelWeightMatrix TfIdfVectorizer
 training: ai.onnx.preview.training:Adagrad ai.onnx.preview.training:Adam ai.onnx.preview.training:Momentum

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mirlo.dialects.core import dims as D
@@ -11,8 +9,10 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import sizes_if, sum_fits
+from mirlo.frontends.onnx.declared import by_axis
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import dynamic_converter
 from mirlo.frontends.onnx.values import as_dim
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
@@ -22,18 +22,15 @@ FAR = 2**63 - 1
 """The end of a slice that takes all."""
 
 
-def reshape_dims(
-    node: Node, x: TensorType, wanted: Tensor, allow_zero: bool, elements: Sequence[Dim | None] | None = None
-) -> tuple[Dim, ...]:
-    """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
-
-    `elements` are the known elements of the shape.
-    """
+@dynamic_converter("Reshape")
+def reshape(node: Node) -> Tensor:
+    """Reshape to a run-time shape: 0 copies a dim, -1 is the rest."""
+    x, wanted, elements = node.type(0), node.vector(1), node.value(1).partial_sizes
     (rank,) = wanted.type.shape
     if not isinstance(rank, int):
         raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
     dims = wanted
-    if not allow_zero:
+    if not node.attr.bool("allowzero", 0):
         own = node.sizes([*x.shape, *[WRONG_DIM] * rank][:rank])
         dims = where(wanted.equals(0), own, wanted)
     is_inferred = dims.equals(-1)
@@ -50,22 +47,13 @@ def reshape_dims(
         dims = where(is_known, known_sizes, dims)
     fits = dims.prod().equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
-    return node.bind_unknown(sizes_if(fits, dims), what, known_dims)
+    return node[0].reshape(node.bind_unknown(sizes_if(fits, dims), what, known_dims))
 
 
-def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
-    total = node.sizes(x.shape).prod()
-    known = node.sizes([1, *(dim for dim in shape if dim != -1)]).prod()
-    rest = total // maximum(known, 1)
-    whole = (rest * known).equals(total)
-    checked = sizes_if(whole, rest).reshape((1,))
-    (dim,) = node.bind(checked, f"the other dims of the shape do not divide the elements of {x}")
-    return tuple(dim if size == -1 else size for size in shape)
-
-
-def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
-    """Return the dims of x broadcast with a run-time shape, both ways."""
+@dynamic_converter("Expand")
+def expand(node: Node) -> Tensor:
+    """Broadcast with a run-time shape, both ways."""
+    x, wanted = node.type(0), node.vector(1)
     (count,) = wanted.type.shape
     if not isinstance(count, int):
         raise NodeError(f"input 'shape' is a list of {count} numbers: the rank of the result must be known")
@@ -76,13 +64,12 @@ def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
     fits = wanted.equals(sizes) | wanted.equals(1) | sizes.equals(1)
     checked = sizes_if(fits, wanted)
     bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
-    return (
-        *own[: rank - count],
-        *map(node.builder.broadcast_dim, tail, bound),
-    )
+    shape = (*own[: rank - count], *map(node.builder.broadcast_dim, tail, bound))
+    return node[0].expand(shape)
 
 
-def dynamic_slice(node: Node) -> Tensor:
+@dynamic_converter("Slice")
+def slice_(node: Node) -> Tensor:
     """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
@@ -169,9 +156,11 @@ def _elements(value: Tensor) -> list[Dim | None]:
     return list(value.partial or ())
 
 
-def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
+@dynamic_converter("Split")
+def split(node: Node) -> tuple[Tensor, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), node.vector(1)
+    axis = node.attr.int("axis", 0) % x.rank
     total = sizes.sum().equals(node.sizes(x.shape[axis : axis + 1]))
     parts = node.bind(sizes_if(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
     if len(parts) != len(node.outputs):
@@ -195,7 +184,8 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
     return list(range(count if isinstance(count, int) else rank))
 
 
-def dynamic_pad(node: Node) -> Tensor:
+@dynamic_converter("Pad")
+def pad(node: Node) -> Tensor:
     """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = node.vector(1)
@@ -235,18 +225,8 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
-def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
-    """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
-    (count,) = values.type.shape
-    column = axes.reshape((count, 1))
-    positions = node.constant(np.arange(rank)[None], "i64")
-    negative = positions - rank
-    here = column.equals(positions) | column.equals(negative)
-    spread = where(here, values.reshape((count, 1)), 0)
-    return spread.sum(0)
-
-
-def dynamic_squeeze(node: Node) -> Tensor:
+@dynamic_converter("Squeeze")
+def squeeze(node: Node) -> Tensor:
     x, count = node.type(0), _count(node)
     left, dims = x.rank - count, node.sizes(node.type(0).shape)
     if left < 0:
@@ -258,7 +238,8 @@ def dynamic_squeeze(node: Node) -> Tensor:
     return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
 
 
-def dynamic_unsqueeze(node: Node) -> Tensor:
+@dynamic_converter("Unsqueeze")
+def unsqueeze(node: Node) -> Tensor:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
     kept, position, once = _kept_axes(node, rank)

@@ -12,6 +12,7 @@ from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
     axes_set,
+    by_axis,
     candidate_axes,
     count_of,
     declared_of_static,
@@ -20,7 +21,6 @@ from mirlo.frontends.onnx.declared import (
 )
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.dynamic_shapes import by_axis
 from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted, Output
 from mirlo.frontends.tensor import Tensor, where

@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.infer import shape_text
+from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
@@ -28,17 +29,7 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, NodeTrait
-from mirlo.frontends.onnx.ops.dynamic_shapes import (
-    dynamic_pad,
-    dynamic_slice,
-    dynamic_split,
-    dynamic_squeeze,
-    dynamic_unsqueeze,
-    expand_dims,
-    infer_remaining_dim,
-    reshape_dims,
-)
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import convert_dynamic, converter
 from mirlo.frontends.onnx.values import Converted, as_dim, is_exact
 from mirlo.frontends.sizes import divisible, quotient
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
@@ -107,15 +98,25 @@ def reshape(node: Node) -> Converted:
     if shape is not None and count_of(node, 1) == len(shape) and D.product(x.shape) == math.prod(shape):
         return _reshape_of_declared_shape(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
-        dims = reshape_dims(node, x, node.vector(1), node.attr.bool("allowzero", 0), node.value(1).partial_sizes)
-        return node[0].reshape(dims)
+        return convert_dynamic(node)
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
     except Undivided as error:
         if error.equation is not None and node.builder.solution(*error.equation):
             raise DimsDiffer(str(error), *error.equation) from None
-        dims = infer_remaining_dim(node, x, error.shape)
+        dims = _infer_remaining_dim(node, x, error.shape)
     return node[0].reshape(dims)
+
+
+def _infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
+    total = node.sizes(x.shape).prod()
+    known = node.sizes([1, *(dim for dim in shape if dim != -1)]).prod()
+    rest = total // maximum(known, 1)
+    whole = (rest * known).equals(total)
+    checked = sizes_if(whole, rest).reshape((1,))
+    (dim,) = node.bind(checked, f"the other dims of the shape do not divide the elements of {x}")
+    return tuple(dim if size == -1 else size for size in shape)
 
 
 def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Tensor:
@@ -154,7 +155,7 @@ def squeeze(node: Node) -> Converted:
         if candidates:
             return _with_axes(node, x.rank, candidates, shape)
     if node.has(1) and node.value(1).known is None:
-        return dynamic_squeeze(node)
+        return convert_dynamic(node)
     axes = node.axes(1)
     if axes is not None:
         return node.emit("squeeze", node[0], axes=axes)
@@ -178,7 +179,7 @@ def unsqueeze(node: Node) -> Converted:
         if candidates:
             return _with_axes(node, len(shape), candidates, shape)
     if node.has(1) and node.value(1).known is None:
-        return dynamic_unsqueeze(node)
+        return convert_dynamic(node)
     axes = node.axes(1)
     if axes is None:
         raise NodeError("attribute 'axes' is missing")
@@ -192,7 +193,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
 
 
 @converter("Expand", traits=[NodeTrait.MOVES])
-def expand(node: Node) -> Tensor:
+def expand(node: Node) -> Converted:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     declared = declared_of_static(node, 1)
     if declared is not None and _may_expand_to(node, declared):
@@ -203,7 +204,7 @@ def expand(node: Node) -> Tensor:
         fits = equals(node, 1, tail) | ones
         return required(node, fits, "input 'shape' is another", node.emit("expand", node[0], shape=declared))
     if node.value(1).known is None:
-        return node.emit("expand", node[0], shape=expand_dims(node, node.type(0), node.vector(1)))
+        return convert_dynamic(node)
     x, wanted = node.type(0), list(node.dims(1))
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
@@ -296,7 +297,7 @@ def split(node: Node) -> Converted:
         result = node[0].split(tuple(known), axis)
         return required_all(node, equals(node, 1, known), "input 'split' is another", result)
     if node.has(1) and node.value(1).known is None:
-        return dynamic_split(node, axis % x.rank)
+        return convert_dynamic(node)
     if node.has(1):
         sizes = node.dims(1)
     count = node.attr.int("num_outputs", len(node.outputs))
@@ -354,13 +355,13 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Tensor, ...]:
 
 
 @converter("Slice", traits=[NodeTrait.MOVES])
-def slice_(node: Node) -> Tensor:
+def slice_(node: Node) -> Converted:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
-        return dynamic_slice(node)
+        return convert_dynamic(node)
     starts, ends, axes, steps = slice_arguments(node)
     if not all(_is_bound(dim, x, axis) for dims in (starts, ends) for dim, axis in zip(dims, axes, strict=True)):
-        return dynamic_slice(node)
+        return convert_dynamic(node)
     begin = [_bound(dim) for dim in starts]
     end = [_bound(dim) for dim in ends]
     return node[0].strided_slice(axes, begin, end, steps)
@@ -381,9 +382,9 @@ def pad(node: Node) -> Converted:
     are_known = all(node.value(i).array is not None for i in range(1, len(node)) if node.has(i))
     shape = declared_of_static(node, 1)
     if not are_known and not (shape and all(node.type(0).static_shape)):
-        return dynamic_pad(node)
+        return convert_dynamic(node)
     if node.has(3) and node.value(3).array is None:
-        return dynamic_pad(node)
+        return convert_dynamic(node)
     axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
     if shape is not None:
         return pad_of_declared_shape(node, axes, shape)

@@ -2,13 +2,13 @@
 
 INDEX = """
 activations: relax.divide relax.multiply relax.reciprocal
-algebra: * relax.cast relax.divide relax.power relax.where
+algebra: neutral relax.cast relax.divide relax.power relax.where
 attention: relax.attention relax.matmul
 conv: relax.conv
 conv_transpose: relax.conv_transpose
 gelu: relax.multiply
-layout: * relax.conv relax.conv_transpose relax.conv_weight_gradient relax.permute
-layout_sink: * relax.dequantize relax.quantize relax.reshape
+layout: data-layout relax.conv relax.conv_transpose relax.conv_weight_gradient relax.permute
+layout_sink: axes elementwise relax.dequantize relax.quantize relax.reshape
 matmul: relax.add relax.matmul relax.permute
 normalize: relax.add relax.divide relax.multiply
 quantized: relax.conv relax.matmul relax.multiply
@@ -18,9 +18,9 @@ rotary: relax.add
 round_trip: relax.quantize
 shapes: relax.concat relax.expand relax.expand_dims relax.pad relax.permute relax.reshape relax.split relax.squeeze
     relax.strided_slice relax.tile
-tables: * relax.gather
+tables: relax.gather subset
 unrolled: relax.concat relax.stack
-views: *
+views: elementwise last-axis
 weights: relax.add relax.batch_norm relax.divide relax.multiply relax.subtract
 """
 """The modules by the operators that the rules of each file rewrite."""

@@ -15,8 +15,8 @@ remainders: fmod remainder
 representation: abs copysign isfinite isinf isnan ldexp nextafter
 rounding: ceil floor fma fmuladd round roundeven rsqrt sqrt trunc
 trigonometric: cos sin tan
-widen: acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor fma
-    fmod fmuladd hypot i0 i0e i1 i1e isfinite isinf isnan j0 j1 ldexp lgamma log log10 log1p log2 pow remainder
-    round roundeven rsqrt sigmoid sin sinh sqrt tan tanh tgamma trunc
+widen: acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor fma fmod
+    fmuladd hypot i0 i0e i1 i1e isfinite isinf isnan j0 j1 ldexp lgamma log log10 log1p log2 pow remainder round
+    roundeven rsqrt sigmoid sin sinh sqrt tan tanh tgamma trunc
 """
 """The modules by the intrinsics that the rules of each file are for."""

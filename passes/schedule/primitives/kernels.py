@@ -31,7 +31,7 @@ from mirlo.passes.schedule.primitives.tree import (
     set_children,
 )
 from mirlo.passes.targets import ThreadLimits, has_vectors, thread_limits
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 AXES = tuple(f"{kind}Idx.{dim}" for kind in ("block", THREAD) for dim in "xyz")
 """The hardware axes of GPUs."""

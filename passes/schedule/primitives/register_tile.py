@@ -31,7 +31,7 @@ from mirlo.passes.schedule.primitives.tree import (
     extents_of,
     placed_at,
 )
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 
 def sides_of(tile: TileLeaf) -> tuple[TileSide, TileSide]:

@@ -38,7 +38,7 @@ from mirlo.passes.schedule.primitives.tree import (
     leaves_of,
 )
 from mirlo.passes.schedule.stored import PackedOrder
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.command_tree import CommandTree

@@ -26,7 +26,7 @@ from mirlo.passes.schedule.primitives.tree import (
     leaves_of,
     loops_of,
 )
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 

@@ -17,9 +17,8 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
 from mirlo.passes.schedule.stored import PackedOrder, packed_orders
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.names import unique_names
-from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 LOCAL, SHARED = "local", "shared"

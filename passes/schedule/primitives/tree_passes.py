@@ -28,7 +28,7 @@ from mirlo.passes.schedule.primitives.tree import (
     leaves_of,
     set_children,
 )
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.errors import nearest
 
 
 def share_positions(root: Root) -> None:

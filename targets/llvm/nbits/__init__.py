@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
-from mirlo.passes.graph.activations import ACTIVATIONS, REQUESTED
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Decline
+from mirlo.passes.session import REQUESTED_ACTIVATIONS
+from mirlo.runtime.names import ACTIVATIONS
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.nbits.weights import PackedWeights, match_weights
 from mirlo.targets.llvm.options import find_machine
@@ -62,7 +63,7 @@ class PackNbits(Pass):
             raise PassError(
                 f"pack-nbits: 'activations' must be one of {', '.join(ACTIVATIONS)}; got {self.activations}"
             )
-        products = _Products(op, machine, self.activations or session.options.get(REQUESTED) or "")
+        products = _Products(op, machine, self.activations or session.options.get(REQUESTED_ACTIVATIONS) or "")
         for function in op.operation.regions[0].blocks[0].operations:
             for block in reversed(blocks(function)):
                 for matmul in [o.operation for o in block.operations if o.operation.name == "relax.matmul"]:

@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.create import Constant
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import emit_deferred_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of

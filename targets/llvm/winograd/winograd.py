@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import replace_op
-from mirlo.passes.decisions import decision_of_nodes
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.legalize.legalize import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import bind_choices
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.tuned import operations_named, pop_choices
+from mirlo.passes.session import decision_of_nodes
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import mirlo
 from mirlo import R, T
+from mirlo.passes.pipeline import Pipeline
 from mirlo.targets.llvm.pipeline import compile_pipeline
 
-PIPELINE = compile_pipeline().replace("outline-parallel{threads=1}", "outline-parallel{threads=2 work=WORK}")
+PIPELINE = str(Pipeline(compile_pipeline()).append("outline-parallel{threads=2 work=WORK}"))
 SIZES = st.tuples(*[st.integers(0, 9)] * 3)
 
 

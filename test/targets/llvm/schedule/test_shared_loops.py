@@ -11,10 +11,11 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.pipeline import compile_pipeline
 
-PIPELINE = compile_pipeline().replace("outline-parallel{threads=1}", "outline-parallel{threads=2 work=1}")
+PIPELINE = str(Pipeline(compile_pipeline()).append("outline-parallel{threads=2 work=1}"))
 
 
 def both_ways(text: str, weights: dict[str, np.ndarray]) -> None:
