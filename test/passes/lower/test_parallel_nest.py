@@ -14,7 +14,6 @@ from mirlo import R, T
 from mirlo.passes.pipeline import Pipeline
 from mirlo.targets.llvm.pipeline import compile_pipeline
 
-PIPELINE = str(Pipeline(compile_pipeline()).append("outline-parallel{threads=2 work=WORK}"))
 SIZES = st.tuples(*[st.integers(0, 9)] * 3)
 
 
@@ -37,7 +36,8 @@ def compile_nest(shape: tuple[Any, Any, Any], lows: tuple[int, ...], steps: tupl
     def model(x: R.Tensor[dims, "f32"]):  # noqa: F821, UP037
         return R.call_tir(visit, x)
 
-    return mirlo.compile(model, pipeline=PIPELINE.replace("WORK", str(work)), threads=2, cache=False)
+    pipeline = Pipeline(compile_pipeline()).append(f"outline-parallel{{threads=2 work={work}}}")
+    return mirlo.compile(model, pipeline=str(pipeline), threads=2, cache=False)
 
 
 def check(function: Any, shape: tuple[int, ...], lows: tuple[int, ...], steps: tuple[int, ...]) -> None:
