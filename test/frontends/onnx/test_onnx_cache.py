@@ -8,9 +8,11 @@ import numpy as np
 import onnxruntime
 import oracle
 import pytest
+from cached_attention import attention_model, tokens
 from onnx import helper
 
 import mirlo
+from mirlo.runtime.errors import MirloError
 
 HEADS, KV_HEADS, SIZE, BATCH = 4, 2, 16, 2
 
@@ -180,3 +182,20 @@ def test_cache_with_room() -> None:
             valid = slice(None) if name == "y" else np.s_[:, :, : past + new]
             assert found[name].shape == wanted.shape, (name, new, past, capacity)
             np.testing.assert_allclose(found[name][valid], wanted[valid], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("total", ["mask", "input"])
+def test_no_sequences(total: str) -> None:
+    """A batch of 0 takes the time of its other sizes, or is refused: what has no elements may have any dims."""
+    model = mirlo.compile(attention_model(total=total))
+    for new, past in ((1, 4), (5, 0), (1 << 40, 1)):
+        feeds: dict[str, Any] = tokens(min(new, 5), past, batch=0, total=total)
+        feeds |= {name: np.zeros((0, new, feeds[name].shape[2]), np.float32) for name in ("query", "key", "value")}
+        feeds |= {name: np.zeros((0, KV_HEADS, past, SIZE), np.float32) for name in ("past_key", "past_value")}
+        if new > 5:
+            with pytest.raises(MirloError, match="larger than any memory, where b = 0"):
+                model.run(feeds)
+            continue
+        found = model.run(feeds)
+        assert found["y"].shape == (0, new, HEADS * SIZE)
+        assert found["present_key"].shape == found["present_value"].shape == (0, KV_HEADS, new + past, SIZE)

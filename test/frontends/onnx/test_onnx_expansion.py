@@ -128,7 +128,7 @@ def test_models_that_multiply_are_refused_where_they_are_opened(form, monkeypatc
 
 
 COMMANDS = ("info", "check", "import", "compile", "explain", "explorer", "partition", "bisect", "bench", "tune", "run",
-            "quantize")  # fmt: skip
+            "quantize", "verify")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
