@@ -48,6 +48,7 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.parts import scalar_nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.primitives.tree import ScheduleError
