@@ -25,17 +25,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from zlib import crc32
 
+from mirlo.benchmarks import random_graphs
+from mirlo.benchmarks.checkout import ROOT, WORK, commit, processor
 from mirlo.benchmarks.test_times import COSTS, read_costs
 from mirlo.runtime.processes import end_group
 
-ROOT = Path(__file__).resolve().parents[1]
-WORK = ROOT / ".cache" / "nightly"
 RESULTS = WORK / "results.jsonl"
 """A line for each run of a shard."""
 MEASURED = ROOT / "test" / "nightly_costs.txt"
 """Seconds of processor time of one case of functions, as `make nightly` runs them: `--costs` writes them."""
 PAGE = ROOT / "docs" / "nightly.md"
 BEGIN, END = "<!-- begin shards -->", "<!-- end shards -->"
+BEGIN_GRAPHS, END_GRAPHS = "<!-- begin graphs -->", "<!-- end graphs -->"
 PARTS = {
     "combinations": 700.0, "stages": 400.0, "test-times": 750.0, "test-avx512": 750.0, "test-avx2": 750.0,
     "test-sse42": 850.0, "test-qemu": 500.0, "test-cross": 300.0, "test-arm": 500.0, "test-ethos-u": 300.0,
@@ -93,12 +94,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(lines_of([result])))
         return 1 if result.failures or result.unfinished else 0
     if options.status or options.write:
-        lines = list(lines_of(latest(read_results())))
-        print("\n".join(lines))
         if options.write:
-            before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-            PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.partition(END)[2], encoding="utf-8")
+            random_graphs.commit_runs()
+        shards = list(lines_of(latest(read_results())))
+        graphs = list(random_graphs.lines_of(random_graphs.read_runs()))
+        print("\n".join([*shards, "", *graphs]))
+        if options.write:
+            write_table(shards, BEGIN, END)
+            write_table(graphs, BEGIN_GRAPHS, END_GRAPHS)
     return 0
+
+
+def write_table(lines: Sequence[str], begin: str, end: str) -> None:
+    """Write lines to the page between two comments."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    PAGE.write_text("\n".join([before + begin, *lines, end]) + rest.partition(end)[2], encoding="utf-8")
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -217,31 +227,6 @@ def read_summary(output: str) -> tuple[int, int, list[str]]:
     last = next((line for line in reversed(output.splitlines()) if re.search(r" in \d[\d.]*s", line)), "")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", last)}
     return counts.get("passed", 0), counts.get("skipped", 0), failures
-
-
-def commit() -> str:
-    """Return the commit that is checked out, with `+` if files differ from it."""
-    name = _git("rev-parse", "--short=8", "HEAD")
-    return f"{name}+" if name and _git("status", "--porcelain", "--untracked-files=no") else name
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
-def processor() -> str:
-    """Return the processor of this machine: its name, what LLVM calls it, and its instructions."""
-    from mirlo.targets.llvm.cpus import features_text
-    from mirlo.targets.llvm.processor import host_processor
-
-    host = host_processor()
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    return f"{name[1] if name else host.arch} ({host.cpu}): {features_text(host.arch, host.features)}"
 
 
 def read_results() -> list[Result]:

@@ -114,10 +114,11 @@ class Compiler:
                 yield Compiler(replace(self.request, opt_level=level), self.compile_request).run()[0]
             return
         self._run_passes(module, None)
+        self.options = replace(self.options, lowered={})
         for level in levels:
             self.options = replace(self.options, opt_level=level)
             yield self._emit(clone_module(module))
-        self.options = replace(self.options, while_compiling=None)
+        self.options = replace(self.options, while_compiling=None, lowered=None)
         recycle_context(module.context)
 
     def list_kernels(self) -> list[tuple[KernelText, list[str]]]:

@@ -78,6 +78,9 @@ class CompileOptions:
     """The kernel whose code is wanted, with `form`; empty for all. `Target.code` may make that of others too."""
     prepared: Preparation | None = None
     """What `Target.prepare` returned, for the emitter."""
+    lowered: dict[object, str] | None = None
+    """Where an emitter keeps what code of each level of optimization is made from, by its source; None is for one
+    level."""
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,11 @@ class RandomMemory:
         """Return the content of a buffer before it is written: random residues, which repeat."""
         if plane not in self._pools:
             self._pools[plane] = self._floats(POOL, plane)
-        start = int(self.rng.integers(0, POOL))
-        return np.resize(np.roll(self._pools[plane], -start), count + 2 * GUARD_BYTES // self.arithmetic.bytes)
+        start, size = int(self.rng.integers(0, POOL)), count + 2 * GUARD_BYTES // self.arithmetic.bytes
+        pool = self._pools[plane]
+        first = pool[start : start + size]
+        rest = size - len(first)
+        return first.copy() if rest == 0 else np.concatenate([first, np.resize(pool, rest)])
 
     def _floats(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes

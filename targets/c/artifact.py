@@ -14,6 +14,7 @@ from mirlo.runtime.names import POLLS
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.generator import CGenerator
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
+from mirlo.targets.c.processor import CProcessor
 from mirlo.targets.c.products import kernel_memory
 from mirlo.targets.c.whole import processor_of
 from mirlo.targets.planned import add_polls, add_ticks, cpu_facts, kernel_rows, planned_entry, signature_of
@@ -39,7 +40,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     processor = processor_of(options)
     prelude = f"{processor.prelude}\n" if processor is not None else ""
     memory = kernel_memory(main, module, kernels) if processor is not None and options.form == SOURCE else []
-    text = prelude + print_model(module, processor=processor).text
+    text = prelude + _text_of(module, processor, options.lowered)
     metadata: dict[str, Any]
     if options.form == SOURCE:
         code, metadata = text.encode(), {"triple": "any", "features": []}
@@ -58,6 +59,16 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
         outputs=signature["outputs"], params=signature["params"], arena_bytes=signature["arena"],
         kernels=tuple(kernels), metadata={**metadata, **facts, **({POLLS: True} if polls else {})},
     )  # fmt: skip
+
+
+def _text_of(module: ir.Module, processor: CProcessor | None, lowered: dict[object, str] | None) -> str:
+    """Return the functions of a module, which is consumed; `lowered` has those of modules that other levels printed."""
+    if lowered is None:
+        return print_model(module, processor=processor).text
+    source = str(module.operation.get_asm(assume_verified=True))
+    if source not in lowered:
+        lowered[source] = print_model(module, processor=processor).text
+    return lowered[source]
 
 
 def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:

@@ -37,17 +37,18 @@ def build(
     jobs: int | None = None,
     while_compiling: Callable[[], None] | None = None,
     started: Compilation | None = None,
+    lowered: dict[object, str] | None = None,
 ) -> list[bytes]:
     """Return the code of each unit; call `while_compiling` while worker processes compile, if there are any.
 
-    `started` may have compiled some of the units already.
+    `started` may have compiled some of the units already; `lowered` has the LLVM IR of units that other levels share.
     """
     known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
     cached = {key: content for key, content in known.items() if content is not None}
     missing = [unit for unit in units if unit.key not in cached]
     tasks = [task_of(unit) for unit in missing]
     compiled = (
-        compile_all(tasks, settings, jobs, while_compiling)
+        compile_all(tasks, settings, jobs, while_compiling, lowered)
         if started is None
         else started.finish(tasks, while_compiling)
     )

@@ -49,7 +49,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.while_compiling is None else partial(options.while_compiling, weights)
     started = None if ahead is None else ahead.compilation
-    objects = build(units, settings, options.cache, options.jobs, settle, started)
+    objects = build(units, settings, options.cache, options.jobs, settle, started, options.lowered)
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
     )

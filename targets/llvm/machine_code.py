@@ -83,12 +83,26 @@ class CodeSettings:
     form: str = OBJECT
 
 
-def generate(module: ir.Module, settings: CodeSettings) -> bytes:
-    """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized."""
+def generate(module: ir.Module, settings: CodeSettings, keep: Callable[[str], object] | None = None) -> bytes:
+    """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized.
+
+    `keep` is called with its LLVM IR before that.
+    """
     if settings.form == DIALECT:
         return f"{module}\n".encode()
     try:
-        with freed(optimized(to_llvm_ir(module), settings)) as optimized_module:
+        text = to_llvm_ir(module)
+    except RuntimeError as error:
+        raise PassError(f"LLVM made no code: {error}") from error
+    if keep is not None:
+        keep(text)
+    return generate_from(text, settings)
+
+
+def generate_from(text: str, settings: CodeSettings) -> bytes:
+    """Compile LLVM IR that is not optimized yet to a form of code."""
+    try:
+        with freed(optimized(text, settings)) as optimized_module:
             return emit(optimized_module, settings)
     except RuntimeError as error:
         raise PassError(f"LLVM made no code: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -18,7 +18,7 @@ from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.intrinsics.arm import missing_arm_instruction
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
-from mirlo.targets.llvm.machine_code import CodeSettings, generate
+from mirlo.targets.llvm.machine_code import DIALECT, CodeSettings, generate, generate_from
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm_guard import make_guarded, suspects_in_text
@@ -47,8 +47,16 @@ class EntryInterface:
         return bool(self.packed) or self.allocator is not None
 
 
-def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
-    """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
+def compile_text(
+    text: str, settings: CodeSettings, entry: EntryInterface | None = None, lowered: dict[object, str] | None = None
+) -> bytes:
+    """Compile the text of a unit, parsed in the current context, to an object file or another form of code.
+
+    `lowered` has LLVM IR by what it was lowered from, and receives that of the unit.
+    """
+    source = (text, settings.processor, entry)
+    if lowered is not None and settings.form != DIALECT and source in lowered:
+        return generate_from(lowered[source], settings)
     lacked = missing_instruction(text, settings.processor) or missing_arm_instruction(text, settings.processor)
     if lacked is not None:
         # Marked by `check_emitted`: the rule of a user that emitted it.
@@ -61,16 +69,21 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
         )
     with ir.Location.unknown():
         module = ir.Module.parse(text)
-        make = partial(compile_module, module, settings, entry, text)
+        keep = None if lowered is None else partial(lowered.__setitem__, source)
+        make = partial(compile_module, module, settings, entry, text, keep)
         return make_guarded(module.operation, suspects_in_text(text), make)
 
 
 def compile_module(
-    module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None, text: str = ""
-) -> bytes:
-    """Compile a module, which is consumed; `entry` is given for the module with `main`, `text` if it was parsed."""
+    module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None, text: str = "",
+    keep: Callable[[str], object] | None = None,
+) -> bytes:  # fmt: skip
+    """Compile a module, which is consumed; `entry` is given for the module with `main`, `text` if it was parsed.
+
+    `keep` is called with its LLVM IR, before LLVM optimizes it.
+    """
     lower_module(module, settings.processor, entry, text)
-    return generate(module, settings)
+    return generate(module, settings, keep)
 
 
 def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface | None = None, text: str = "") -> None:

@@ -107,22 +107,24 @@ def compile_all(
     settings: CodeSettings,
     jobs: int | None = None,
     while_compiling: Callable[[], None] | None = None,
+    lowered: dict[object, str] | None = None,
 ) -> list[bytes]:
     """Compile all tasks, the longest first, and return the object files.
 
-    Workers compile and, after `while_compiling`, this process does too.
+    Workers compile and, after `while_compiling`, this process does too. It keeps LLVM IR in `lowered`.
     """
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
         count = count if sum(len(task.text) for task in tasks) >= LEAST_CHARACTERS else 0
-    return Compilation(settings, count).finish(tasks, while_compiling)
+    return Compilation(settings, count, lowered).finish(tasks, while_compiling)
 
 
 class Compilation:
     """Tasks that worker processes compile as they are added; this process joins when all of them are known."""
 
-    def __init__(self, settings: CodeSettings, helpers: int) -> None:
+    def __init__(self, settings: CodeSettings, helpers: int, lowered: dict[object, str] | None = None) -> None:
         self.settings = settings
+        self._lowered = lowered
         self._waiting: deque[CompileTask] = deque()
         self._taken: set[CompileTask] = set()
         """The tasks that workers have, or had."""
@@ -202,7 +204,7 @@ class Compilation:
             except IndexError:
                 break
             try:
-                self._done[task] = compile_text(task.text, self.settings, task.entry)
+                self._done[task] = compile_text(task.text, self.settings, task.entry, self._lowered)
             except PassError as error:
                 raise PassError(f"@{task.name}: {error}") from error
         if failure is not None:

@@ -1,8 +1,9 @@
 """Division of a planned module into units that are compiled separately: kernels with their helpers, and the rest.
 
 A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that
-differ only in names are one unit, and those that differ in scalars, which become arguments. The digest of the text, and
-of everything else that the code depends on, is the unit's key and part of the symbol that the model calls.
+differ only in names are one unit, and those that differ in scalars, which become arguments. The digest of the text is
+part of the symbol that the model calls; that of the text and of everything else that the code depends on is the unit's
+key.
 """
 
 from __future__ import annotations
@@ -178,8 +179,10 @@ def _kernel_unit(
     parts[0] = parts[0].replace("func.func private ", "func.func ", 1)
     # Code for readers has the kernel's name; object files that models share have that of the content.
     shown = kernel_symbol(name) if readable else ""
-    key = _digest(f"{settings} {shown}", "\n".join(parts))
-    symbol = shown or f"mirlo_{key[:24]}"
+    text = "\n".join(parts)
+    key = _digest(f"{settings} {shown}", text)
+    # Without the level of optimization: code of each is made from one text.
+    symbol = shown or f"mirlo_{_digest('', text)[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
     return CompilationUnit(name, symbol, key, "\n".join(named), parts=named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,23 @@ def test_code_is_that_of_separate_compilations(target: str) -> None:
         assert each.artifact.code == alone.artifact.code
         np.testing.assert_array_equal(each(X), alone(X))
     assert compiled[0].artifact.code != compiled[1].artifact.code
+
+
+@pytest.mark.parametrize(
+    "target, module, function",
+    [("llvm", "mirlo.targets.llvm.object_code", "lower_module"), ("c", "mirlo.targets.c.artifact", "print_model")],
+)
+def test_code_of_all_levels_is_made_from_one_text(
+    target: str, module: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    loaded = importlib.import_module(module)
+    original = getattr(loaded, function)
+    monkeypatch.setattr(loaded, function, lambda *args, **more: (calls.append(target), original(*args, **more))[1])
+    model = make_model([node("Softmax", "x", "y")], {"x": (F32, X.shape)}, ["y"])
+    assert len(levels_of(model, (0, 1, 2, 3), target)) == 4 and calls == [target]
+    levels_of(model, (2,), target)
+    assert calls == [target, target]
 
 
 def test_no_levels_and_no_kernels() -> None:

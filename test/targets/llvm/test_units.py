@@ -132,7 +132,9 @@ def test_functions_of_others_keep_their_names() -> None:
 def test_keys_hold_the_text_and_the_options() -> None:
     keys = [unit.key for unit in _units(PLANNED)]
     assert keys == [unit.key for unit in _units(PLANNED)]
-    assert not set(keys) & {unit.key for unit in _units(PLANNED, opt_level=3)}
+    other = _units(PLANNED, opt_level=3)
+    assert not set(keys) & {unit.key for unit in other}
+    assert [unit.text for unit in other] == [unit.text for unit in _units(PLANNED)]
     changed = [unit.key for unit in _units(PLANNED.replace("4.0]", "5.0]"))]
     assert keys[1] == changed[1] and keys[2] != changed[2]
 
