@@ -113,16 +113,38 @@ def end_blas_threads() -> None:
 
     It starts new ones for its next large product.
     """
-    numpy = sys.modules.get("numpy._core._multiarray_umath") or sys.modules.get("numpy.core._multiarray_umath")
     count = _thread_count()
-    if numpy is None or count < 2 or threading.active_count() > 1:
-        return
+    blas = _openblas() if count > 1 and threading.active_count() < 2 else None
+    if blas is not None and count == blas.scipy_openblas_get_num_threads64_():
+        blas.blas_thread_shutdown_()
+
+
+def _openblas() -> Any:
+    """Return the library of NumPy's OpenBLAS; None if it has another library of matrix products, or is not loaded."""
+    numpy = sys.modules.get("numpy._core._multiarray_umath") or sys.modules.get("numpy.core._multiarray_umath")
+    if numpy is None:
+        return None
     import ctypes
 
-    with contextlib.suppress(OSError, AttributeError):  # another library of matrix products
+    with contextlib.suppress(OSError, AttributeError):
         blas = ctypes.CDLL(numpy.__file__)
-        if count == blas.scipy_openblas_get_num_threads64_():
-            blas.blas_thread_shutdown_()
+        if blas.scipy_openblas_get_num_threads64_ and blas.scipy_openblas_set_num_threads64_:
+            return blas
+    return None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Compute the products of NumPy's OpenBLAS on one thread: others wait for each other where cores are busy."""
+    blas = _openblas()
+    count = blas.scipy_openblas_get_num_threads64_() if blas is not None else 1
+    if count > 1:
+        blas.scipy_openblas_set_num_threads64_(1)
+    try:
+        yield
+    finally:
+        if count > 1:
+            blas.scipy_openblas_set_num_threads64_(count)
 
 
 class ForkedProcess:

@@ -17,7 +17,7 @@ from mirlo.passes.apply_rules import RULE_WATCH
 from mirlo.passes.entry import find_entry
 from mirlo.passes.exact.compare_rules import RuleComparison, RuleVerdict
 from mirlo.passes.exact.field import FieldArithmetic
-from mirlo.passes.exact.graph_function import GraphModule, GraphRound, common_round
+from mirlo.passes.exact.graph_function import GraphModule, GraphRound, KeptResults, common_round
 from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.outside import OutsideError
@@ -121,6 +121,7 @@ class _GraphComparison:
         self.session, self.sizes = session, sizes
         self.round: GraphRound | None = None
         self.definitions: dict[str, KernelDefinition] = {}
+        self.kept = KeptResults()
 
     def _first_round(self, graphs: GraphModule, name: str) -> GraphRound:
         """Return the round of all stages: with exponents, and infinities, as passes may add both."""
@@ -132,7 +133,8 @@ class _GraphComparison:
         """Return the residues of the results, or the reason why there are none."""
         try:
             copy = ir.Module.parse(module.operation.get_asm(assume_verified=True), module.context)
-            graphs = GraphModule(copy, self.session.params, self.definitions)
+            self.kept.next_module()
+            graphs = GraphModule(copy, self.session.params, self.definitions, self.kept)
             name = symbol_name(find_entry(copy))
             if self.round is None:
                 self.round = self._first_round(graphs, name)

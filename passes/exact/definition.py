@@ -19,26 +19,58 @@ from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translate_arith import affine
 from mirlo.passes.exact.translator import Argument, KernelTranslator
 from mirlo.passes.exact.values import BufferRef, IntValue, Number, bits_of, element_of, is_float
+from mirlo.runtime.records import dataclass
 
 LANES, LEAST_LANES = 16, 4
 
 
-def translate_definition(view: PrimView, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
-    """Append a function of this name to a module; return its arguments: inputs, outputs, intermediate buffers."""
+@dataclass(frozen=True)
+class Stage:
+    """Consecutive blocks of a definition, which are run at once."""
+
+    blocks: Sequence[BlockView]
+    inputs: Sequence[ir.Value]
+    outputs: Sequence[ir.Value]
+    """What is read afterwards."""
+
+
+def stages_of(view: PrimView, is_alone: Callable[[BlockView], bool]) -> list[Stage]:
+    """Return the blocks of a function as stages; those that are alone are stages of their own."""
     if view.others:
         raise OutsideError(f"the operation '{view.others[0].operation.name}' between blocks")
+    if len({*view.arguments, *view.returned}) < len(view.arguments) + len(view.returned):
+        raise OutsideError("a result that is an argument, or another result")
+    if not any(is_alone(block) for block in view.blocks):
+        return [Stage(view.blocks, view.arguments, view.returned)]
+    groups: list[list[BlockView]] = []
+    for i, block in enumerate(view.blocks):
+        if i == 0 or is_alone(block) or is_alone(view.blocks[i - 1]):
+            groups.append([])
+        groups[-1].append(block)
+    reads = [{operand.value: None for block in group for operand in block.inputs} for group in groups]
+    writes = [{output.value: None for block in group for output in block.outputs} for group in groups]
+    return [
+        Stage(
+            group,
+            [value for value in reads[i] if value not in writes[i]],
+            [value for value in writes[i] if value in view.returned or any(value in each for each in reads[i + 1 :])],
+        )
+        for i, group in enumerate(groups)
+    ]
+
+
+def translate_stage(stage: Stage, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
+    """Append a function of this name to a module; return its arguments: inputs, outputs, intermediate buffers."""
     translation = _Definition(arithmetic, module, name)
-    for value in view.arguments:
+    for value in stage.inputs:
         translation.take(value, "in")
-    for value in view.returned:
-        if value in translation.t.values:
-            raise OutsideError("a result that is an argument, or another result")
+    for value in stage.outputs:
         translation.take(value, "out")
-    for block in view.blocks:
+    for block in stage.blocks:
         for output in block.outputs:
             if output.value not in translation.t.values:
                 translation.take(output.value, "scratch")
-    for block in view.blocks:
+    for block in stage.blocks:
         _Nest(translation, block).emit()
     translation.t.f.finish()
     return translation.t.arguments
@@ -223,7 +255,7 @@ class _Nest:
         """
         axis = self.lane_axis
         assert axis is not None
-        if not _depends(expression, axis):
+        if not depends(expression, axis):
             return 0
         if isinstance(expression, ir.AffineDimExpr):
             return 1
@@ -280,12 +312,13 @@ def _multiply_adds(block: BlockView, ops: Sequence[ir.Operation]) -> Any:
                 break
 
 
-def _depends(expression: ir.AffineExpr, axis: int) -> bool:
+def depends(expression: ir.AffineExpr, axis: int) -> bool:
+    """Return whether an affine expression reads the index of an axis."""
     if isinstance(expression, ir.AffineDimExpr):
         return bool(expression.position == axis)
     if isinstance(expression, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
         return False
-    return _depends(expression.lhs, axis) or _depends(expression.rhs, axis)
+    return depends(expression.lhs, axis) or depends(expression.rhs, axis)
 
 
 def _divisors(expression: ir.AffineExpr, axis: int) -> list[int]:

@@ -134,6 +134,13 @@ def is_rounded(value: float) -> bool:
     return bool(np.isfinite(value)) and abs(Fraction(value).numerator).bit_length() > EXACT_BITS
 
 
+def rounded_elements(numbers: Array) -> Array:
+    """Return which elements of an array may be rounded values of other numbers."""
+    with np.errstate(invalid="ignore"):
+        significands = np.ldexp(np.frexp(numbers)[0], EXACT_BITS)
+        return np.asarray(np.isfinite(numbers) & (significands != np.rint(significands)))
+
+
 class MovedDoubleArithmetic(DoubleArithmetic):
     """64-bit floats in which constants that are rounded to f32 are replaced by neighbours, chosen by a seed."""
 
@@ -143,11 +150,8 @@ class MovedDoubleArithmetic(DoubleArithmetic):
 
     def numbers(self, array: Array) -> Array:
         wide = array.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            significands = np.ldexp(np.frexp(wide)[0], EXACT_BITS)
-            is_exact = (significands == np.rint(significands)) | ~np.isfinite(wide)
         signs = np.random.default_rng(self.seed).choice([-ULP, ULP], wide.shape)
-        return np.where(is_exact, wide, wide * (1 + signs))
+        return np.where(rounded_elements(wide), wide * (1 + signs), wide)
 
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
         if is_rounded(value):

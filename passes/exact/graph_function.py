@@ -6,7 +6,8 @@ Operators become prim functions by the default rules of `legalize`, without thos
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import integer_inputs
 from mirlo.passes.exact.kernel_definition import KernelDefinition, argument_of
-from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, ZeroMemory, number_of
+from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, RandomMemory, ZeroMemory, number_of
 from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.operations import compared_constants, has_exponentials, has_infinities, operations_in
 from mirlo.passes.exact.operator_definition import definition_of, graph_of_operator
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 NEAR = 1e-12
 """How near to an integer a weight that a pass computes in f64 is it, of the largest one."""
+LARGEST_INTEGER = 1 << 20
+"""Integers below it are factors of products as they are."""
 LEGALIZED = "builtin.module(legalize{target=c})"
 """Target `c` has no rules of its own for operators: the default ones apply."""
 
@@ -68,13 +71,36 @@ def _bools(arguments: Sequence[ir.Value]) -> set[int]:
     return {i for i, kind in enumerate(kinds) if kind is not None and kind.dtype.is_bool}
 
 
+ResultKey = tuple[object, ...]
+"""The definition of a kernel, and the contents of its operands."""
+
+
+class KeptResults:
+    """Results of kernels of the module before: what a pass leaves as it is, is not computed again."""
+
+    def __init__(self) -> None:
+        self._before: dict[ResultKey, Sequence[GuardedBuffer]] = {}
+        self._now: dict[ResultKey, Sequence[GuardedBuffer]] = {}
+
+    def next_module(self) -> None:
+        """Forget the results that the last module did not need."""
+        self._before, self._now = self._now, {}
+
+    def results(self, key: ResultKey, compute: Callable[[], Sequence[GuardedBuffer]]) -> Sequence[GuardedBuffer]:
+        """Return the results of a kernel, which are computed if they are not known."""
+        if key not in self._now:
+            self._now[key] = self._before[key] if key in self._before else compute()
+        return self._now[key]
+
+
 class GraphModule:
     """The functions of a module, whose operators are legalized in a copy."""
 
     def __init__(
-        self, module: ir.Module, params: ParameterStore, known: dict[str, KernelDefinition] | None = None
+        self, module: ir.Module, params: ParameterStore, known: dict[str, KernelDefinition] | None = None,
+        kept: KeptResults | None = None,
     ):  # fmt: skip
-        self.params = params
+        self.params, self._kept = params, kept
         self._known = {} if known is None else known
         """Definitions by the text of functions, for all modules that are compared: each is compiled once."""
         try:
@@ -135,7 +161,7 @@ class GraphModule:
         if op.name == "relax.require_dims":
             return []
         if op.name == "relax.constant":
-            return [GuardedBuffer.of(self.constant(op, round_.arithmetic))]
+            return [self._constant_buffer(op, round_.arithmetic)]
         operands = [values[value] for value in op.operands]
         if op.name == "relax.reshape":
             return operands[:1]
@@ -146,24 +172,52 @@ class GraphModule:
         if op.name == "relax.call_tir":
             definition = self.definition(op.opview.callee)
             memory = ZeroMemory(round_.arithmetic, round_.number)
-            return definition.evaluate(round_.arithmetic, memory, operands, round_.sizes, round_.table)
+            compute = partial(
+                definition.evaluate, round_.arithmetic, memory, operands, round_.sizes, round_.table
+            )  # fmt: skip
+            if self._kept is None:
+                return compute()
+            return self._kept.results((definition, *(each.digest for each in operands)), compute)
         if op.name == "func.call":
             callee: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             return self.run(callee, round_, operands)
         raise OutsideError(f"the operation '{op.name}' in a graph")
 
-    def constant(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> list[Array]:
-        """Return the planes of a constant: its exact numbers, or the numbers that it is rounded from."""
+    def _constant_buffer(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> GuardedBuffer:
+        """Return a constant; residues of weights that are integers are not computed yet."""
+        if isinstance(arithmetic, FieldArithmetic) and op.opview.param is not None:
+            kind, array = self._array(op)
+            numbers = _integers(array) if kind.dtype.is_float and array.size > INLINE_ELEMENTS else None
+            if numbers is not None:
+                return NumberBuffer(numbers, arithmetic.moduli, op.opview.param)
+        return GuardedBuffer.of(self.constant(op, arithmetic))
+
+    def _array(self, op: ir.Operation) -> tuple[TensorType, Array]:
+        """Return the type and the elements of a constant."""
         kind = TensorType.from_mlir(op.results[0].type)
         assert kind is not None
         view = op.opview
         array = self.params.get(view.param) if view.param is not None else read_dense(view.value, kind)
-        array = np.ascontiguousarray(array).reshape(-1)
+        return kind, np.ascontiguousarray(array).reshape(-1)
+
+    def constant(self, op: ir.Operation, arithmetic: FieldArithmetic | DoubleArithmetic) -> list[Array]:
+        """Return the planes of a constant: its exact numbers, or the numbers that it is rounded from."""
+        kind, array = self._array(op)
         if not kind.dtype.is_float:
             return [array.view(np.int8) if kind.dtype.is_bool else array.view(array.dtype.name.replace("uint", "int"))]
         if isinstance(arithmetic, DoubleArithmetic):
             return [arithmetic.numbers(array)]
         return [_residues_of(plane, array, arithmetic) for plane in arithmetic.moduli]
+
+
+def _integers(array: Array) -> Array | None:
+    """Return small integers from which rounding moved numbers; None if there are others among them."""
+    numbers = array if array.dtype.kind == "f" and array.dtype.itemsize >= 4 else array.astype(np.float32)
+    most = float(np.abs(numbers).max(initial=0.0))
+    if not most < LARGEST_INTEGER:
+        return None
+    nearest = np.rint(numbers)
+    return nearest if float(np.abs(numbers - nearest).max(initial=0.0)) <= NEAR * most else None
 
 
 def _residues_of(plane: Plane, array: Array, arithmetic: FieldArithmetic) -> Array:

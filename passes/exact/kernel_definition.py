@@ -14,7 +14,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.definition import translate_definition
+from mirlo.passes.exact.definition import Stage, stages_of, translate_stage
 from mirlo.passes.exact.degree import proven_bits
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_arguments
@@ -24,6 +24,7 @@ from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, Rando
 from mirlo.passes.exact.native import NativeFunction, compile_function
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
+from mirlo.passes.exact.products import SumOfProducts
 from mirlo.passes.exact.rounds import round_constants
 from mirlo.passes.exact.translator import Argument
 from mirlo.passes.exact.values import bits_of, element_of, is_float
@@ -178,6 +179,8 @@ class BlockDefinition(KernelDefinition):
         super().__init__(operation, constants)
         self._masks = mask_arguments(self.view)
         self._functions: dict[tuple[object, ...], NativeFunction] = {}
+        products = {block.op: SumOfProducts.of(block) for block in self.view.blocks}
+        self._products = {op: product for op, product in products.items() if product is not None}
 
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         return self.view.arguments, self.view.returned
@@ -191,7 +194,7 @@ class BlockDefinition(KernelDefinition):
     @property
     def points(self) -> int:
         symbols = {name for dim in self.dims() for name in symbols_of(dim)}
-        return 0 if symbols else points_of(self.view, {})
+        return 0 if symbols else points_of(self.view.blocks, {})
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
         return rounds_for_maxima(self.view, sizes, least)
@@ -203,15 +206,40 @@ class BlockDefinition(KernelDefinition):
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
         table: Array,
     ) -> list[GuardedBuffer]:  # fmt: skip
-        outputs, _ = run_function(self._function(arithmetic), memory, inputs, sizes, table)
-        return outputs
+        field = arithmetic if isinstance(arithmetic, FieldArithmetic) else None
+        stages = stages_of(self.view, lambda block: field is not None and block.op in self._products)
+        values = dict(zip(self.view.arguments, inputs, strict=True))
+        for number, stage in enumerate(stages):
+            if field is None or not self._multiply(stage, field, memory, values, sizes):
+                function = self._function(arithmetic, stage, number)
+                outputs, _ = run_function(function, memory, [values[each] for each in stage.inputs], sizes, table)
+                values.update(zip(stage.outputs, outputs, strict=True))
+        return [values[value] for value in self.view.returned]
 
-    def _function(self, arithmetic: Arithmetic) -> NativeFunction:
-        if arithmetic.key not in self._functions:
-            module = ModuleText(self.points >= LONG_DEFINITION)
-            arguments = translate_definition(self.view, arithmetic, module, DEFINITION)
-            self._functions[arithmetic.key] = compile_function(module, DEFINITION, arguments)
-        return self._functions[arithmetic.key]
+    def _multiply(
+        self, stage: Stage, arithmetic: FieldArithmetic, memory: RandomMemory, values: dict[ir.Value, GuardedBuffer],
+        sizes: Mapping[str, int],
+    ) -> bool:  # fmt: skip
+        """Compute a stage as a product of matrices; return False if it is none."""
+        product = self._products.get(stage.blocks[0].op)
+        if product is None:
+            return False
+        (output,) = stage.outputs
+        result = memory.buffer(argument_of("out", output), sizes)
+        factors = values[product.left.value], values[product.right.value]
+        is_written = product.write(*factors, result, arithmetic.moduli, sizes)
+        if is_written:
+            values[output] = result
+        return is_written
+
+    def _function(self, arithmetic: Arithmetic, stage: Stage, number: int) -> NativeFunction:
+        key = (*arithmetic.key, number, len(stage.blocks))
+        if key not in self._functions:
+            points = points_of(stage.blocks, {}) if self.points else 0
+            module = ModuleText(points >= LONG_DEFINITION)
+            arguments = translate_stage(stage, arithmetic, module, DEFINITION)
+            self._functions[key] = compile_function(module, DEFINITION, arguments)
+        return self._functions[key]
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bool_arguments(self.view))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.exact.memory import number_of
@@ -34,9 +34,9 @@ def rounds_for_maxima(view: PrimView, sizes: Mapping[str, int], least: int) -> t
     return rounds, share
 
 
-def points_of(view: PrimView, sizes: Mapping[str, int]) -> int:
-    """Return how many points the blocks of a function have."""
-    return sum(math.prod(_extents(block, sizes)) for block in view.blocks)
+def points_of(blocks: Sequence[BlockView], sizes: Mapping[str, int]) -> int:
+    """Return how many points blocks have."""
+    return sum(math.prod(_extents(block, sizes)) for block in blocks)
 
 
 def _extents(block: BlockView, sizes: Mapping[str, int]) -> tuple[int, int]:

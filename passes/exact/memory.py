@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import Plane
 from mirlo.passes.exact.translator import GUARD_BYTES, Argument
+from mirlo.runtime.cache import digest_of
 from mirlo.runtime.records import dataclass
 
 Array = npt.NDArray[Any]
@@ -35,12 +37,23 @@ def number_of(dim: Dim, sizes: Mapping[str, int]) -> int:
     return value
 
 
-@dataclass
 class GuardedBuffer:
     """The planes of a buffer, each with guards around it."""
 
-    wholes: list[Array]
-    count: int
+    def __init__(self, wholes: list[Array], count: int):
+        self._wholes = wholes
+        self.count = count
+
+    @property
+    def wholes(self) -> list[Array]:
+        """Return the elements of each plane, with the guards."""
+        return self._wholes
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a text that buffers of other elements do not have."""
+        parts = [f"{plane.dtype} {digest_of(plane.view(np.uint8).data)}" for plane in self.planes]
+        return " ".join(parts)
 
     @staticmethod
     def of(planes: Sequence[Array]) -> GuardedBuffer:
@@ -82,6 +95,27 @@ class GuardedBuffer:
 
     def _guards(self) -> list[Array]:
         return [part for whole in self.wholes for part in (whole[: _guard(whole)], whole[_guard(whole) + self.count :])]
+
+
+class NumberBuffer(GuardedBuffer):
+    """Small integers under a name, whose residues are computed where they are read."""
+
+    def __init__(self, numbers: Array, moduli: Sequence[Plane], name: str):
+        super().__init__([], len(numbers))
+        self.numbers = numbers
+        self._moduli, self._name = moduli, name
+
+    @cached_property
+    def digest(self) -> str:
+        return self._name
+
+    @property
+    def wholes(self) -> list[Array]:
+        if not self._wholes:
+            integers = self.numbers.astype(np.int64)
+            planes = [integers + (integers < 0) * plane.modulus for plane in self._moduli]
+            self._wholes = GuardedBuffer.of(planes).wholes
+        return self._wholes
 
 
 def _guard(whole: Array) -> int:

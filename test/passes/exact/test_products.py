@@ -1,0 +1,104 @@
+"""Sums of products as matrix products of floats: the same residues as by loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.exact import products
+from mirlo.passes.exact.double import DoubleArithmetic
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.kernel_definition import BlockDefinition, RoundSettings
+from mirlo.passes.exact.memory import GuardedBuffer, NumberBuffer, RandomMemory
+from mirlo.passes.exact.primes import INFINITY, VALUES
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+
+PRODUCTS = {
+    "matmul": ('"relax.matmul"(%x, %w)', "7x300xf32", "300x9xf32", "7x9xf32"),
+    "batches": ('"relax.matmul"(%x, %w)', "2x3x5x8xf32", "2x3x8x6xf32", "2x3x5x6xf32"),
+    "one matrix for a batch": ('"relax.matmul"(%x, %w)', "2x5x8xf32", "8x6xf32", "2x5x6xf32"),
+    "batch of one": ('"relax.matmul"(%x, %w)', "1x5x8xf32", "8x6xf32", "1x5x6xf32"),
+    "convolution": (
+        '"relax.conv"(%x, %w) {strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, '
+        "dilations = array<i64: 1, 1>, groups = 1 : i64}",
+        "1x3x9x9xf32", "8x3x3x3xf32", "1x8x5x5xf32",
+    ),
+}  # fmt: skip
+
+
+def _definition(name: str, monkeypatch: pytest.MonkeyPatch, least: int) -> BlockDefinition:
+    monkeypatch.setattr(products, "LEAST_POINTS", least)
+    operator, left, right, result = PRODUCTS[name]
+    text = f"""
+    func.func @main(%x: tensor<{left}>, %w: tensor<{right}>) -> tensor<{result}> {{
+      %y = {operator} : (tensor<{left}>, tensor<{right}>) -> tensor<{result}>
+      return %y : tensor<{result}>
+    }}
+    """
+    module = ir.Module.parse(text)
+    Pipeline("builtin.module(legalize{target=c})").run(module, Session())
+    return BlockDefinition(prim_functions(module.operation)[0].operation.clone())
+
+
+@pytest.mark.parametrize("most", [1 << 22, 16], ids=["whole", "parts"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_matrices_are_those_of_loops(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "MOST_ELEMENTS", most)
+    arithmetic = FieldArithmetic(True, False)
+    with make_context(), ir.Location.unknown():
+        by_matrices, by_loops = (_definition(name, monkeypatch, least) for least in (1, 1 << 60))
+        assert by_matrices._products and not by_loops._products
+        for number in range(2):
+            actual, expected = (each.results(arithmetic, RoundSettings(number)) for each in (by_matrices, by_loops))
+            for left, right in zip(actual.outputs[0].planes, expected.outputs[0].planes, strict=True):
+                assert (left == right).all()
+
+
+def test_small_integers_are_factors_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of a graph are integers, whose residues no product needs."""
+    arithmetic = FieldArithmetic(False, False)
+    rng = np.random.default_rng(0)
+    integers = rng.integers(-2000, 2000, 2700).astype(np.float32)
+    with make_context(), ir.Location.unknown():
+        definition = _definition("matmul", monkeypatch, 1)
+        x, _ = definition.results(arithmetic, RoundSettings(0)).inputs
+        numbers = NumberBuffer(integers, arithmetic.moduli, "w")
+        residues = GuardedBuffer.of([integers.astype(np.int64) % VALUES.modulus])
+        memory, table = RandomMemory(arithmetic, 0), np.zeros(1000, np.int64)
+        results = [definition.evaluate(arithmetic, memory, [x, w], {}, table)[0] for w in (numbers, residues)]
+    assert not numbers._wholes and (results[0].planes[0] == results[1].planes[0]).all()
+    assert (numbers.planes[0] == residues.planes[0]).all()
+
+
+def test_infinities_and_floats_are_computed_by_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    arithmetic = FieldArithmetic(False, True)
+    with make_context(), ir.Location.unknown():
+        results = []
+        for least in (1, 1 << 60):
+            definition = _definition("matmul", monkeypatch, least)
+            inputs = definition.results(arithmetic, RoundSettings(0)).inputs
+            inputs[0].planes[0][5] = INFINITY
+            memory, table = RandomMemory(arithmetic, 0), np.zeros(1000, np.int64)
+            results.append(definition.evaluate(arithmetic, memory, inputs, {}, table)[0].planes[0])
+            assert definition.results(DoubleArithmetic(), RoundSettings(0)).outputs[0].planes[0].dtype == np.float64
+    assert (results[0] == results[1]).all() and (results[0] == INFINITY).any()
+
+
+def test_other_blocks_are_no_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A softmax has sums, maxima and quotients, and no products of matrices."""
+    monkeypatch.setattr(products, "LEAST_POINTS", 1)
+    text = """
+    func.func @main(%x: tensor<5x40xf32>) -> tensor<5x40xf32> {
+      %y = "relax.softmax"(%x) {axis = 1 : i64} : (tensor<5x40xf32>) -> tensor<5x40xf32>
+      return %y : tensor<5x40xf32>
+    }
+    """
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline("builtin.module(legalize{target=c})").run(module, Session())
+        definition = BlockDefinition(prim_functions(module.operation)[0].operation.clone())
+    assert not definition._products
