@@ -5,6 +5,7 @@ Small integers take the place of the weights, so that computations of passes on 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ class PassVerdict:
     status: str
     """`EQUAL`, `DIFFERENT` or `OUTSIDE`."""
     why: str = ""
+    seconds: float = 0.0
+    """The processor time of computing the results after it."""
 
     def __str__(self) -> str:
         what = {EQUAL: "keeps the results", DIFFERENT: "changes the results"}.get(self.status, "is not compared")
@@ -57,6 +60,8 @@ class GraphVerdicts:
 
     passes: list[PassVerdict] = field(default_factory=list)
     rules: list[RuleVerdict] = field(default_factory=list)
+    first_seconds: float = 0.0
+    """The processor time of computing the results of the model as it was imported."""
 
     def count(self, status: str) -> int:
         return sum(each.status == status for each in self.all)
@@ -77,13 +82,15 @@ def compare_passes(
     verdicts = GraphVerdicts(rules=watch.verdicts)
     comparison = _GraphComparison(session, sizes or {})
     before, why = comparison.results(module)
+    verdicts.first_seconds = comparison.seconds
     for step in steps:
         text = str(module)
         Pipeline([step]).run(module, session)  # type: ignore[list-item]
         if str(module) == text:
             continue
         after, why_after = comparison.results(module)
-        verdicts.passes.append(_verdict(str(step), before, after, why or why_after))
+        verdict = _verdict(str(step), before, after, why or why_after)
+        verdicts.passes.append(replace(verdict, seconds=comparison.seconds))
         before, why = after, why_after
     return verdicts
 
@@ -122,6 +129,8 @@ class _GraphComparison:
         self.round: GraphRound | None = None
         self.definitions: dict[str, KernelDefinition] = {}
         self.kept = KeptResults()
+        self.seconds = 0.0
+        """The processor time of the last results."""
 
     def _first_round(self, graphs: GraphModule, name: str) -> GraphRound:
         """Return the round of all stages: with exponents, and infinities, as passes may add both."""
@@ -131,6 +140,7 @@ class _GraphComparison:
 
     def results(self, module: ir.Module) -> tuple[list[Array], str]:
         """Return the residues of the results, or the reason why there are none."""
+        start = time.process_time()
         try:
             copy = ir.Module.parse(module.operation.get_asm(assume_verified=True), module.context)
             self.kept.next_module()
@@ -142,6 +152,8 @@ class _GraphComparison:
             return [each.planes[0] for each in graphs.run(name, self.round, inputs)], ""
         except OutsideError as error:
             return [], str(error)
+        finally:
+            self.seconds = time.process_time() - start
 
 
 def first_wrong(verdicts: GraphVerdicts) -> PassVerdict | RuleVerdict | None:

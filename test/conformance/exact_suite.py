@@ -3,8 +3,10 @@
     cd test/conformance; python exact_suite.py --suite samples [--target c]
     python exact_suite.py --suite onnx --sample 100 --seed 1     # or all, at night
     python exact_suite.py --suite FOLDER                         # models of a folder
+    python exact_suite.py --suite samples --graph                # passes and rules in place of kernels
 
-It prints how many kernels are equal, different and outside, and a line for each that is not equal.
+It prints how many kernels are equal, different and outside, and a line for each that is not equal. With `--graph` it
+prints a row of Markdown for each model.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import onnx
 from bounds_suite import names_of_suite
 from symbolic_suite import SymbolicBackend, load_suite
 
-from mirlo.passes.exact.verdict import EQUAL, KernelVerdict
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.runtime.errors import MirloError
 from mirlo.tools import samples
+from mirlo.tools.verify.graph import verify_graph
 from mirlo.tools.verify.model import verify_model
 
 NOT_COMPILED = "not compiled"
@@ -87,6 +90,21 @@ def _verify_case(name: str, target: str) -> Sequence[KernelVerdict]:
     return ()
 
 
+def graph_row(name: str, suite: str, target: str) -> str:
+    """Return the row of a model: passes and rules by verdict, the processor time of a stage and of all."""
+    start = time.process_time()
+    verdicts = verify_graph(samples.path(name) if suite == "samples" else name, target).verdicts
+    seconds = [verdicts.first_seconds, *(each.seconds for each in verdicts.passes)]
+    counts = [
+        " / ".join(str(sum(each.status == status for each in group)) for status in (EQUAL, OUTSIDE, DIFFERENT))
+        for group in (verdicts.passes, verdicts.rules)
+    ]
+    mean = sum(seconds) / len(seconds)
+    row = [name, *counts, f"{mean:.1f} s", f"{max(seconds):.1f} s", f"{time.process_time() - start:.1f} s"]
+    wrong = {f"{each} ({each.status})" for each in verdicts.all if each.status == DIFFERENT}
+    return "\n".join([f"| {' | '.join(row)} |", *sorted(wrong)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suite", default="samples", help="onnx, samples, or a folder of models")
@@ -94,6 +112,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--target", default="llvm", help="what models are compiled for")
+    parser.add_argument("--graph", action="store_true", help="compare models pass by pass, and rules")
     options = parser.parse_args()
     names = [name for name in names_of_suite(options.suite) if re.search(options.only, name)]
     if options.sample:
@@ -101,6 +120,9 @@ def main() -> None:
     counts: Counter[str] = Counter()
     for name in names:
         start = time.process_time()
+        if options.graph:
+            print(graph_row(name, options.suite, options.target), flush=True)
+            continue
         verdicts = verdicts_of(name, options.suite, options.target)
         own = Counter(each.status for each in verdicts)
         counts += own
@@ -110,7 +132,8 @@ def main() -> None:
         if options.suite != "onnx":
             listed = ", ".join(f"{count} {status}" for status, count in own.items())
             print(f"{name}: {listed}; {time.process_time() - start:.1f} s of CPU", flush=True)
-    print(f"{options.target}: {len(names)} models, {dict(counts)}")
+    if not options.graph:
+        print(f"{options.target}: {len(names)} models, {dict(counts)}")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,10 @@ def verify_graph(
 def graph_lines(verification: GraphVerification) -> Iterator[str]:
     """Yield a table of passes and one of rules, and details of those that differ."""
     verdicts = verification.verdicts
-    yield from columns([("pass", "", "found"), *((each.step, each.status, each.why) for each in verdicts.passes)])
+    seconds = ((each.step, each.status, f"{each.seconds:.1f} s", each.why) for each in verdicts.passes)
+    yield from columns(
+        [("pass", "", "CPU", "found"), ("(import)", "", f"{verdicts.first_seconds:.1f} s", ""), *seconds]
+    )  # fmt: skip
     rows = [
         (rule, *(str(counts[status]) for status in (EQUAL, DIFFERENT, OUTSIDE)))
         for rule, counts in counts_by_rule(verdicts.rules).items()
@@ -94,7 +97,10 @@ def graph_as_json(verification: GraphVerification) -> dict[str, object]:
         "target": verification.target,
         "counts": {status: verdicts.count(status) for status in (EQUAL, DIFFERENT, OUTSIDE)},
         "seconds": round(verification.seconds, 2),
-        "passes": [{"pass": each.step, "status": each.status, "why": each.why} for each in verdicts.passes],
+        "passes": [
+            {"pass": each.step, "status": each.status, "why": each.why, "seconds": round(each.seconds, 2)}
+            for each in verdicts.passes
+        ],
         "rules": [
             {"rule": each.rule, "place": each.place, "status": each.status, "why": each.why, "nodes": list(each.nodes)}
             for each in verdicts.rules
