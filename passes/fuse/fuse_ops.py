@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -14,7 +14,8 @@ from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import RULES, PrimView, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.groups import MAX_INPUTS, TAKES_ELEMENTS, FusionNode, Groups
 from mirlo.passes.fuse.inline import is_cheap
-from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
+from mirlo.passes.fuse.kinds import FusionKind, domain_of_columns, has_several_contractions, is_move, kind_of
+from mirlo.passes.fuse.siblings import join_siblings, read_values
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.runtime.records import dataclass
@@ -53,6 +54,7 @@ class FuseOps(Pass):
             {symbol_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
             {symbol_name(f) for f in functions if is_prim_func(f) and _is_cheap_map(f)},
             {symbol_name(f): ir.StringAttr(f.attributes[RULES]).value for f in functions if RULES in f.attributes},
+            {symbol_name(f): domain_of_columns(f) for f in functions if is_prim_func(f)},
         )
         symbols = ir.SymbolTable(op.operation)
         for function in functions:
@@ -78,6 +80,8 @@ class _Prims:
     """Those that compute elements with few operations."""
     rules: dict[str, str]
     """The target whose rules lower their intrinsics, of those that came from an external module."""
+    columns: dict[str, Hashable | None]
+    """The domains of reductions of columns."""
 
 
 def _is_cheap_map(function: ir.OpView) -> bool:
@@ -113,13 +117,36 @@ def _widens_constant(call: ir.Operation, moves: Collection[str], reads: Collecti
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
     for block in blocks(function):
-        steps, groups = _group(block, prims, max_inputs)
-        for members in groups.members():
+        steps, groups, nbytes = _group(block, prims, max_inputs)
+        siblings = join_siblings(groups, nbytes)
+        taken = {i for members in siblings for i in members}
+        for members in (*siblings, *(each for each in groups.members() if taken.isdisjoint(each))):
             _outline([steps[i] for i in members], symbols, module_body)
+        if siblings:
+            _sort(block)
 
 
-def _group(block: ir.Block, prims: _Prims, max_inputs: int) -> tuple[list[ir.Operation], Groups]:
-    """Return the operations of a block and their groups, with copies of the maps that several groups compute."""
+def _sort(block: ir.Block) -> None:
+    """Move operations behind those whose results they read; the others keep their order."""
+    steps = [op.operation for op in block.operations]
+    placed: dict[ir.Operation, None] = {}
+    for step in steps:
+        waiting = [step]
+        while waiting:
+            makers = (value.owner.operation for value in _read_by(waiting[-1]) if isinstance(value, ir.OpResult))
+            missing = [op for op in makers if op.block == block and op not in placed]
+            waiting.extend(missing)
+            if not missing:
+                placed.setdefault(waiting.pop())
+    for step in list(placed)[:-1]:
+        step.move_before(steps[-1])
+
+
+def _group(block: ir.Block, prims: _Prims, max_inputs: int) -> tuple[list[ir.Operation], Groups, list[int]]:
+    """Return the operations of a block, their groups and the bytes of values.
+
+    Maps that several groups compute are copied.
+    """
     stored: set[ir.Value] = set()
     copies: list[_Copies] = []
     while True:
@@ -137,7 +164,7 @@ def _group(block: ir.Block, prims: _Prims, max_inputs: int) -> tuple[list[ir.Ope
             continue
         selected = select_recomputed(groups, nbytes, {numbers[value] for value in stored})
         if not selected:
-            return steps, groups
+            return steps, groups, nbytes
         copies = [_Copies(steps, each) for each in selected]
 
 
@@ -192,7 +219,7 @@ def graph_of(steps: Sequence[ir.Operation], prims: _Prims) -> tuple[list[FusionN
             node.is_move, node.is_read = callee in prims.moves, callee in prims.reads
             node.takes_moves, node.is_cheap = callee in prims.takes_moves, callee in prims.cheap
             node.widens_constant = _widens_constant(op, prims.moves, prims.reads)
-            node.rules = prims.rules.get(callee, "")
+            node.rules, node.columns = prims.rules.get(callee, ""), prims.columns.get(callee)
         for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:
@@ -221,14 +248,19 @@ def _read_by(op: ir.Operation) -> dict[ir.Value, None]:
 
 
 def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir.Block) -> None:
-    """Move the group to a new function, and call it at the position of its last operation."""
+    """Move the group to a new function, and call it at the position of its last operation.
+
+    It returns the values that are read elsewhere.
+    """
     inside = {value for op in group for value in op.results}
     inputs = list(dict.fromkeys(v for op in group for v in op.operands if v not in inside))
-    last = group[-1]
+    members, last = set(group), group[-1]
+    results = [v for op in group for v in op.results if any(use.owner.operation not in members for use in v.uses)]
+    results = results or list(last.results)
     location = ir.Location.fused([op.location for op in group])
     name = _name_of(dict.fromkeys(op.opview.callee for op in group))
     with location:
-        kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in last.results])
+        kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in results])
         function = func.FuncOp(name, kind, visibility="private", ip=False)
         entry = function.add_entry_block()
         module_body.append(function.operation)
@@ -239,10 +271,10 @@ def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir
             for op in group:
                 copy = _copy(op, env)
                 env.update(zip(op.results, copy.results, strict=True))
-            func.ReturnOp([env[v] for v in last.results])
+            func.ReturnOp([env[v] for v in results])
         with ir.InsertionPoint(last):
-            call = func.CallOp([v.type for v in last.results], ir.FlatSymbolRefAttr.get(symbol), inputs)
-    for old, new in zip(last.results, call.results, strict=True):
+            call = func.CallOp([v.type for v in results], ir.FlatSymbolRefAttr.get(symbol), inputs)
+    for old, new in zip(results, call.results, strict=True):
         old.replace_all_uses_with(new)
     for op in reversed(group):
         op.erase()
@@ -276,6 +308,7 @@ def select_recomputed(groups: Groups, nbytes: Sequence[int], stored: Collection[
     """Return maps to compute again in each reader, none of which reads another; those that end at `stored` are not."""
     selected: list[Recomputation] = []
     taken: set[int] = set()
+    joined = {i: members for members in join_siblings(groups, nbytes) for i in members}
     for members in _maps(groups):
         last = groups.nodes[members[-1]]
         if last.index in stored or last.escapes or taken.intersection(last.users):
@@ -285,9 +318,10 @@ def select_recomputed(groups: Groups, nbytes: Sequence[int], stored: Collection[
             by_kernel.setdefault(groups.find(user), []).append(user)
         if len(by_kernel) < 2 or not all(_takes_elements(groups, user) for user in last.users):
             continue
-        read, (result,) = _reads(groups, members), last.makes
-        once = sum(nbytes[value] for value in read) + (1 + len(by_kernel)) * nbytes[result]
-        again = sum(nbytes[v] for kernel in by_kernel for v in read - _reads(groups, groups.inside[kernel]))
+        read, (result,) = read_values(groups, members), last.makes
+        kernels = {tuple(joined.get(user, groups.inside[groups.find(user)])) for user in last.users}
+        once = sum(nbytes[value] for value in read) + (1 + len(kernels)) * nbytes[result]
+        again = sum(nbytes[v] for kernel in kernels for v in read - read_values(groups, kernel))
         if again < once:
             selected.append(Recomputation(members, list(by_kernel.values())))
             taken.update(members)
@@ -308,9 +342,3 @@ def _takes_elements(groups: Groups, user: int) -> bool:
     """Return whether a node computes elements of its operands where it reads them."""
     kind = groups.nodes[user].kind
     return kind <= FusionKind.INJECTIVE or kind in TAKES_ELEMENTS
-
-
-def _reads(groups: Groups, members: Collection[int]) -> set[int]:
-    """Return the values that a kernel reads from memory."""
-    nodes = [groups.nodes[i] for i in members]
-    return {v for node in nodes for v in node.reads} - {v for node in nodes for v in node.makes}

@@ -16,6 +16,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, RULES, is_prim_func, is_tensor_fo
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
 from mirlo.passes.fuse.kinds import KIND, analyze
+from mirlo.passes.fuse.siblings import merge_reductions
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.records import dataclass
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class FuseTir(Pass):
     """Merge each group of `fuse-ops` into one prim function, and remove unused prim functions.
 
-    Elementwise blocks are inlined into the blocks that read them.
+    Elementwise blocks are inlined into the blocks that read them, and reductions of columns over one domain become one
+    block with several results.
     """
 
     name = "fuse-tir"
@@ -55,6 +57,7 @@ class FuseTir(Pass):
             fused[name] = _fuse(group, functions)
             if self.inline:
                 inline_blocks(fused[name])
+                merge_reductions(fused[name])
             fused[name].operation.attributes[KIND] = ir.StringAttr.get(analyze(fused[name]).label)
         _redirect(body, shared)
         for name, group in groups.items():

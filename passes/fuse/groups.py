@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import field
 
 from mirlo.dialects.core.dims import Dim
@@ -41,6 +41,8 @@ class FusionNode:
     """Returned from the function, or used by an operation that is not a node."""
     is_cheap: bool = False
     """Whether it computes elements with few operations, so that they may be computed again for each reader."""
+    columns: Hashable | None = None
+    """The domain of a reduction of columns, equal for those that may be one block."""
     rules: str = ""
     """The target whose rules lower its intrinsics, empty for the host: a kernel has those of one target."""
 

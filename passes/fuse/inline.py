@@ -104,12 +104,17 @@ def is_cheap(block: BlockView) -> bool:
 
 
 @dataclass(frozen=True)
-class _MergedOperand:
+class MergedOperand:
     """An operand of the merged block."""
 
     value: ir.Value
     map: ir.AffineMap | None
     outside: ir.Attribute | None
+
+    @classmethod
+    def of(cls, operand: OperandView) -> MergedOperand:
+        """Return an operand of a block as it is."""
+        return cls(operand.value, operand.map, operand.outside)
 
     @property
     def key(self) -> tuple[ir.Value, str, str]:
@@ -118,10 +123,10 @@ class _MergedOperand:
 
 def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> None:
     """Replace the reader by a block that computes the producer's element at each read."""
-    slots: list[_MergedOperand] = []
+    slots: list[MergedOperand] = []
     where: dict[tuple[ir.Value, str, str], int] = {}
 
-    def slot(candidate: _MergedOperand) -> int:
+    def slot(candidate: MergedOperand) -> int:
         if candidate.key not in where:
             where[candidate.key] = len(slots)
             slots.append(candidate)
@@ -130,14 +135,14 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
     plan: list[tuple[OperandView, list[int] | int]] = []
     for operand in reader.inputs:
         if operand.value != value:
-            plan.append((operand, slot(_MergedOperand(operand.value, operand.map, operand.outside))))
+            plan.append((operand, slot(MergedOperand.of(operand))))
             continue
         inner = [
-            slot(_MergedOperand(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside))
+            slot(MergedOperand(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside))
             for o in producer.inputs
         ]
         plan.append((operand, inner))
-    order = _order_of_types(slots)
+    order = order_of_types(slots)
     slots = [slots[index] for index in order]
     plan = [
         (operand, order.index(at) if isinstance(at, int) else [order.index(each) for each in at])
@@ -150,7 +155,7 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
     reader.op.erase()
 
 
-def _order_of_types(slots: list[_MergedOperand]) -> list[int]:
+def order_of_types(slots: list[MergedOperand]) -> list[int]:
     """Return the order of a block's operands: unchanged, or by type if they have too many groups of types."""
     types = [str(slot.value.type) for slot in slots]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
@@ -162,7 +167,7 @@ def composed(inner: ir.AffineMap, outer: ir.AffineMap) -> ir.AffineMap:
     return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
 
 
-def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> ir.OpView:
+def _new_block(reader: BlockView, slots: list[MergedOperand]) -> ir.OpView:
     unit = ir.UnitAttr.get()
     view = reader.op.opview
     maps = [unit if s.map is None else ir.AffineMapAttr.get(s.map) for s in slots]
@@ -181,7 +186,7 @@ def _fill(
     fused: ir.OpView,
     producer: BlockView,
     reader: BlockView,
-    slots: list[_MergedOperand],
+    slots: list[MergedOperand],
     plan: list[tuple[OperandView, int | list[int]]],
 ) -> None:
     location = reader.op.location
@@ -203,7 +208,7 @@ def _fill(
             if key not in computed:
                 computed[key] = _producer_body(producer, operand.map, arguments, [elements[i] for i in target])
             env[argument] = computed[key]
-        _copy_ops(reader, env)
+        copy_ops(reader, env)
         made_values = [env[v] for v in reader.yielded]
         terminator = list(reader.body.operations)[-1].operation
         clone_with(terminator, made_values)
@@ -216,11 +221,12 @@ def _producer_body(
     for axis, argument in enumerate(producer.index_arguments):
         if producer.uses_index(axis):
             env[argument] = emit_affine(map_.results[axis], indices)
-    _copy_ops(producer, env)
+    copy_ops(producer, env)
     return env[producer.yielded[0]]
 
 
-def _copy_ops(block: BlockView, env: dict[ir.Value, ir.Value]) -> None:
+def copy_ops(block: BlockView, env: dict[ir.Value, ir.Value]) -> None:
+    """Copy the operations of a body, with other values for its own, and add those of the copies."""
     for op in block.body_ops:
         copy = clone_with(op, [env[v] for v in op.operands])
         env.update(zip(op.results, copy.results, strict=True))

@@ -7,6 +7,7 @@ after both: a row is in registers or the cache, and a reduction of columns reads
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -193,6 +194,14 @@ def _whole(block: BlockView) -> list[list[int]]:
 def _reads_columns(block: BlockView) -> bool:
     """Return whether a reduction reads elements once, of operands whose innermost dim it does not reduce."""
     return all(axes and axes[-1] not in block.reduce for axes in _whole(block)) and bool(_whole(block))
+
+
+def domain_of_columns(function: ir.OpView) -> Hashable | None:
+    """Return the domain of a reduction of columns, equal for those that may be one block; None for other functions."""
+    if kind_of(function) is not FusionKind.COLUMNS:
+        return None
+    reductions = [block for block in PrimView(function).blocks if block.is_reduction]
+    return (reductions[0].axes, reductions[0].domain, str(reductions[0].outputs[0].map)) if reductions else None
 
 
 def is_multiply_add(block: BlockView) -> bool:

@@ -49,9 +49,13 @@ def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | D
     tiles = []
     for i, axis in axes.items():
         block = blocks[i]
-        has_epilogue = i + 1 not in axes and _is_epilogue(blocks[i + 1 : i + 2], block, kernel.view.returned)
         tiles.append(_tile_size(block.domain[axis]))
-        _tile(s, names[i], block, axis, names[i + 1] if has_epilogue else s.cache_write(names[i], "local"))
+        if len(block.outputs) > 1:  # accumulated in the results' memory
+            _tile(s, names[i], block, axis)
+            continue
+        has_epilogue = i + 1 not in axes and _is_epilogue(blocks[i + 1 : i + 2], block, kernel.view.returned)
+        last = names[i + 1] if has_epilogue else s.cache_write(names[i], "local")
+        s.reverse_compute_at(last, _tile(s, names[i], block, axis))
     return s.emit({"rule": "accumulator_tiles", "tiles": tiles})
 
 
@@ -59,8 +63,8 @@ def _tile_size(extent: Dim) -> int:
     return next((size for size in TILES if isinstance(extent, int) and extent % size == 0), USUAL_TILE)
 
 
-def _tile(s: Schedule, name: str, block: BlockView, axis: int, last: str) -> None:
-    """Arrange the loops of a reduction, and compute the block that stores a tile of it in them.
+def _tile(s: Schedule, name: str, block: BlockView, axis: int) -> str:
+    """Arrange the loops of a reduction, and return the loop in which a tile of it is complete.
 
     The loop over tiles is around those of axes that the operands along it do not depend on: all rows of a product
     use the same columns of the other matrix, while these are in the cache.
@@ -84,7 +88,7 @@ def _tile(s: Schedule, name: str, block: BlockView, axis: int, last: str) -> Non
     if tested:
         s.unswitch(lane if inner is None else reduced[-1])
     s.decompose_reduction(name, reduced[0])
-    s.reverse_compute_at(last, around[-1])
+    return around[-1]
 
 
 def _inner_axis(block: BlockView, tested: set[int]) -> int | None:
@@ -108,7 +112,9 @@ def _tested_axes(block: BlockView) -> set[int]:
 
 def _accumulated_axis(block: BlockView) -> int | None:
     """Return the axis for the accumulators of a reduction: the last one, if the result is contiguous along it."""
-    if not block.is_reduction or len(block.outputs) != 1 or any(init is None for init in block.init):
+    if not block.is_reduction or any(init is None for init in block.init):
+        return None
+    if any(output.map != block.outputs[0].map for output in block.outputs):
         return None
     result = read_map(block.outputs[0].map, block.domain)
     last = result[-1].variables() if result else set()

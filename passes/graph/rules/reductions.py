@@ -20,6 +20,8 @@ def mean_of_sum(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         total, factor = defining(x, "relax.reduce_sum"), b.splat(number)
         if total is None or not factor or not kind_of(x).dtype.is_float or x.type != op.output.type:
             continue
+        if not only_use(x):
+            return decline("the sum is read elsewhere, too")
         shape = kind_of(total.x).shape
         axes = total.axes if total.axes is not None else range(len(shape))
         sizes = [size for size in (shape[axis] for axis in axes) if isinstance(size, int)]

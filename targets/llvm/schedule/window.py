@@ -107,11 +107,11 @@ def _choose_vectors(
     """Choose the vectors of the output loop: more of them read longer stretches of memory in each step."""
     effort = work(instances[:1])
     own = machine.lanes(widest_bytes(instances, lane))
-    if is_unrolled or effort > LOAD_BOUND_OPERATIONS:
+    outputs = len(instances[0].block.outputs)
+    if is_unrolled or (effort > LOAD_BOUND_OPERATIONS and outputs == 1):
         most = min(WINDOW_RUN_BYTES // machine.vector_bytes, machine.vector_registers // 2)
         unroll = max(1, most) if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
-        outputs = len(instances[0].block.outputs)
         unroll = _vectors_of_pass(machine, outputs, effort)
         if isinstance(extent, int) and not chosen.lanes_of(0):
             unroll = _with_fewest_passes(extent // own, unroll)

@@ -71,15 +71,15 @@ func.func @returned(%x: tensor<64x8xf32>, %m: tensor<8xf32>) -> (tensor<64x8xf32
 // CHECK-LABEL: func.func @many_operands(
 // CHECK-NEXT:    %[[Z:.*]] = call @fused_add(%arg0, %arg1, %arg2, %arg3, %arg4)
 // CHECK-COUNT-3: "relax.call_tir"(%[[Z]]) {callee = @reduce_
-func.func @many_operands(%a: tensor<64x8xf32>, %b: tensor<64x8xf32>, %c: tensor<64x8xf32>, %d: tensor<64x8xf32>, %e: tensor<64x8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+func.func @many_operands(%a: tensor<64x8xf32>, %b: tensor<64x8xf32>, %c: tensor<64x8xf32>, %d: tensor<64x8xf32>, %e: tensor<64x8xf32>) -> (tensor<8xf32>, tensor<64xf32>, tensor<64xf32>) {
   %0 = "relax.add"(%a, %b) : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
   %1 = "relax.add"(%0, %c) : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
   %2 = "relax.add"(%1, %d) : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
   %3 = "relax.add"(%2, %e) : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xf32>
   %4 = "relax.reduce_sum"(%3) {axes = array<i64: 0>} : (tensor<64x8xf32>) -> tensor<8xf32>
-  %5 = "relax.reduce_max"(%3) {axes = array<i64: 0>} : (tensor<64x8xf32>) -> tensor<8xf32>
-  %6 = "relax.reduce_min"(%3) {axes = array<i64: 0>} : (tensor<64x8xf32>) -> tensor<8xf32>
-  return %4, %5, %6 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  %5 = "relax.reduce_max"(%3) {axes = array<i64: 1>} : (tensor<64x8xf32>) -> tensor<64xf32>
+  %6 = "relax.reduce_min"(%3) {axes = array<i64: 1>} : (tensor<64x8xf32>) -> tensor<64xf32>
+  return %4, %5, %6 : tensor<8xf32>, tensor<64xf32>, tensor<64xf32>
 }
 
 // -----

@@ -140,3 +140,25 @@ func.func @symbolic_scale(%x: tensor<?x3x8x8xf32, #relax.dims<["n", 3, 8, 8]>>, 
   %3 = "relax.conv"(%2, %v) : (tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>, tensor<4x4x1x1xf32>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
   return %3 : tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
 }
+
+// -----
+
+// The permute of an argument whose channels are last in memory sinks like those of convolutions: a sum of it is one of
+// columns. A permute of another order, of a value that is computed, or of few dims stays.
+// CHECK-LABEL: func.func @channels_last_argument(
+// CHECK:         "relax.add"(%arg0, %arg0) : (tensor<2x5x6x8xf32>
+// CHECK:         "relax.reduce_sum"(%{{.*}}) {axes = array<i64: 0, 1, 2>} : (tensor<2x5x6x8xf32>) -> tensor<8xf32>
+// CHECK:         %[[P:.*]] = "relax.permute"(%arg1) {axes = array<i64: 1, 0, 2, 3>}
+// CHECK:         "relax.negative"(%[[P]])
+// CHECK:         %[[Q:.*]] = "relax.permute"(%arg2) {axes = array<i64: 0, 2, 1>}
+// CHECK:         "relax.negative"(%[[Q]])
+func.func @channels_last_argument(%x: tensor<2x5x6x8xf32>, %y: tensor<2x5x6x8xf32>, %z: tensor<2x5x6xf32>) -> (tensor<8xf32>, tensor<5x2x6x8xf32>, tensor<2x6x5xf32>) {
+  %0 = "relax.permute"(%x) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x5x6x8xf32>) -> tensor<2x8x5x6xf32>
+  %1 = "relax.add"(%0, %0) : (tensor<2x8x5x6xf32>, tensor<2x8x5x6xf32>) -> tensor<2x8x5x6xf32>
+  %2 = "relax.reduce_sum"(%1) {axes = array<i64: 0, 2, 3>} : (tensor<2x8x5x6xf32>) -> tensor<8xf32>
+  %3 = "relax.permute"(%y) {axes = array<i64: 1, 0, 2, 3>} : (tensor<2x5x6x8xf32>) -> tensor<5x2x6x8xf32>
+  %4 = "relax.negative"(%3) : (tensor<5x2x6x8xf32>) -> tensor<5x2x6x8xf32>
+  %5 = "relax.permute"(%z) {axes = array<i64: 0, 2, 1>} : (tensor<2x5x6xf32>) -> tensor<2x6x5xf32>
+  %6 = "relax.negative"(%5) : (tensor<2x6x5xf32>) -> tensor<2x6x5xf32>
+  return %2, %4, %6 : tensor<8xf32>, tensor<5x2x6x8xf32>, tensor<2x6x5xf32>
+}

@@ -19,6 +19,16 @@ func.func @another_divisor(%x: tensor<4x6xf32>) -> tensor<4xf32> {
   return %1 : tensor<4xf32>
 }
 
+// A sum that is read elsewhere, too, is computed once.
+// CHECK-LABEL: func.func @sum_and_mean(
+// CHECK-NOT:     "relax.reduce_mean"
+func.func @sum_and_mean(%x: tensor<4x6xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %six = "relax.constant"() {value = dense<6.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "relax.reduce_sum"(%x) {axes = array<i64: 1>} : (tensor<4x6xf32>) -> tensor<4xf32>
+  %1 = "relax.divide"(%0, %six) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func @softmax(
 // CHECK-NEXT:    %[[S:.*]] = "relax.softmax"(%arg0) {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x6xf32>
 // CHECK-NEXT:    return %[[S]]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirlo_torch.backend.partition import base_of, is_size, operator_of
+from mirlo_torch.backend.saved_images import save_channels_last
 from mirlo_torch.graph import target_name
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def partition_joint(
         num_fwd_outputs=num_fwd_outputs,
         static_lifetime_input_indices=static_lifetime_input_indices,
     )
+    save_channels_last(graphs[0].graph, graphs[1].graph, num_fwd_outputs)
     return graphs
 
 
