@@ -16,10 +16,9 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
-from mirlo.tools.fuzz.modes import MODES, Mode
+from mirlo.tools.fuzz.modes import CRASHED, MODES, Mode
 
-CRASHED, DISPUTED = "crashed", "disputed"
-BAD = ("wrong", "failed", "unsafe", CRASHED)
+DISPUTED = "disputed"
 
 
 class SeedFinding(TypedDict):
@@ -84,7 +83,7 @@ def execute(arguments: Arguments) -> None:
             longest = max(longest, outcome.seconds)
             if outcome.result is not None:
                 used.update(outcome.result.used)
-            if state in (*BAD, DISPUTED):
+            if state in (*mode.bugs, DISPUTED):
                 what = outcome.crash or (outcome.result.text if outcome.result else "")
                 entry: SeedFinding = {"seed": outcome.seed, "state": state, "what": what}
                 (disputed if state == DISPUTED else findings).append(entry)
@@ -99,8 +98,8 @@ def execute(arguments: Arguments) -> None:
     if arguments.output is not None:
         for entry in findings:
             mode.write(entry["seed"], Path(arguments.output) / f"{arguments.subject}-{entry['seed']}")
-    if any(entry["state"] in BAD for entry in findings):
-        raise CommandError(f"{sum(counts[state] for state in BAD)} of {counts.total()} seeds show a bug")
+    if findings:
+        raise CommandError(f"{len(findings)} of {counts.total()} seeds show a bug")
 
 
 def _lines(report: FuzzReport) -> Iterator[str]:

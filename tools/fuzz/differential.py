@@ -27,7 +27,7 @@ STATES = {
     RIGHT: "as an oracle computes it",
     ROUNDED: "departs from the oracles by rounding that a node amplifies",
     WRONG: "not as any oracle computes it",
-    REFUSED: "an error says that something is not supported",
+    REFUSED: "an error says that something is not supported, in a valid model: a bug",
     DISPUTED: "the oracles differ from one another, and from Mirlo",
     FAILED: "an error that is not the user's: a bug",
 }

@@ -18,6 +18,10 @@ MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads hostile input."""
 
 
+CRASHED = "crashed"
+BUGS = ("wrong", "failed", "unsafe", CRASHED)
+
+
 class Mode(NamedTuple):
     """A kind of random input and its test.
 
@@ -34,6 +38,8 @@ class Mode(NamedTuple):
     """Bytes of address space that a process may have; None for any number."""
     takes_target: bool = False
     """Whether `judge` takes `target`, `threads` and `opt_level`."""
+    is_valid: bool = False
+    """Whether its inputs are valid models, so that an error about one is a bug."""
 
     def load(self) -> ModuleType:
         """Return the module."""
@@ -51,6 +57,11 @@ class Mode(NamedTuple):
         level = {} if opt_level is None else {"opt_level": opt_level}
         target = target or ("llvm" if threads == 1 else SHARED)
         return partial(_without_faults, partial(judge, target=target, threads=threads, **level))
+
+    @property
+    def bugs(self) -> tuple[str, ...]:
+        """Return the states that are bugs."""
+        return (*BUGS, "refused") if self.is_valid else BUGS
 
     @property
     def states(self) -> Mapping[str, str]:
@@ -81,7 +92,7 @@ def _without_faults(judge: Callable[[int], SeedVerdict], seed: int) -> SeedVerdi
 
 
 MODES: dict[str, Mode] = {
-    "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs", "operators", None, True),
+    "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs", "operators", None, True, True),
     "guards": Mode(
         "mirlo.tools.fuzz.guards",
         "random graphs whose arrays lie between inaccessible pages",

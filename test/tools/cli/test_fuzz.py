@@ -7,7 +7,7 @@ import faulthandler
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,7 +27,8 @@ from mirlo.passes.instrumentation import PassFailed
 from mirlo.passes.rules import RuleWarning
 from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
-from mirlo.tools.fuzz import differential, interrupted, sizes, structure, verdict
+from mirlo.tools.cli import main
+from mirlo.tools.fuzz import differential, interrupted, sizes, structure, verdict, workers
 from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.modes import MODES
@@ -35,7 +36,7 @@ from mirlo.tools.fuzz.mutate import MUTATIONS
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.programs import NO_MEMORY, OK, SIZES, CallResult, _difference
 from mirlo.tools.fuzz.structure_parts import model_to_change
-from mirlo.tools.fuzz.workers import run_jobs
+from mirlo.tools.fuzz.workers import JobOutcome, run_jobs
 
 WRONG_RULE = '''
 from mirlo.dialects.tir.compute import exp
@@ -57,6 +58,18 @@ def test_random_graphs_are_right(threads: int, first: int, whole: bool) -> None:
         mirlo("fuzz", "graphs", "--seed", first, "--count", count, "--threads", threads, "--json").stdout
     )
     assert report["found"] == [] == report["disputed"] and report["states"].get("right", 0) >= 0.9 * count
+
+
+def test_refusing_a_valid_graph_is_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(job: object, seeds: range, *_: object) -> Iterator[JobOutcome]:
+        for seed in seeds:
+            yield JobOutcome(seed, verdict.SeedVerdict("refused" if seed == 1 else "right", "no rule"))
+
+    monkeypatch.setattr(workers, "run_jobs", refused)
+    assert main(["fuzz", "graphs", "--count", "3"]) == 1
+    shown = capsys.readouterr()
+    assert "seed 1: refused: no rule" in shown.out and "1 of 3 seeds show a bug" in shown.err
+    assert [name for name, mode in MODES.items() if "refused" in mode.bugs] == ["graphs"]
 
 
 def test_bytes_outside_of_outputs_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
