@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import TextIO
 
@@ -17,6 +17,8 @@ from mirlo.passes.reproducer import RESOURCE
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass
 
+SEVERITIES = ("error", "warning", "remark", "note")
+"""The severities of MLIR's diagnostics, the gravest first."""
 AUTOMATIC_NOTE = "see current operation: "
 """MLIR adds a note with the operation to each error of a verifier."""
 READ_BY_TOOLS = f"ignoring unknown external resources for '{RESOURCE}'"
@@ -48,9 +50,13 @@ class Diagnostics:
     """Whether notes that only print the operation are printed."""
     has_stacks: bool = False
     """Whether where in Python a diagnostic was emitted is printed below it."""
+    severities: Sequence[str] = SEVERITIES
+    """The severities that are printed or collected."""
 
     def add(self, diagnostic: Diagnostic) -> None:
         self.errors += diagnostic.severity == "error"
+        if diagnostic.severity not in self.severities:
+            return
         if self.keep:
             self.kept.append(diagnostic)
         else:

@@ -49,6 +49,7 @@ from mirlo.runtime.processes import leave, silence
 from mirlo.runtime.records import dataclass
 from mirlo.tools.expected import check_expected
 from mirlo.tools.opt_flags import (
+    VERBOSITIES,
     OptArguments,
     UsageError,
     nearest_flag,
@@ -220,6 +221,7 @@ class OptRun:
         diagnostics = Diagnostics(
             chunk.source, keep=checked is not None, has_notes=not self.arguments.disable_notes,
             has_operations=self.arguments.print_op_on_diagnostic, has_stacks=self.arguments.print_stack_on_diagnostic,
+            severities=VERBOSITIES[self.arguments.verbosity],
         )  # fmt: skip
         with diagnostics_to(self.context, diagnostics.add_mlir):
             passed = self._compile(chunk, diagnostics)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, fields
 from typing import Any
 
+from mirlo.driver.diagnostics import SEVERITIES
 from mirlo.driver.source import SPLIT_MARKER
 from mirlo.passes.options import options_of, scan_options
 from mirlo.passes.pipeline_parser import unknown_pass
@@ -59,6 +60,8 @@ IO, PRINTING, RUN, SHOW, CHECKS, TRACES = (
     "Input and output", "Printing of IR", "Passes to run", "Information", "Diagnostics", "Reports and reproducers",
 )  # fmt: skip
 IGNORED_FLAGS = "Accepted, without effect"
+VERBOSITIES = {"errors": SEVERITIES[:1], "warnings": SEVERITIES[:2], "remarks": SEVERITIES}
+"""The severities that are printed, by the name of the level."""
 
 
 def flag(name: str, kind: FlagKind, default: Any, group: str, help: str, **more: Any) -> Any:
@@ -145,7 +148,12 @@ class OptArguments:
     )
 
     pass_pipeline: str | None = flag(
-        "--pass-pipeline", TEXT, None, RUN, "run this pipeline, such as 'fold-constant,func.func(cse)'"
+        "--pass-pipeline",
+        TEXT,
+        None,
+        RUN,
+        "run this pipeline, such as 'fold-constant,func.func(cse)'",
+        aliases=("-p", "--p"),
     )
     pipeline: str | None = flag(
         "--pipeline", TARGET, None, RUN, "run the pipeline of this target, or one of its named pipelines: TARGET:NAME"
@@ -214,6 +222,10 @@ class OptArguments:
     disable_notes: bool = flag(
         "--mlir-disable-diagnostic-notes", SWITCH, False, CHECKS, "do not print notes of diagnostics"
     )
+    verbosity: str = flag(
+        "--mlir-diagnostic-verbosity-level", FlagKind("|".join(VERBOSITIES), choices=tuple(VERBOSITIES)), "remarks",
+        CHECKS, "print diagnostics of this severity and graver ones",
+    )  # fmt: skip
     debug: bool = flag("--debug", SWITCH, False, CHECKS, "show the Python traceback of an unexpected exception")
 
     timing: bool = flag("--mlir-timing", SWITCH, False, TRACES, "print the time of each pass")
