@@ -212,9 +212,6 @@ def _reason(model: object, **options: object) -> str:
 
 def test_what_cannot_be_part_of_a_key_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path)
-    assert (
-        "extended" in str(cache_key(Cache(tmp_path), path, LLVM, {})) or "mirlo.extend" not in model_cache.sys.modules
-    )
     monkeypatch.setattr(model_cache, "extended", lambda target: None)
     assert isinstance(
         cache_key(Cache(tmp_path), path, LLVM, {"threads": 2, "strategies": {"relax.conv": "im2col"}}), CacheKey
