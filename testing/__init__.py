@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "assert_verified", "cached_compilations", "case", "configure_lit",
-    "conformance_case", "held_locks", "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime",
-    "samples", "stages_round_trip", "temporary_registrations", "use_target",
+    "Draw", "OperatorCase", "after_passes", "assert_intrinsic", "assert_verified", "cached_compilations", "case",
+    "configure_lit", "conformance_case", "held_locks", "placement_of", "runs_as_library", "runs_as_numpy",
+    "runs_as_onnxruntime", "samples", "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -147,6 +147,23 @@ def assert_verified(model: object, target: str = "llvm", **options: Any) -> None
     wrong = [str(verdict) for verdict in verification.verdicts if verdict.status != "equal"]
     assert verification.verdicts, "the model has no kernels"
     assert not wrong, "\n".join(wrong)
+
+
+def assert_intrinsic(name: str) -> None:
+    """Assert that a tensor intrinsic's implementation is equal to its description, exactly.
+
+    One that is not compared, as it calls a function of another language, fails as well.
+    """
+    from mirlo.dialects.context import make_context
+    from mirlo.passes.exact.intrinsics import compare_intrinsic
+    from mirlo.passes.schedule.primitives.tensorize import TensorIntrin, find_tensor_intrin
+
+    intrin = find_tensor_intrin(name)
+    if not isinstance(intrin, TensorIntrin):
+        raise ValueError(f"expected a tensor intrinsic, found '{name}', a command of an accelerator without loops")
+    with make_context():
+        verdict = compare_intrinsic(intrin)
+    assert verdict.status == "equal", str(verdict)
 
 
 def stages_round_trip(

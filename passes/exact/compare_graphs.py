@@ -84,12 +84,16 @@ def compare_passes(
     before, why = comparison.results(module)
     verdicts.first_seconds = comparison.seconds
     for step in steps:
-        text = str(module)
+        text, applied = str(module), len(watch.verdicts)
         Pipeline([step]).run(module, session)  # type: ignore[list-item]
         if str(module) == text:
             continue
         after, why_after = comparison.results(module)
         verdict = _verdict(str(step), before, after, why or why_after)
+        rules = sorted({each.rule for each in watch.verdicts[applied:] if each.status == OUTSIDE})
+        if verdict.status == DIFFERENT and rules:
+            reason = f"{verdict.why}, and it applies rules that are not compared: {', '.join(rules)}"
+            verdict = PassVerdict(verdict.step, OUTSIDE, reason)
         verdicts.passes.append(replace(verdict, seconds=comparison.seconds))
         before, why = after, why_after
     return verdicts

@@ -80,7 +80,7 @@ def softmax_blocks(
         own, largest = total, peak
         total = rows.per_row(lambda *row: own.at(*row) + exp(wide(extra(*row)) - largest.at(*row)), "softmax_extra")
     if guarded:
-        total = rows.per_row(lambda *row: select(total.at(*row) > 0.0, total.at(*row), 1.0), "softmax_total")
+        total = rows.per_row(lambda *row: select(total.at(*row).equals(0.0), 1.0, total.at(*row)), "softmax_total")
     return rows.compute(lambda at: (raised.at(*at) / rows.of(total, at)).cast(result), "softmax")
 
 

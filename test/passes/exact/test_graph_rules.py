@@ -18,7 +18,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.tir.compute import exp
+from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr, exp, maximum
 from mirlo.passes.apply_rules import RULE_WATCH
 from mirlo.passes.exact import graph_function
 from mirlo.passes.exact.compare_graphs import compare_passes, first_wrong
@@ -124,6 +124,47 @@ def test_a_rule_of_a_target_that_changes_a_value_is_named(wrong_rule: None) -> N
     wrong = first_wrong(verdicts)
     assert isinstance(wrong, RuleVerdict) and wrong.nodes == ("activation",) and "exponential" in wrong.rule
     assert [each.status for each in verdicts.passes] == [DIFFERENT]
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_the_rule_of_attention_keeps_the_value(mask: bool) -> None:
+    """A sum of exponentials is no zero, so that the row of a mask that hides all keys is the only other one."""
+    kind, scores = "tensor<1x2x5x8xf32>", "tensor<1x2x5x5xf32>"
+    masked = f'%m = "relax.add"(%s, %mask) : ({scores}, {scores}) -> {scores}' if mask else ""
+    verdicts = verdicts_of(f"""
+    func.func @main(%q: {kind}, %k: tensor<1x2x8x5xf32>, %v: {kind}, %mask: {scores}) -> {kind} {{
+      %s = "relax.matmul"(%q, %k) : ({kind}, tensor<1x2x8x5xf32>) -> {scores}
+      {masked}
+      %w = "relax.softmax"({"%m" if mask else "%s"}) {{axis = 3 : i64}} : ({scores}) -> {scores}
+      %y = "relax.matmul"(%w, %v) : ({scores}, {kind}) -> {kind}
+      return %y : {kind}
+    }}
+    """)
+    assert [(each.rule, each.status) for each in verdicts if each.rule == "attention"] == [("attention", EQUAL)]
+
+
+def test_a_pass_of_rules_that_are_not_compared_is_outside(doubled_rule: None) -> None:
+    """2 max(x / 2, 0) is max(x, 0), but not modulo a prime: the pass names the rule, and is not called wrong."""
+    with make_context(), ir.Location.unknown():
+        steps = Pipeline("builtin.module(legalize{target=llvm})").steps
+        (verdict,) = compare_passes(ir.Module.parse(RELU), Session(report=lambda *_: None), steps).passes
+    assert verdict.status == OUTSIDE and verdict.why.endswith("it applies rules that are not compared: doubled")
+    assert "result 0 differs in" in verdict.why
+
+
+@pytest.fixture(name="doubled_rule")
+def _doubled_rule() -> Iterator[None]:
+    @legalize("relax.relu", target="llvm", priority=10)
+    def doubled(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+        """Compute 2 max(x / 2, 0)."""
+
+        def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
+            return p.compute(x.shape, lambda *i: maximum(x[i] * 0.5, 0.0) * 2.0, name="doubled")
+
+        return b.call_prim(body, op.x)
+
+    yield
+    LEGALIZE.forget(__name__)
 
 
 @pytest.fixture(name="wrong_rule")

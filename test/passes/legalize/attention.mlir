@@ -32,7 +32,7 @@
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax_exp"
 // CHECK:       arith.addf
 // CHECK:       domain = [1, 4, 3, 5]{{.*}}name = "softmax_sum"
-// CHECK:       arith.cmpf ogt
+// CHECK:       arith.cmpf oeq
 // CHECK:       arith.select
 // CHECK:       domain = [1, 4, 3]{{.*}}name = "softmax_total"
 // CHECK:       arith.divf

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from presets import CodeOf
+from verified_kernels import require_equal
 
 from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
@@ -16,6 +17,7 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
 from mirlo.passes.lower.intrinsics import Lowering
+from mirlo.passes.lower.loops import LowerLoops
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
@@ -56,6 +58,7 @@ class Kernel:
             made = body(prim, *prim.inputs)
             outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
             module.body.append(prim.finish(*outputs).operation)
+            self._definition = module.body.operations[0].operation.clone()
             self.outputs = [(t.shape, dtype(t.dtype).to_numpy()) for t in outputs]
             self.session = Session(options={} if machine is None else {"machine": machine})
             SchedulePrims().run(module.operation, self.session)
@@ -74,6 +77,8 @@ class Kernel:
         """Return the machine code, for this processor."""
         module = self._module
         with self._context, ir.Location.unknown():
+            LowerLoops().run(module.operation, self.session)
+            require_equal(self._definition, module.body.operations[0].operation)
             Lowering(("llvm", "default"), options=self.session.options).run(module.operation)
             lower_to_llvm(module, host_processor())
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from presets import CodeOf
 from unoptimized import engine_level
+from verified_kernels import require_equal
 
 from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
@@ -56,6 +57,7 @@ class Kernel:
             self.outputs = [output.type for output in outputs]
             module.body.append(prim.finish(*outputs).operation)
             self.tensor_form = str(module)
+            self._definition = module.body.operations[0].operation.clone()
             SchedulePrims(target=target).run(module.operation, session)
             self.text = str(module)
             assert module.operation.verify()
@@ -75,6 +77,7 @@ class Kernel:
         module = self._module
         with self._context, ir.Location.unknown():
             LowerLoops().run(module.operation, self._session)
+            require_equal(self._definition, module.body.operations[0].operation)
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
             Lowering(("llvm", "default"), options=self._session.options).run(module.operation)
             lower_to_llvm(module, host_processor())
