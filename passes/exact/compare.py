@@ -22,7 +22,7 @@ from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import LONG, KernelDefinition, RoundSettings, run_function
-from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
+from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_function
 from mirlo.passes.exact.operations import (
     compared_constants,
@@ -36,8 +36,6 @@ from mirlo.passes.exact.sizes import SizeSearch
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict, WrongElements
 
 ROUNDS = 2
-OTHER = 1 << 20
-"""Added to the seeds of memory for the scheduled form, which holds other numbers than that of the definition."""
 LARGE = 1000.0
 """The scale of inputs in the round of large numbers: exponentials overflow where a maximum is not subtracted."""
 RANGE_TOLERANCE = 1e-6
@@ -109,7 +107,7 @@ class KernelPair:
         """Run the scheduled form; return a verdict if its results differ from those of the definition."""
         expected = self.definition.results(arithmetic, settings)
         before = [each.checksum() for each in expected.inputs]
-        memory = RandomMemory(arithmetic, OTHER + settings.number)
+        memory = RandomMemory(arithmetic, FORM + settings.number)
         table = np.concatenate([expected.table, np.zeros(3 * len(search.places), np.int64)])
         sizes = dict(settings.sizes)
         actual, is_intact = run_function(scheduled, memory, expected.inputs, sizes, table, settings.is_odd)
@@ -138,7 +136,7 @@ class KernelPair:
             scheduled = self.compile_scheduled(arithmetic)
         except OutsideError:
             return None  # bits of floats, or a function that C's library lacks
-        memory = RandomMemory(arithmetic, OTHER)
+        memory = RandomMemory(arithmetic, FORM)
         actual, _ = run_function(scheduled, memory, expected.inputs, dict(settings.sizes), expected.table)
         for position, (left, right) in enumerate(zip(expected.outputs, actual, strict=True)):
             wrong = _out_of_range(left, right)

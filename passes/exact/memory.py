@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ CHUNK = 1 << 15
 """How many residues are drawn at once, which stay in the processor's cache."""
 POOL = 9973
 """How many elements the contents of memory that is not written yet repeat after: a prime, as no stride of a kernel."""
+DRAWN = 1021
+"""The same for guards around integers."""
+FORM = 1 << 20
+"""Seeds of the memory of a definition; added to those of the scheduled form's, which has other contents."""
 
 
 def number_of(dim: Dim, sizes: Mapping[str, int]) -> int:
@@ -84,14 +88,13 @@ class GuardedBuffer:
             sums.append((int(words.sum(dtype=np.uint64)) + int(rest.sum()), int(np.bitwise_xor.reduce(words))))
         return sums
 
-    def guards(self) -> list[Array]:
+    def guards(self) -> list[bytes]:
         """Return copies of the guards."""
-        return [part.copy() for part in self._guards()]
+        return [part.tobytes() for part in self._guards()]
 
-    def has_guards(self, guards: Sequence[Array]) -> bool:
+    def has_guards(self, guards: Sequence[bytes]) -> bool:
         """Return whether the guards are unchanged."""
-        pairs = zip(self._guards(), guards, strict=True)
-        return all(np.array_equal(now.view(np.uint8), before.view(np.uint8)) for now, before in pairs)
+        return self.guards() == guards
 
     def _guards(self) -> list[Array]:
         return [part for whole in self.wholes for part in (whole[: _guard(whole)], whole[_guard(whole) + self.count :])]
@@ -128,6 +131,7 @@ class RandomMemory:
     def __init__(self, arithmetic: Arithmetic, seed: int, scale: float = 1.0):
         self.arithmetic, self.scale = arithmetic, scale
         self.rng = np.random.default_rng(seed)
+        self._form = seed // FORM
         self._pools: dict[int, Array] = {}
 
     def buffer(
@@ -143,32 +147,56 @@ class RandomMemory:
         dtype = _INTEGERS.get(argument.bits)
         if dtype is None:
             raise OutsideError(f"a buffer of integers of {argument.bits} bits")
-        size = count + 2 * GUARD_BYTES // np.dtype(dtype).itemsize
+        room = GUARD_BYTES // np.dtype(dtype).itemsize
         planes = self.arithmetic.planes if argument.kind == "bytes" else 1
         info = np.iinfo(dtype)
-        wholes = [
-            self.rng.integers(info.min, info.max, size, dtype, endpoint=True)
-            if values is None
-            else values.draw(self.rng, size).astype(dtype)
-            for _ in range(planes)
-        ]
+
+        def draw(size: int) -> Array:
+            if values is None:
+                return self.rng.integers(info.min, info.max, size, dtype, endpoint=True)
+            return values.draw(self.rng, size).astype(dtype)
+
+        wholes = []
+        for _ in range(planes):
+            guard = np.resize(draw(min(room, DRAWN)), room)
+            wholes.append(np.concatenate([guard, draw(count), guard]))
         return GuardedBuffer(wholes, count)
 
     def _garbage(self, count: int, plane: int) -> Array:
         """Return the content of a buffer before it is written: random residues, which repeat."""
-        if plane not in self._pools:
-            self._pools[plane] = self._floats(POOL, plane)
-        start, size = int(self.rng.integers(0, POOL)), count + 2 * GUARD_BYTES // self.arithmetic.bytes
-        pool = self._pools[plane]
+        return self._repeated(count + 2 * GUARD_BYTES // self.arithmetic.bytes, plane)
+
+    def _repeated(self, size: int, plane: int) -> Array:
+        """Return random elements that repeat, from a random one on."""
+        pool = self._pool(plane)
+        start = int(self.rng.integers(0, POOL))
         first = pool[start : start + size]
         rest = size - len(first)
         return first.copy() if rest == 0 else np.concatenate([first, np.resize(pool, rest)])
 
-    def _floats(self, count: int, plane: int) -> Array:
-        size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
+    def _pool(self, plane: int) -> Array:
         if isinstance(self.arithmetic, FieldArithmetic):
-            return _residues(self.rng, self.arithmetic.moduli[plane], size)
-        return self.rng.standard_normal(size) * self.scale
+            return _pool_of_residues(self.arithmetic.moduli[plane], self._form)
+        if plane not in self._pools:
+            self._pools[plane] = self._drawn(POOL, plane)
+        return self._pools[plane]
+
+    def _floats(self, count: int, plane: int) -> Array:
+        """Return random elements between guards, which repeat."""
+        room = GUARD_BYTES // self.arithmetic.bytes
+        guards = self._repeated(2 * room, plane)
+        return np.concatenate([guards[:room], self._drawn(count, plane), guards[room:]])
+
+    def _drawn(self, count: int, plane: int) -> Array:
+        if isinstance(self.arithmetic, FieldArithmetic):
+            return _residues(self.rng, self.arithmetic.moduli[plane], count)
+        return self.rng.standard_normal(count) * self.scale
+
+
+@cache
+def _pool_of_residues(plane: Plane, form: int) -> Array:
+    """Return the contents of memory that is not written yet."""
+    return _residues(np.random.default_rng([POOL, form]), plane, POOL)
 
 
 def _residues(rng: np.random.Generator, plane: Plane, size: int) -> Array:
