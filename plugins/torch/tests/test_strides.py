@@ -61,6 +61,18 @@ def test_views_of_inputs_in_any_order(seed: int, passed: list[Any]) -> None:
     assert passed and all(array.flags.c_contiguous for array in passed)
 
 
+def test_sizes_of_transposed_inputs() -> None:
+    """A graph that takes sizes as numbers reads them of its inputs, whatever their order in memory."""
+    x = torch.randn(8, 3, 6).permute(1, 2, 0)
+
+    def run(x: Any) -> Any:
+        return x.new_ones(x.shape[2], x.shape[0]) @ x[:, 0] * float(x.shape[1])
+
+    compiled = torch.compile(run, backend="mirlo", options=STRICT, dynamic=True)
+    torch.testing.assert_close(compiled(x), run(x))
+    torch.testing.assert_close(compiled(x[:2]), run(x[:2]))
+
+
 @pytest.mark.parametrize("kind", ["gaps", "repeated", "contiguous", "complex"])
 def test_other_strides_are_copied_or_contiguous(kind: str) -> None:
     x = torch.randn(4, 6, dtype=torch.complex64 if kind == "complex" else torch.float32)

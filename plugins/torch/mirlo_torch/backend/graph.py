@@ -209,6 +209,8 @@ class _Program:
         import torch
 
         orders = {}
+        # Sizes of the inputs may be read before the graph's own operations.
+        first = next(node for node in self.module.graph.nodes if node.op != "placeholder")
         for index in self.positions:
             fake = self.fake_inputs[index]
             order = memory_order(fake) if isinstance(fake, torch.Tensor) and not fake.dtype.is_complex else None
@@ -216,7 +218,7 @@ class _Program:
                 continue
             orders[index], node = order, self._nodes[index]
             inverse = [order.index(axis) for axis in range(len(order))]
-            with self.module.graph.inserting_before(self._first_operation):
+            with self.module.graph.inserting_before(first):
                 logical = self.module.graph.call_function(torch.ops.aten.permute.default, (node, inverse))
             logical.meta = dict(node.meta)
             node.replace_all_uses_with(logical, delete_user_cb=lambda user, own=logical: user is not own)
