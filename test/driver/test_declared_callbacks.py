@@ -200,7 +200,7 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "register_external_loader(loader)": of_external_loader, "register_loader(loader)": of_loader,
     "run_forked(work)": "the fork ends, and its exit code says so", "CommandTree.only(keeps)": READ_AS_TRUTH,
     "Schedule.replay(source)": IGNORED,
-    "Schedule.convert_by(emit)": OF_MIRLO, "part_rule(space)": of_tuning_space, "part_rule": of_planner,
+    "part_rule(space)": of_tuning_space, "part_rule": of_planner,
     "scheduled(arrange)": IGNORED, "CompileOptions(while_compiling)": OF_MIRLO,
     "CompileRequest(progress)": IGNORED, "CompileStrategy.compile(compile_request)": OF_MIRLO,
     "emit_deferred_constant(make)": of_parameter, "emit_deferred_constant(fill)": IGNORED,

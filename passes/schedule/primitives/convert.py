@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import create
+from mirlo.dialects.tir.block import SPATIAL, Block, Yield
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, widened
 from mirlo.passes.schedule.primitives.register_tile import sides_of
 from mirlo.passes.schedule.primitives.tree import BlockLeaf, Root, ScheduleError, TileLeaf, around
+from mirlo.runtime.records import dataclass
 
-_BLOCK = """
-func.func private @convert(%x: tensor<{shape}{element}>) -> tensor<{shape}{result}> attributes {{tir.prim_func}} {{
-  %y = "tir.block"(%x) ({{
-  ^bb0({indices}, %value: {element}):
-    %0 = ub.poison : {result}
-    "tir.yield"(%0) {{operandSegmentSizes = array<i32: 1, 0, 0, 0>}} : ({result}) -> ()
-  }}) {{axes = [{axes}], domain = [{domain}], init = [unit], name = "convert",
-    maps = [affine_map<({dims}) -> ({dims})>, affine_map<({dims}) -> ({dims})>],
-    operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
-    resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : (tensor<{shape}{element}>) -> tensor<{shape}{result}>
-  return %y : tensor<{shape}{result}>
-}}
-"""
-"""A block of one element for each axis: its body alone is used."""
+
+@dataclass(frozen=True)
+class CopyConversion:
+    """What a copy has in place of the elements that it reads."""
+
+    kind: ir.Type
+    emit: Callable[[ir.Value], ir.Value]
 
 
 def convert(root: Root, copy: BlockLeaf) -> None:
@@ -73,19 +69,19 @@ def _factor_of(tile: TileLeaf, copy: BlockLeaf) -> tuple[ProductInput, bool]:
 
 
 def _block(root: Root, rank: int, element: ir.Type, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> BlockView:
-    """Return a block that computes what is emitted for an element."""
-    dims = [f"d{i}" for i in range(rank)]
-    text = _BLOCK.format(
-        shape="1x" * rank, element=element, result=kind, indices=", ".join(f"%i{i}: index" for i in range(rank)),
-        axes=", ".join(['"spatial"'] * rank), domain=", ".join(["1"] * rank), dims=", ".join(dims),
-    )  # fmt: skip
-    module = ir.Module.parse(text, root.view.op.context)
+    """Return a block of one element for each axis that computes what is emitted for it: its body alone is used."""
+    location = ir.Location.unknown(root.view.op.context)
+    with location:
+        module = ir.Module.create()
+        source, result = (ir.RankedTensorType.get([1] * rank, each) for each in (element, kind))
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        with ir.InsertionPoint(module.body):
+            block = Block.build(
+                [create("ub.poison", source)], result_types=[result], name="convert", axes=[SPATIAL] * rank,
+                domain=[1] * rank, maps=ir.ArrayAttr.get([identity] * 2), init=ir.ArrayAttr.get([ir.UnitAttr.get()]),
+            )  # fmt: skip
+        body = block.operation.regions[0].blocks.append(*[ir.IndexType.get()] * rank, element)
+        with ir.InsertionPoint(body):
+            Yield.build([emit(body.arguments[rank])], result_types=[])
     root.modules.append(module)
-    (function,) = module.body.operations
-    block, *_ = function.operation.regions[0].blocks[0].operations
-    view = BlockView(block)
-    *_, terminator = view.body.operations
-    with ir.InsertionPoint(terminator), ir.Location.unknown(root.view.op.context):
-        terminator.operation.operands[0] = emit(view.input_arguments[0])
-    view.body_ops[0].erase()
-    return view
+    return BlockView(block)

@@ -43,6 +43,7 @@ from mirlo.runtime.errors import nearest
 if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.command_tree import CommandTree
     from mirlo.passes.schedule.primitives.commands import TileCommands
+    from mirlo.passes.schedule.primitives.convert import CopyConversion
     from mirlo.passes.schedule.primitives.emit import PartEmitter
 
 Made = TypeVar("Made")
@@ -622,13 +623,21 @@ class Schedule(LoopQueries):
         self.is_closed = True
         return PartEmitter(self._root)
 
-    def emit_copies(self, copies: Sequence[str], memory: TensorBuffers) -> list[ir.Value]:
-        """Emit the loops of some copies alone at the insertion point; return their memory. The schedule is used up."""
+    def emit_copies(self, copies: Mapping[str, CopyConversion | None], memory: TensorBuffers) -> list[ir.Value]:
+        """Emit the loops of some copies alone at the insertion point; return their memory. The schedule is used up.
+
+        A copy with a conversion has what that emits for each element.
+        """
+        from mirlo.passes.schedule.primitives.convert import compute_in_copy
         from mirlo.passes.schedule.primitives.emit import emit_copies
 
         self.require_open()
         self.is_closed = True
-        return emit_copies(self._root, [self._leaf(copy) for copy in copies], memory)
+        leaves = [self._leaf(copy) for copy in copies]
+        for leaf, conversion in zip(leaves, copies.values(), strict=True):
+            if conversion is not None:
+                compute_in_copy(self._root, leaf, conversion.kind, conversion.emit)
+        return emit_copies(self._root, leaves, memory)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.
@@ -668,12 +677,6 @@ class Schedule(LoopQueries):
         for each, attribute in kept.items():
             attributes[each] = attribute
         return str(copy)
-
-    def convert_by(self, copy: str, kind: ir.Type, emit: Callable[[ir.Value], ir.Value]) -> None:
-        """Keep in a copy what is emitted for each element, of this type. It is a step of a rule, and not recorded."""
-        from mirlo.passes.schedule.primitives.convert import compute_in_copy
-
-        compute_in_copy(self._root, self._leaf(copy), kind, emit)
 
     def packed_parameters(self) -> list[PackedOrder]:
         """Return the orders in which parameters are to be stored, which `pack` has set."""
