@@ -29,13 +29,13 @@ from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 class DotTileEmitter(TileEmitter):
     """Emits a tile of rows x columns dot products, each accumulated in a vector."""
 
-    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+    def emit_tile(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a tile of this size: accumulators, loops of the reduction, their sums, epilogue."""
         values = values.at({})
         if all(loop.kind == UNROLLED for loop in self.tile.over):
             self._column_by_column(values, rows, columns)
         else:
-            self._at_once(values, rows, columns)
+            self._at_once(values, rows, D.static_dim(columns))
 
     @property
     def lanes(self) -> int:
@@ -64,18 +64,18 @@ class DotTileEmitter(TileEmitter):
         for first in range(0, len(sums), lanes):
             store_sums(self, sums[first : first + lanes], self.start_value(), held, first)
         for r in range(rows):
-            for piece in pieces_of(columns, lanes, self.tile.is_masked):
+            for piece in self.pieces(columns):
                 total = self.load(held, self.index(r * columns + piece.offset), piece)
                 self._finish_sums(values, r, piece, total)
 
-    def _column_by_column(self, values: LoopValues, rows: int, columns: int) -> None:
+    def _column_by_column(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a loop over columns with code for all of K, in the order of memory, which hardware prefetches best.
 
         It is 3 times as fast as all columns at once if they have 128 elements of f32 (Zen 4). Accumulators are in
         memory until those of as many columns as a vector has lanes are added up together.
         """
         lanes = self.lanes
-        pieces = pieces_of(columns, lanes, self.tile.is_masked)
+        pieces = self.pieces(columns)
         width = sum(piece.lanes for piece in pieces)
         most = sum(piece.lanes for piece in pieces_of(self.tile.width, lanes, self.tile.is_masked))
         held = self.constants.scratch(("accumulators", self.tile), self.tile.height * most * lanes, self.kind)

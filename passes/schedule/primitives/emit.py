@@ -54,7 +54,7 @@ from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tiles import clamped_values, keeps_tile
-from mirlo.passes.schedule.primitives.transposed import TransposedTile
+from mirlo.passes.schedule.primitives.transposed import LaneLimit, TransposedTile, is_limited_by_one
 from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     PARALLEL,
@@ -518,12 +518,16 @@ class _Emitter(PointEmitter):
         of_rows = [guard for guard in guards if loop.name in guard[0].variables()]
         of_lanes = [guard for guard in guards if lane_loop.name in guard[0].variables()]
         rows, lanes = count_active_lanes(of_rows, loop), count_active_lanes(of_lanes, lane_loop)
-        if rows is None or lanes is None or not can_vectorize(leaf, lane_loop, of_lanes, self.placed):
+        is_limited = lanes is None and is_limited_by_one(of_lanes, loop, lane_loop)
+        if rows is None or not (lanes or is_limited) or not can_vectorize(leaf, lane_loop, of_lanes, self.placed):
             return False
         others = [guard for guard in guards if guard not in of_rows and guard not in of_lanes]
 
         def tile() -> None:
-            TransposedTile(loop, lane_loop, leaf, values.at({}), self.placed, rows, lanes, self.passed).emit()
+            inside = values.at({})
+            limit = LaneLimit.of(of_lanes[0], lane_loop, inside) if is_limited else None
+            count = lanes or D.static_dim(lane_loop.extent)
+            TransposedTile(loop, lane_loop, leaf, inside, self.placed, rows, count, limit, self.passed).emit()
 
         self.guarded(others, values, tile)
         return True

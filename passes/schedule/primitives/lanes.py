@@ -385,7 +385,7 @@ class LoopLanes:
             return
         mask = self._emit_mask()
         if where.coefficient(self.axis) == 1:
-            if mask is None:
+            if mask is None or self._has_room(access, at):
                 hints: dict[str, ir.Attribute] = {}
                 if past_caches:
                     lines = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), past_caches)
@@ -396,6 +396,13 @@ class LoopLanes:
             return
         mask = lane_mask(self.lanes, self.lanes) if mask is None else mask
         ir.Operation.create("vector.scatter", operands=[buffer, index(0), self.index(where), mask, full])
+
+    def _has_room(self, access: BufferAccess, at: list[IndexExpr]) -> bool:
+        """Return whether lanes that are not active have elements of a copy for themselves, which nothing reads."""
+        if not self.placed.is_written_once(access.buffer):
+            return False
+        indices, sizes = self.placed.in_memory(access, at), self.placed[access.buffer].shape
+        return all(is_within(each, size, self.placed.extents) for each, size in zip(indices, sizes, strict=True))
 
     # Values
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -40,21 +41,24 @@ class MatrixTileEmitter(TileEmitter):
         lines = self.sizes(tile.lines, None, tile.line_count, values)
         columns = self.sizes(tile.vectors, tile.lanes, tile.width, values)
         each_size(
-            columns, lambda width: each_size(lines, lambda count: self.emit_tile(values, count * self.rows, width))
+            columns,
+            lambda width: each_size(
+                lines, lambda count: self.emit_tile(values, D.static_dim(count) * self.rows, width)
+            ),
         )
 
-    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+    def emit_tile(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a tile of this size: registers, loops of the reduction, epilogue."""
         tile, leaf = self.tile, self.tile.leaf
         values = values.at({})
-        height, width = rows // self.rows, -(-columns // self.columns)
+        height, width = rows // self.rows, -(-D.static_dim(columns) // self.columns)
         operands = self.operands(values)
         result = leaf.writes[0]
 
         def finish() -> None:
             memory = self.memory(tile.product.accumulate_type)
             self._move_sums(height, width, memory, self.index(0), tile.width, self.rows * tile.width, is_store=True)
-            pieces = pieces_of(columns, tile.lane_count, True)
+            pieces = pieces_of(D.static_dim(columns), tile.lane_count, True)
             if tile.lines is None:
                 self.finish_rows(values, rows, pieces, memory, tile.width)
                 return

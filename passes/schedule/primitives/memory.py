@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace as changed
 from functools import cached_property
@@ -123,6 +124,8 @@ class PlacedBuffers:
         """Whether code may have views of memory as one dim."""
         self.constants: frozenset[int] = frozenset()
         """The buffers that nothing in threads of a GPU writes."""
+        self.copies: frozenset[int] = frozenset()
+        """The copies that one block writes."""
         self._places: dict[int, _Place] = {}
         self._known: dict[tuple[object, ...], KnownValues] = {}
         self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
@@ -148,6 +151,10 @@ class PlacedBuffers:
     def is_constant(self, buffer: ScheduleBuffer) -> bool:
         """Return whether the elements of a buffer are the same for as long as a thread runs."""
         return id(buffer) in self.constants
+
+    def is_written_once(self, buffer: ScheduleBuffer) -> bool:
+        """Return whether a buffer is a copy of which one block writes all elements."""
+        return id(buffer) in self.copies
 
     def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
         return self._placed[id(buffer)]
@@ -223,6 +230,9 @@ def allocate_buffers(root: Root, memory: TensorBuffers, whole: Container[int] = 
     in_threads = limits_of(root) is not None
     has_views = bool(root.target) and has_vectors(root.target)
     result = PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
+    written = Counter(id(access.buffer) for leaf in root.leaves() for access in leaf.writes)
+    copies = (buffer for buffer in root.buffers if buffer.value is None and buffer.shared is None)
+    result.copies = frozenset(id(buffer) for buffer in copies if written[id(buffer)] == 1)
     if in_threads:
         result.constants = _constants(root)
     return result

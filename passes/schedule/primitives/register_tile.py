@@ -353,10 +353,22 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
         if inside and not (tile.is_along_sum and form.variables() == {tile.over[-1].name} | inside):
             raise ScheduleError(f"register_tile: '{min(inside)}' has a rest, inside of an instruction")
         limited = form.variables() & inner - shifted - inside
-        if limited and not isinstance(bound, int):
+        if limited and not isinstance(bound, int) and not _is_rest_of_columns(tile, form):
             raise ScheduleError(
                 f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"
             )
+
+
+def _is_rest_of_columns(tile: TileLeaf, form: IndexExpr) -> bool:
+    """Return whether a guard limits the columns of tiles that begin at multiples of their width."""
+    if tile.instruction.shape is not None or tile.instruction.group > 1 or tile.blocks:
+        return False
+    columns = {loop.name for loop in (tile.vectors, tile.lanes) if loop is not None}
+    origin = form.replace({name: number(0) for name in columns})
+    steps = [*origin.terms.values(), origin.constant]
+    return bool(columns >= form.variables() & {loop.name for loop in tile.inner}) and all(
+        isinstance(step, int) and step % tile.width == 0 for step in steps
+    )
 
 
 def _require_edges(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:

@@ -5,8 +5,8 @@ An access is a position at the first point of the tile, and a constant offset fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import cycle
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from mirlo.passes.schedule.primitives.tile_instruction import SIGN_OF_BYTE
 from mirlo.passes.schedule.primitives.tree import (
     UNROLLED,
     BufferAccess,
+    Guard,
     Loop,
     Prefetch,
     TileLeaf,
@@ -63,13 +64,18 @@ class TileFunction(Protocol):
         """Return the iterations of loops over elements of a tile, where it is a smaller one."""
         ...
 
+    @property
+    def assumed(self) -> Collection[Guard]:
+        """Return the guards that all iterations pass which are emitted now."""
+        ...
+
 
 @dataclass(frozen=True)
 class TileSizes:
     """The points of a tile along a dim: of whole tiles, of the last one, and tests which of them this is."""
 
     whole: int
-    rest: int = 0
+    rest: Dim = 0
     is_whole: ir.Value | None = None
     is_inside: ir.Value | None = None
 
@@ -128,7 +134,11 @@ class TileEmitter(VectorMemory):
         tile = self.tile
         rows = self.sizes(tile.rows, None, tile.height, values)
         columns = self.sizes(tile.vectors, tile.lanes, tile.width, values)
-        each_size(columns, lambda width: each_size(rows, lambda height: self.emit_tile(values, height, width)))
+
+        def rows_of(width: Dim) -> None:
+            each_size(rows, lambda height: self.emit_tile(values, D.static_dim(height), width))
+
+        each_size(columns, rows_of)
 
     def sizes(self, loop: Loop | None, inner: Loop | None, size: int, values: LoopValues) -> TileSizes:
         """Return the points of a whole tile along a dim, those of the last one, and tests which of them this is."""
@@ -138,8 +148,12 @@ class TileEmitter(VectorMemory):
         for guard, bound in self.tile.leaf.guards:
             if not guard.variables() & names:
                 continue
-            assert isinstance(bound, int), "the primitive requires rests of known length"
+            if (guard, bound) in self.function.assumed:
+                continue
             origin = values.with_numbers(guard.replace({name: number(0) for name in names}))
+            if not isinstance(bound, int):
+                whole = bound // size * size
+                return TileSizes(size, bound - whole, compare("lt", values.emit(origin), self.index(whole)))
             if origin.is_constant:
                 return TileSizes(min(size, bound - D.static_dim(origin.constant)))
             highest, rest = origin.range(self.placed.extents)[1], bound % size
@@ -151,13 +165,20 @@ class TileEmitter(VectorMemory):
             return TileSizes(size, rest, compare("lt", values.emit(origin), self.index(bound - rest)), is_inside)
         return TileSizes(size)
 
+    def pieces(self, columns: Dim) -> list[Piece]:
+        """Return the vectors that cover so many columns; fewer than a tile has if only the run time knows them."""
+        tile = self.tile
+        if isinstance(columns, int):
+            return pieces_of(columns, tile.lane_count, tile.is_masked)
+        return [Piece(at, tile.lane_count, columns - at) for at in range(0, tile.width, tile.lane_count)]
+
     # One tile
 
-    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+    def emit_tile(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a tile of this size: accumulators, loops of the reduction, epilogue."""
         tile, leaf = self.tile, self.tile.leaf
         assert leaf.view is not None
-        pieces = pieces_of(columns, tile.lane_count, tile.is_masked)
+        pieces = self.pieces(columns)
         values = values.at({})
         if tile.awaited:
             when(self.is_last(values) if tile.blocks else None, lambda: self._await(values, rows, pieces))
@@ -450,7 +471,7 @@ class TileEmitter(VectorMemory):
         form = self.form(self.column_access, tile.leaf.at)
         along = {tile.lanes.name, tile.vectors.name if tile.vectors is not None else ""}
         sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, D.product(placed.shape)]
-        return all(isinstance(size, int) and size % tile.width == 0 for size in sizes)
+        return all(D.is_certain(partial(_is_multiple, size, tile.width)) for size in sizes)
 
     def _prepared(self, factor: ProductInput, access: BufferAccess, value: ir.Value, is_row: bool) -> ir.Value:
         """Emit the elements of a group as the instruction takes them."""
@@ -549,9 +570,8 @@ class TileEmitter(VectorMemory):
         values = values.at({})
         memory = self.memory(tile.product.accumulate_type)
 
-        def finish(columns: int) -> None:
-            pieces = pieces_of(columns, tile.lane_count, tile.is_masked)
-            self.finish_rows(values, count, pieces, memory, tile.width)
+        def finish(columns: Dim) -> None:
+            self.finish_rows(values, count, self.pieces(columns), memory, tile.width)
 
         each_size(self.sizes(tile.vectors, tile.lanes, tile.width, values), finish)
 
@@ -664,7 +684,7 @@ def _points(rows: int, columns: int) -> Iterator[tuple[int, int]]:
     return ((r, c) for r in range(rows) for c in range(columns))
 
 
-def each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
+def each_size(sizes: TileSizes, body: Callable[[Dim], None]) -> None:
     """Emit a body for whole tiles, and for the last one if it is smaller."""
 
     def inside() -> None:
@@ -674,6 +694,10 @@ def each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
             either(sizes.is_whole, lambda: body(sizes.whole), lambda: body(sizes.rest))
 
     when(sizes.is_inside, inside)
+
+
+def _is_multiple(value: Dim, factor: int) -> bool:
+    return bool(value % factor == 0)
 
 
 def _is_within(value: Dim, bound: Dim) -> bool:

@@ -13,13 +13,13 @@ from dataclasses import field
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import create
+from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.dialects.core.value import Value, create, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
-from mirlo.passes.schedule.primitives.lanes import LaneGuards, LoopLanes, StoreLanes
+from mirlo.passes.schedule.primitives.lanes import LaneGuards, LoopLanes, StoreLanes, mask_of_guards
 from mirlo.passes.schedule.primitives.loops import set_kind
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.streams import emit_streamed
@@ -28,6 +28,7 @@ from mirlo.passes.schedule.primitives.tree import (
     VECTORIZED,
     BlockLeaf,
     BufferAccess,
+    Guard,
     Loop,
     ScheduleError,
     placed_at,
@@ -93,6 +94,30 @@ def _are_interleaved(leaf: BlockLeaf, loop: str, rows: int, lane_loop: str) -> b
     return all((each.coefficient(loop), each.coefficient(lane_loop)) == (1, rows) for each in positions)
 
 
+def is_limited_by_one(guards: Sequence[Guard], loop: Loop, lane_loop: Loop) -> bool:
+    """Return whether one guard limits the lanes of a tile, the same for all rows."""
+    if len(guards) != 1:
+        return False
+    form, _ = guards[0]
+    return form.coefficient(lane_loop.name) == 1 and loop.name not in form.variables() and not form.divisions
+
+
+@dataclass(frozen=True)
+class LaneLimit:
+    """The lanes of a tile that exist, where only the run time knows how many."""
+
+    last: Value
+    """The last one, below zero if there is none: before the tile, there are others."""
+    mask: LaneGuards
+
+    @staticmethod
+    def of(guard: Guard, loop: Loop, values: LoopValues) -> LaneLimit:
+        """Emit the limit that a guard is."""
+        form, bound = guard
+        origin = form.replace({loop.name: number(0)})
+        return LaneLimit(index(bound) - values.emit(origin) - 1, mask_of_guards([guard], loop, values))
+
+
 @dataclass
 class TransposedTile:
     """One tile: the elements that its rows read in vectors along the outer loop, and those that they write so."""
@@ -106,6 +131,8 @@ class TransposedTile:
     """The rows that exist."""
     lanes: int
     """The elements of each that exist."""
+    limit: LaneLimit | None = None
+    """Where only the run time knows which of them do: the others are read at the last one, and not stored."""
     passed: frozenset[EdgeTest] = frozenset()
     """The tests of edges that all iterations pass."""
     lines: dict[tuple[int, tuple[IndexExpr, ...]], list[ir.Value] | None] = field(default_factory=dict, init=False)
@@ -118,9 +145,9 @@ class TransposedTile:
         stores: list[StoreLanes] = []
         for row in range(self.rows):
             inside, memory = self.values.at({self.loop.name: row}), TileRow(self, row)
-            active = LaneGuards(self.lanes)
+            active = LaneGuards(self.lanes) if self.limit is None else self.limit.mask
             LoopLanes(self.leaf, self.lane_loop, inside, self.placed, active, self.passed, stores, tile=memory).emit()
-        if self.leaf.is_streamed and self.lanes == self.lane_loop.extent:
+        if self.leaf.is_streamed and self.limit is None and self.lanes == self.lane_loop.extent:
             emit_streamed(stores, self.leaf, self.placed)
         else:
             for store in stores:
@@ -154,10 +181,17 @@ class TransposedTile:
             return None
         active, lines = LaneGuards(self.rows), list[ir.Value]()
         for lane in range(self.lanes):
-            inside = self.values.at({self.lane_loop.name: lane})
+            inside = self._values_at(lane)
             line = LoopLanes(self.leaf, self.loop, inside, self.placed, active, self.passed).read(access, axes)
             lines.append(splat(line, count))
         return transpose_tile(lines, size)
+
+    def _values_at(self, lane: int) -> LoopValues:
+        """Return the values at a lane; at the last one that exists if only the run time knows which do."""
+        name, limit = self.lane_loop.name, self.limit
+        if limit is None:
+            return self.values.at({name: lane})
+        return self.values.inside({name: limit.last.minimum(lane)})
 
     def _where(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
         where = self.placed.simplified(self.values.with_numbers(self.placed.flat_index(access, axes)))
@@ -177,7 +211,9 @@ class TransposedTile:
             left -= lanes
 
     def _is_interleaved(self, access: BufferAccess, axes: list[IndexExpr]) -> bool:
-        """Return whether a result of all rows is contiguous."""
+        """Return whether a result of all rows and lanes is contiguous."""
+        if self.limit is not None:
+            return False
         where = self._where(access, axes)
         steps = where.coefficient(self.loop.name), where.coefficient(self.lane_loop.name)
         return self.rows == self.loop.extent and steps == (1, self.rows)

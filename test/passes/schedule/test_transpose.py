@@ -252,3 +252,26 @@ def test_threads_transpose_in_shared_memory() -> None:
 
     with pytest.raises(mirlo.MirloError, match="transpose: threads of GPUs have no vectors to transpose"):
         mirlo.compile(model, target="nvvm", schedules={"transposed": in_tiles}, cache=False)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 13, 16, 40])
+def test_lanes_whose_number_the_run_time_knows(columns: int) -> None:
+    """Lanes past the end read the last line, and are not stored."""
+    n = "n"
+
+    @mirlo.script
+    def model(x: R.Tensor[(n, 32), R.f32], b: R.Tensor[(32, n), R.f32]):
+        return R.call_tir(transposed, x, b)
+
+    def arrange(s: Schedule) -> None:
+        i, j = s.loops("turn")
+        tiles, line = s.split(i, (None, 8))
+        panel, lane = s.split(j, (None, 8))
+        s.reorder(tiles, panel, line, lane)
+        s.vectorize(lane)
+        s.transpose(line)
+
+    rng = np.random.default_rng(0)
+    x, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((columns, 32), (32, columns)))
+    program = mirlo.compile(model, pipeline=PLAIN, schedules={"transposed": arrange}, cache=False)
+    np.testing.assert_array_equal(program(x, b), x.T + b)

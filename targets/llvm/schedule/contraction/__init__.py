@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import compare, index
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
-from mirlo.passes.rules import Decline, schedule
+from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup
@@ -114,6 +114,8 @@ class VectorContractionPlan:
     @cached_property
     def by_primitives(self) -> PrimitivesPlan | Decline:
         """Return the loops as a schedule of primitives."""
+        if self.one_row is not None:
+            return decline("calls with one row have a kernel of their own")
         on_unit = plan_on_matrix_unit(self.group, self.plan)
         if not isinstance(on_unit, Decline):
             return on_unit

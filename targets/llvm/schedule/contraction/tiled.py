@@ -63,18 +63,17 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
     """Return why the loops of a plan cannot be those of a register tile."""
     if plan.group is not None and (plan.group.is_matrix or not plan.group.is_stored):
         return decline("columns are interleaved in each call, or an instruction multiplies matrices")
-    fixed = [plan.lane_axis, *plan.contraction.reduce, *([] if plan.packing is None else plan.column_loops)]
-    if not all(isinstance(axis.extent, int) for axis in fixed):
-        return decline("columns or K have a size that is known at run time only")
     is_cast = (
         plan.packing is not None
         and plan.group is None
         and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
     )
-    if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns:
+    if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns != 0:
         return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
-    if plan.dynamic_rows and plan.packing is not None:
-        return decline("columns are packed for a number of rows that is known at run time only")
+    has_columns = isinstance(plan.lane_axis.extent, int)
+    has_depth = all(isinstance(axis.extent, int) for axis in plan.contraction.reduce)
+    if is_transposed(plan) and not (has_columns or has_depth):
+        return decline("panels are transposed whose columns and K are known at run time only")
     if plan.dynamic_rows and plan.order_of_loops.row_block:
         return decline("blocks of a number of rows that is known at run time only")
     return None
@@ -91,7 +90,8 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> None:
     over, rows = fuse_contiguous(s, block, over), fuse_contiguous(s, block, loops.rows)
     row = take_row_loop(s, block, loops, rows, plan)
     lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
-    panel, *columns = s.split(loops.lane, (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes))
+    factors = (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes)
+    panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan) else "mask")
     if plan.dot:
         over[-1], lane = s.split(over[-1], (None, plan.lanes))
         depth = [lane]
@@ -121,6 +121,18 @@ def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> None:
         s.parallel(blocks[-1])
     else:
         share(s, outer, [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner, order.share)
+
+
+def has_panel_apart(plan: RegisterTilePlan) -> bool:
+    """Return whether the last panel, which is smaller, has loops of its own: transposes need to know its columns."""
+    if not isinstance(plan.lane_axis.extent, int):
+        return True
+    return is_transposed(plan) and plan.lane_axis.extent % plan.tile_columns != 0
+
+
+def is_transposed(plan: RegisterTilePlan) -> bool:
+    """Return whether the kernel packs panels from columns that are not contiguous along the lanes."""
+    return plan.packing is not None and bool(plan.columns.form.stride(plan.lane_axis) != 1)
 
 
 def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str]) -> list[str]:
@@ -245,8 +257,9 @@ def late_operands(s: Schedule, plan: RegisterTilePlan) -> list[str]:
             if read is None or form is None or form.stride(plan.lane_axis) != 1:
                 continue
             is_for_all_rows = plan.row_axis is not None and form.stride(plan.row_axis) == 0
-            size = prod(read.shape) * element_bytes(read.element_type)
-            if not is_for_all_rows and size > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH:
+            size = prod(map(D.estimate_dim, read.shape)) * element_bytes(read.element_type)
+            depth = D.estimate_dim(plan.depth)
+            if not is_for_all_rows and size > plan.machine.l2_bytes // 2 and depth >= MIN_K_TO_PREFETCH:
                 result[s.buffer_of(read.value)] = None
     return list(result)
 
@@ -334,11 +347,12 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
         vectors, lane = s.split(column, (None, plan.lanes))
         s.vectorize(lane)
         s.unroll(vectors)
-        if depth and plan.lane_axis.extent % plan.tile_columns:  # whole panels without masks
+        if depth and plan.lane_axis.extent % plan.tile_columns != 0:  # whole panels without masks
             s.unswitch(depth[0])
         return converted
     vectors, lane = s.split(column, (None, plan.lanes))
-    steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if plan.machine.masked else "peel")
+    is_masked = plan.machine.masked and isinstance(s.extent(depth[-1]), int)
+    steps, square = s.split(depth[-1], (None, plan.lanes), tail="mask" if is_masked else "peel")
     s.reorder(vectors, *depth[:-1], steps, square, lane)
     s.vectorize(lane)
     s.transpose(square)
