@@ -2,7 +2,7 @@
 
 `dataclasses.dataclass` writes each method as text and compiles it, 0.5 ms for a class; a process that compiles a model
 declares 400 classes. The decorator here adds functions that loop over the names of the fields: 0.03 ms for a class.
-Of a class that has made `MANY` instances, `__init__` is compiled: it then takes a third of the time.
+An instance takes about a microsecond more; a compilation makes some ten thousand.
 `dataclasses.fields`, `replace` and `asdict` accept its classes, and it passes on to the standard library what it does
 not implement: `order`, `slots`, `InitVar` and other rare options.
 """
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 
 _set_attribute = object.__setattr__
-MANY = 200
-"""Instances of a class after which a compiled `__init__` takes less time than has been lost without it."""
 
 
 class _Options(NamedTuple):
@@ -134,7 +132,7 @@ def _add_methods(cls: type, options: _Options, fields: tuple[Field[Any], ...]) -
     own = cls.__dict__
     explicit_hash = own.get("__hash__") is not None or "__hash__" in own and "__eq__" not in own
     if "__init__" not in own:
-        cls.__init__ = _init(cls, fields, options.frozen)  # type: ignore[misc]
+        cls.__init__ = _init(cls, fields)  # type: ignore[misc]
         _define(cls, "__signature__", _Signature(cls, fields))
     _define(cls, "__repr__", _repr(tuple(each.name for each in fields if each.repr)))
     if options.eq:
@@ -189,7 +187,7 @@ def _signature(fields: tuple[Field[Any], ...]) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=None)
 
 
-def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[..., None]:
+def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
     names = tuple(each.name for each in fields if each.init and not each.kw_only)
     known = frozenset(each.name for each in fields if each.init)
     defaults = {each.name: each.default for each in fields if each.init and each.default is not MISSING}
@@ -199,20 +197,15 @@ def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[.
     count = len(names)
     only_positional = count == len(fields)
     has_post_init = hasattr(cls, "__post_init__")
-    instances = 0
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
-        nonlocal instances
-        instances += 1
-        if instances == MANY and cls.__dict__.get("__init__") is __init__:
-            cls.__init__ = _compiled_init(cls, fields, frozen)  # type: ignore[misc]
         if only_positional and len(args) == count and not named:
             for name, value in zip(names, args):  # noqa: B905  # as many names as values
                 _set_attribute(self, name, value)
         else:
             values = dict(zip(names, args), **named) if args else named  # noqa: B905  # the check is the next statement
             if len(args) > count or len(values) != len(args) + len(named) or not required <= values.keys() <= known:
-                _compiled_init(cls, fields, frozen)(self, *args, **named)  # raises the interpreter's error
+                raise _mistake(cls, fields, args, named)
             for each in fields:
                 name = each.name
                 if name in values:
@@ -236,34 +229,13 @@ def _check_order(names: tuple[str, ...], required: frozenset[str]) -> None:
             raise TypeError(f"non-default argument {name!r} follows default argument")
 
 
-def _compiled_init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[..., None]:
-    """Return `__init__` as the standard library writes it: with a parameter and an assignment for each field."""
-    values: dict[str, Any] = {"__set__": _set_attribute, "__absent__": _FACTORY}
-    parameters, body = ["self"], []
-    for each in sorted((each for each in fields if each.init), key=lambda each: bool(each.kw_only)):
-        if each.kw_only and "*" not in parameters:
-            parameters.append("*")
-        has_factory = each.default_factory is not MISSING
-        if has_factory or each.default is not MISSING:
-            values[f"__default_{each.name}"] = _FACTORY if has_factory else each.default
-            parameters.append(f"{each.name}=__default_{each.name}")
-        else:
-            parameters.append(each.name)
-    for each in fields:
-        value = each.name
-        if each.default_factory is not MISSING:
-            values[f"__make_{each.name}"] = each.default_factory
-            default = f"__make_{each.name}()"
-            value = f"{default} if {each.name} is __absent__ else {each.name}" if each.init else default
-        elif not each.init:
-            continue
-        body.append(f"__set__(self, {each.name!r}, {value})" if frozen else f"self.{each.name} = {value}")
-    if hasattr(cls, "__post_init__"):
-        body.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(body or ["pass"]), values)
-    init: Callable[..., None] = values["__init__"]
-    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    return init
+def _mistake(cls: type, fields: tuple[Field[Any], ...], args: tuple[Any, ...], named: dict[str, Any]) -> TypeError:
+    """Return the error for arguments that do not match the fields."""
+    try:
+        _signature(fields).bind(*args, **named)
+    except TypeError as error:
+        return TypeError(f"{cls.__qualname__}.__init__(): {error}")
+    raise AssertionError
 
 
 def _values_of(names: Any) -> Callable[[Any], tuple[Any, ...]]:
