@@ -6,6 +6,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.entry_points import installed_version
+
 if TYPE_CHECKING:
     from mirlo.driver.compile import compile as compile
     from mirlo.driver.inference.binding import IOBinding as IOBinding
@@ -87,8 +89,6 @@ sys.meta_path.append(PackageModules())
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from mirlo.runtime.entry_points import installed_version
-
         globals()[name] = installed_version("mirlo")
         return globals()[name]
     if name not in _LAZY:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -142,6 +141,10 @@ def doors(folder: Path, commands: Sequence[str]) -> dict[str, str]:
     return {
         "import mirlo": "import mirlo",
         **{f"mirlo {name} --help": COMMAND.format([name, "--help"]) for name in ("", *commands)},
+        **{
+            f"mirlo {name} of a missing file": COMMAND.format([name, "missing.onnx"])
+            for name in ("compile", "run", "info")
+        },
         "mirlo compile": COMMAND.format(["compile", str(model), "-o", str(compiled), "--no-cache"]),
         "mirlo compile of a CNN": COMMAND.format(["compile", str(network), "-o", str(compiled_network), "--no-cache"]),
         **{
@@ -157,7 +160,7 @@ def doors(folder: Path, commands: Sequence[str]) -> dict[str, str]:
         "mirlo run": COMMAND.format(["run", str(compiled)]),
         "mirlo check": COMMAND.format(["check", str(network)]),
         "mirlo-opt": f"from mirlo.tools.opt import main\nmain([{str(model)!r}, '--simplify'])",
-        **{module: f"import {module}" for module in (*PROCESSES, "mirlo.testing")},
+        **{module: f"import {module}" for module in PROCESSES},
         **{f"mirlo.{name}": f"from mirlo import {name}" for name in mirlo._LAZY},
         **{f"mirlo.extend.{name}": f"import mirlo.extend.{name}" for name in extend},
     }
@@ -202,10 +205,10 @@ def loaded_by_doors() -> dict[str, frozenset[str]]:
 
 def import_times(modules: Sequence[str]) -> dict[str, float]:
     """Return the milliseconds that the import of each module takes, without those that it imports."""
-    code = "import importlib, sys, json\nfor name in json.load(sys.stdin):\n  try: importlib.import_module(name)\n"
-    code += "  except ImportError: pass"
-    command = [sys.executable, "-X", "importtime", "-c", code]
-    done = subprocess.run(command, input=json.dumps(list(modules)), capture_output=True, text=True, check=True)
+    # Statements, as the interpreter does not report what `importlib.import_module` imports.
+    code = "".join(f"try: import {name}\nexcept ImportError: pass\n" for name in modules if "__main__" not in name)
+    command = [sys.executable, "-X", "importtime", "-"]
+    done = subprocess.run(command, input=code, capture_output=True, text=True, check=True)
     lines = re.findall(r"^import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)$", done.stderr, re.MULTILINE)
     return {name: int(microseconds) / 1000 for microseconds, name in lines}
 

@@ -10,9 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from mirlo.dialects import relax, tir
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
+from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.wheel import MLIR_DIALECTS
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.processes import after_fork
@@ -102,8 +104,6 @@ def load_installed_dialects() -> None:
 
 def operation_class(name: str) -> type[DialectOp] | None:
     """Return the class of an operation of Mirlo or of a plug-in by its full name, or None."""
-    from mirlo.dialects import relax, tir
-
     namespace = name.partition(".")[0]
     for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS):
         if dialect.namespace == namespace and name in dialect.operations:
@@ -121,8 +121,6 @@ def graph_operations() -> Mapping[str, type[DialectOp]]:
     The result is the same object until operators are added.
     """
     global _graph_operations
-    from mirlo.dialects import relax
-    from mirlo.dialects.tir.own_intrinsics import OWN
 
     load_installed_dialects()
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
@@ -141,8 +139,6 @@ def is_graph_operation(name: str) -> bool:
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:
     """Return an MLIR context with relax, tir and the dialects of plug-ins: a recycled one, or a new one."""
-    from mirlo.dialects import relax, tir
-
     load_installed_dialects()
     with _LOADING:
         context = None if allow_unregistered else _take_free()
@@ -203,6 +199,4 @@ def _take_free() -> ir.Context | None:
 
 def _composition() -> object:
     """Return a key of the dialects that a new context has now."""
-    from mirlo.dialects import relax, tir
-
     return [(dialect, dialect.additions) for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS)]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from mirlo.driver import model_cache
 from mirlo.driver.model_cache import MIN_COMPILE_SECONDS, CacheKey, Uncacheable, cache_key
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import declared_target
+from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.model_runner import model_runner
 
 if TYPE_CHECKING:
-    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.compiled_program import CompiledProgram
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
@@ -30,7 +31,6 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
         return _placed(cached)
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
-    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
@@ -55,7 +55,6 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 def load_built(compiled: Artifact | CompiledProgram, params: ParameterStore) -> Executable | Program | UnloadedModel:
     """Load the result of the compiler."""
-    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.program import Program
 
     return load_compiled(compiled, params) if isinstance(compiled, Artifact) else _placed(Program(compiled, params))
@@ -100,7 +99,6 @@ def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:
 
 def _key_of_list(request: CompileRequest) -> CacheKey | Uncacheable:
     """Return the cache key for several targets, which contains the fingerprints of their code generators."""
-    from mirlo.driver.model_cache import extended
     from mirlo.passes.byoc.target_list import Targets
 
     if request.placement == "measured":
@@ -109,7 +107,7 @@ def _key_of_list(request: CompileRequest) -> CacheKey | Uncacheable:
     if targets.host is None:
         return Uncacheable("no target compiles the rest")  # an error, which the compilation tells
     for chosen in targets.generators:
-        added = extended(declared_target(chosen.name))
+        added = model_cache.extended(declared_target(chosen.name))
         if added is not None:
             return Uncacheable(added)
     generators = [[str(chosen), chosen.generator.fingerprint()] for chosen in targets.generators]

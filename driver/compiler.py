@@ -29,6 +29,7 @@ from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.locations import describe, kernel_nodes
+from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
@@ -433,8 +434,6 @@ def _require_first(option: str, recorded: str | None) -> None:
 
 def _memory_plan(session: Session) -> dict[str, dict[str, object]]:
     """Return the last memory plan, for reports."""
-    from mirlo.passes.memory.plan import MemoryRecord
-
     records = [note for note in session.notes if isinstance(note, MemoryRecord)]
     if not records:
         return {}

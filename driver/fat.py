@@ -7,24 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.specialize import sharing
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import NotForThisMachine
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.fat import UnloadedFat, choose
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.unloaded import UnloadedModel
 
 if TYPE_CHECKING:
-    from mirlo.runtime.fat import FatExecutable, UnloadedFat
+    from mirlo.runtime.fat import FatExecutable
 
 
 def compile_fat(
     request: CompileRequest, targets: list[str], compile_request: CompileFunction
 ) -> FatExecutable | UnloadedFat:
     """Compile a request for each of these targets; the ones for better processors come last."""
-    # Imported here: a model of one build that the cache has needs nothing of the compiler.
-    from mirlo.driver.specialize import sharing
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.fat import UnloadedFat, choose
-    from mirlo.runtime.params import ParameterStore
-    from mirlo.runtime.unloaded import UnloadedModel
-
     store = ParameterStore()
     digests: dict[object, str] = {}
     builds = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirlo.runtime.errors import NotForThisMachine
+
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
@@ -16,7 +18,6 @@ CallableModel: TypeAlias = "Executable | Program | RemoteModel"
 
 def require_loaded(compiled: Executable | Program | UnloadedModel, purpose: str) -> CallableModel:
     """Return a compiled model that can be called; raise an error for one of another machine."""
-    from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.remote.model import RemoteModel
     from mirlo.runtime.unloaded import UnloadedModel
 

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.artifact import Artifact
+from mirlo.passes.targets import plugin_of
+from mirlo.runtime import artifact
+from mirlo.runtime.artifact import Artifact, save
 from mirlo.runtime.cache import LARGEST_SHARE, MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.extenders import compiler_version, foreign_extenders
@@ -96,7 +98,6 @@ def _mebibytes(count: int) -> str:
 
 
 def _save(path: Path, compiled: Artifact | CompiledProgram, params: ParameterStore) -> None:
-    from mirlo.runtime.artifact import save
     from mirlo.runtime.program_file import write_program
 
     if isinstance(compiled, Artifact):
@@ -107,7 +108,6 @@ def _save(path: Path, compiled: Artifact | CompiledProgram, params: ParameterSto
 
 def _load(path: Path) -> Executable | Program | UnloadedModel | None:
     """Return the model in a file of the cache, not loaded if it is for another machine."""
-    from mirlo.runtime import artifact
     from mirlo.runtime.load import load
     from mirlo.runtime.unloaded import UnloadedModel
 
@@ -174,8 +174,6 @@ def _tools_of(path: Path | None) -> str | None:
 
 def extended(target: Target) -> str | None:
     """Return the extensions of this process that no cache key covers, or None."""
-    from mirlo.passes.targets import plugin_of
-
     if plugin_of(target.name) is not None:
         return f"target '{target.name}' belongs to no installed package"
     extenders = foreign_extenders()

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
+from mirlo.frontends.onnx import model as models
+from mirlo.frontends.onnx.caches import find_paged_inputs
+
 
 def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
     """Return the inputs of a model by name, with their default values: initializers of their names; None without.
 
     An input with a default value is a constant of the compiled model, unless `shapes` of `mirlo.compile` names it.
     """
-    from mirlo.frontends.onnx import model as models
-
     loaded = models.load(model)
     graph = loaded.content.graph
     names = {value.name for value in graph.inputs}
@@ -26,9 +27,6 @@ def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
 
 def page_dims(model: str | Path) -> list[str]:
     """Return the dynamic dims that are the rows of a page, of caches in pages: compiled code is faster for a number."""
-    from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.caches import find_paged_inputs
-
     graph = models.load(model).content.graph
     caches = {name for name, role in find_paged_inputs(graph).items() if role == "cache"}
     shapes = [value.type.dims for value in graph.inputs if value.name in caches]

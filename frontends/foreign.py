@@ -8,6 +8,7 @@ of an object.
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -158,8 +159,6 @@ def frontend_of(model: object) -> Frontend | None:
 
 def require_package(package: str, extra: str) -> ModuleType:
     """Import a package that a front end needs; an error names the extra of Mirlo that installs it."""
-    import importlib
-
     try:
         return importlib.import_module(package)
     except ImportError as error:

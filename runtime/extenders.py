@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -47,8 +48,6 @@ def _top_level_modules(groups: Iterable[str]) -> list[str]:
 
 def _module_paths(module: str) -> list[Path]:
     """Return the folders, or the file, of a module without importing it."""
-    from importlib.util import find_spec
-
     spec = find_spec(module)
     if spec is None:
         return []

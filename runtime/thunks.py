@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from mirlo.runtime.object_loader import compile_llvm
 from mirlo.runtime.packed import C_FUNCTION, CPackedFunction
 
 CObject: TypeAlias = "ctypes._CDataType | int | None"
@@ -29,8 +30,6 @@ def bind_state(functions: Mapping[str, tuple[CObject, CObject]]) -> tuple[dict[s
 
     Functions are ctypes function pointers or addresses, states are addresses or ctypes objects, which the caller keeps.
     """
-    from mirlo.runtime.object_loader import compile_llvm
-
     if not functions:
         return {}, None
     pairs = [(address_of(function), address_of(state)) for function, state in functions.values()]

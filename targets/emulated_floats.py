@@ -11,16 +11,17 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all
+from mirlo.passes.lower.values import ValueBuilder
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from mirlo.passes.lower.values import Num, ValueBuilder
+    from mirlo.passes.lower.values import Num
 
 KINDS = ("f16", "bf16")
 """The element types that may be emulated."""
@@ -74,8 +75,6 @@ def _expand_conversion(op: ir.Operation, kinds: Sequence[str]) -> None:
 
 
 def _builder(op: ir.Operation) -> tuple[ValueBuilder, list[Num]]:
-    from mirlo.passes.lower.values import ValueBuilder  # few processors lack these types
-
     kind = op.results[0].type
     b = ValueBuilder(tuple(kind.shape) if isinstance(kind, ir.VectorType) else None)
     return b, [b.num(operand) for operand in op.operands]
@@ -193,6 +192,4 @@ class _Mover:
 
 
 def _bits(elements: ir.Attribute, shape: Sequence[int], kind: str) -> np.ndarray:
-    import numpy as np
-
     return np.ascontiguousarray(read_dense(elements, TensorType.of(tuple(shape), kind))).view("int16")

@@ -30,12 +30,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
+import onnx
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import forget_dialects
+from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
+from mirlo.driver import build, compiler, model_cache
+from mirlo.driver.code import compile_code
+from mirlo.driver.compile import compile as compile_model
+from mirlo.driver.given import give
+from mirlo.driver.models import open_model
+from mirlo.driver.place.survey import survey
+from mirlo.driver.request import CompileRequest
+from mirlo.frontends.script.module import parse_script
+from mirlo.frontends.script.printer import script_of
+from mirlo.frontends.script.same import same_ir
+from mirlo.passes.byoc.rewrite import forget_rewrites
+from mirlo.passes.byoc.tables import forget_tables
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.registry import forget_passes
+from mirlo.passes.rules import RULE_BOOKS
+from mirlo.passes.targets import forget_targets, register_target, target_names
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.locks import held_locks
 from mirlo.tools import samples
-from mirlo.tools.conformance.case import Draw, OperatorCase, case
+from mirlo.tools.conformance.case import TABLE, VARIED, Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
+from mirlo.tools.library_program import run_library
+from mirlo.tools.verify.model import verify_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,7 +108,6 @@ def runs_as_onnxruntime(
     **options: Any,
 ) -> Executable:
     """Compile an ONNX model for a target, compare all outputs with ONNX Runtime's, and return the executable."""
-    import onnx
     import onnxruntime
 
     executable = _compile(model, target, options)
@@ -113,10 +135,6 @@ def runs_as_library(
     `sources` are C files of the program, such as drivers that it links. `shared` lets it open a shared library in place
     of linking object files. It needs a C compiler.
     """
-    from mirlo.driver.code import compile_code
-    from mirlo.driver.request import CompileRequest
-    from mirlo.tools.library_program import run_library
-
     with _as_file(model) as opened:
         artifact, store = compile_code(CompileRequest(opened, target, form="llvm-ir", cache=False))
     names = [spec.name for spec in artifact.inputs]
@@ -126,8 +144,6 @@ def runs_as_library(
 
 def after_passes(model: object, passes: str) -> str:
     """Return the module as text after a pipeline such as "simplify,fold-constant" ran on it."""
-    from mirlo.passes.pipeline import Pipeline
-
     opened = _opened(model)
     module, session = opened.module, opened.session
     Pipeline(passes).run(module, session)
@@ -140,8 +156,6 @@ def assert_verified(model: object, target: str = "llvm", **options: Any) -> None
     Options are those of `verify_model`: schedules by hand, shapes, sizes of threads. A kernel that is not compared, as
     it has no definition or no exact meaning, fails as well.
     """
-    from mirlo.tools.verify.model import verify_model
-
     with _as_file(model) as opened:
         verification = verify_model(opened, target, **options)
     wrong = [str(verdict) for verdict in verification.verdicts if verdict.status != "equal"]
@@ -177,14 +191,6 @@ def stages_round_trip(
 
     Rules and schedules are given as to `mirlo.compile`. Return the names of the steps.
     """
-    from mirlo.dialects.bindings import ir
-    from mirlo.driver.given import give
-    from mirlo.frontends.script.module import parse_script
-    from mirlo.frontends.script.printer import script_of
-    from mirlo.frontends.script.same import same_ir
-    from mirlo.passes.byoc.target_list import Targets
-    from mirlo.passes.pipeline import Pipeline
-
     opened = _opened(model)
     module, session = opened.module, opened.session
     give(opened, opened.module if _is_text(model) else model, legalize=legalize, schedules=schedules)
@@ -214,16 +220,12 @@ def placement_of(
     model: object, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str] | None] | None = None
 ) -> Survey:
     """Return the placement of a model: shares of the work, regions, and declined nodes with the reasons."""
-    from mirlo.driver.place.survey import survey
-
     with _as_file(model) as path:
         return survey(path, target, shapes)
 
 
 def use_target(target: Target) -> None:
     """Register a target for tests, unless a package that is installed offers it."""
-    from mirlo.passes.targets import register_target, target_names
-
     if target.name not in target_names():
         register_target(target)
 
@@ -234,8 +236,6 @@ def cached_compilations() -> Iterator[list[str]]:
 
     Models that compile quickly are kept as well, and those of processes whose tests extend the compiler.
     """
-    from mirlo.driver import build, compiler, model_cache
-
     compiled: list[str] = []
     run, saved = compiler.Compiler.run, (build.MIN_COMPILE_SECONDS, model_cache.extended)
 
@@ -259,15 +259,6 @@ def temporary_registrations(module: str) -> Iterator[None]:
     Dialects with their operators and cases, intrinsics, rules, rewrites, tables of patterns, passes and targets are
     removed: other tests of the process do not see them.
     """
-    from mirlo.dialects.context import forget_dialects
-    from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
-    from mirlo.passes.byoc.rewrite import forget_rewrites
-    from mirlo.passes.byoc.tables import forget_tables
-    from mirlo.passes.registry import forget_passes
-    from mirlo.passes.rules import RULE_BOOKS
-    from mirlo.passes.targets import forget_targets
-    from mirlo.tools.conformance.case import TABLE, VARIED
-
     try:
         yield
     finally:
@@ -309,16 +300,12 @@ def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> N
 
 
 def _compile(model: object, target: str, options: dict[str, Any]) -> Executable:
-    from mirlo.driver.compile import compile as compile_model
-
     with _as_file(model) as opened:
         executable: Executable = compile_model(opened, target, **options)
         return executable
 
 
 def _opened(model: object) -> OpenedModel:
-    from mirlo.driver.models import open_model
-
     with _as_file(model) as opened:
         return open_model(opened)
 

@@ -10,6 +10,7 @@ from mirlo.passes.code_forms import LibraryForm
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.library.build import write_library
 
 GROUP = "mirlo.library_forms"
 
@@ -17,8 +18,6 @@ GROUP = "mirlo.library_forms"
 def _linked(
     artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str, shared: bool
 ) -> Sequence[Path]:
-    from mirlo.targets.llvm.library.build import write_library
-
     return write_library(artifact, store, folder, name, shared=shared, weights=weights)
 
 

@@ -41,6 +41,7 @@ from mirlo.passes.reproducer import (
 from mirlo.passes.session import Session
 from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import STATISTICS, find_upstream
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import replacing
 from mirlo.runtime.garbage import FewerCollections
@@ -147,8 +148,6 @@ def _information_text(arguments: OptArguments) -> str | None:
     if arguments.show_dialects:
         return "".join(f"{name}\n" for name in available_dialects())
     if arguments.version:
-        from mirlo.runtime.entry_points import installed_version
-
         return f"mirlo-opt {installed_version('mirlo')}\n"
     return None
 

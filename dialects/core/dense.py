@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _ALIGNMENT_BYTES = 4
 """Bytes before the elements of a resource, which say on which addresses they were."""
@@ -20,8 +18,6 @@ _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     """Return the elements of a dense attribute as an array of the element type's numpy type."""
-    import numpy as np
-
     target = kind.dtype.to_numpy()
     resource = resource_bytes(attribute, math.prod(kind.static_shape) * target.itemsize)
     if resource is not None:
@@ -61,8 +57,6 @@ def resource_bytes(attribute: ir.Attribute, expected: int) -> bytes | None:
 
 def dense_attribute(array: np.ndarray, kind: TensorType) -> ir.Attribute:
     """Return a dense attribute of this type with the array's elements."""
-    import numpy as np
-
     plain = np.array(array, order="C", copy=True)
     if array.dtype != np.bool_:  # the bindings know few numpy types, but accept the bits of any
         plain = plain.view(f"u{array.dtype.itemsize}")
@@ -71,8 +65,6 @@ def dense_attribute(array: np.ndarray, kind: TensorType) -> ir.Attribute:
 
 def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     """Parse the elements from MLIR's text, for element types that the bindings do not support, such as bf16."""
-    import numpy as np
-
     target = kind.dtype.to_numpy()
     if not isinstance(attribute, ir.DenseElementsAttr):
         raise OpError(f"its elements are '{str(attribute):.60}', expected dense<...> or dense_resource<...>")
@@ -91,8 +83,6 @@ def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
 
 def _bits(word: str, target: np.dtype, unsigned: np.dtype) -> int:
     """Return the bits of an element as MLIR prints it; infinities and NaN are printed as bits."""
-    import numpy as np
-
     if word.startswith("0x"):
         return int(word, 16)
     number = int(word) if target.kind in "iu" else float(word)

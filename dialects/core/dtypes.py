@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.runtime.records import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,6 @@ class DType:
         return ir.Type.parse(self.mlir)
 
     def to_numpy(self) -> np.dtype:
-        import numpy as np
-
         if self.numpy in np.sctypeDict:
             return np.dtype(self.numpy)
         import ml_dtypes

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from mirlo.driver.inference.errors import BindingError, UnsupportedInterface
 from mirlo.driver.inference.ignored import LOGGER, note_ignored
+from mirlo.runtime.entry_points import installed_version
 
 API_VERSION = "1.22.0"
 """The version of ONNX Runtime whose interface sessions have."""
@@ -22,8 +23,6 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """Return the name and version of the engine."""
-    from mirlo.runtime.entry_points import installed_version
-
     return f"Mirlo {installed_version('mirlo')}, with the interface of ONNX Runtime {API_VERSION}"
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from mirlo.driver.compile import compile
 from mirlo.driver.inference.binding import IOBinding
 from mirlo.driver.inference.errors import (
     BindingError,
@@ -36,6 +37,7 @@ from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionO
 from mirlo.driver.inference.profiling import SessionProfile
 from mirlo.driver.inference.providers import Providers, choose_providers
 from mirlo.driver.inference.values import OrtValue
+from mirlo.frontends.onnx.declared import ADVICE, CONTRADICTS
 from mirlo.frontends.onnx.model import without_declared_shapes
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.compiled_program import Port
@@ -44,6 +46,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption, nearest
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.kinds import STRING
+from mirlo.runtime.load import load
 from mirlo.runtime.program import Program
 
 _WITHOUT_EFFECT = ("enable_fallback", "read_config_from_model", "disabled_optimizers")
@@ -264,8 +267,6 @@ class InferenceSession:
         ONNX Runtime decides in each call, for example, whether `Squeeze` without axes drops a dim. Only sizes of 1 are
         fixed for it; other dims stay dynamic. A declared shape that differs is ignored from then on.
         """
-        from mirlo.frontends.onnx.declared import ADVICE, CONTRADICTS
-
         model, fixed = self._model, dict[str, int]()
         if CONTRADICTS in str(unmet):
             text = str(unmet).removesuffix(ADVICE)
@@ -359,7 +360,6 @@ def _opened(model: object, target: str, settings: SessionOptions, options: Mappi
     if _is_compiled(model):
         if options or settings.free_dims:
             raise SessionOptionError(f"'{model}' is compiled already: options of compilation do not apply")
-        from mirlo.runtime.load import load
 
         return load(model), None
     _refuse_ort_format(model)
@@ -370,8 +370,6 @@ def _opened(model: object, target: str, settings: SessionOptions, options: Mappi
 
 
 def _compiled(model: object, target: str, settings: SessionOptions, options: Mapping[str, Any]) -> Any:
-    from mirlo.driver.compile import compile
-
     arguments = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
     arguments["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
     return compile(model, arguments.pop("target", target), **arguments)

@@ -24,6 +24,7 @@ from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.extenders import compiler_version
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 
@@ -74,8 +75,6 @@ def choose(problem: Problem, how: str) -> Decision:
 
 def _key(problem: Problem) -> str | None:
     """Return a digest of the model's text and of everything that its times depend on."""
-    from mirlo.runtime.extenders import compiler_version
-
     assert problem.targets.host is not None
     host = problem.targets.host
     target = find_target(host.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import sys
@@ -151,8 +152,6 @@ def read_parameters(path: Path, store: ParameterStore) -> None:
 
 def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
     """Open an `onnx.ModelProto` whose initializers of these names have their data in arrays, which are not copied."""
-    import hashlib
-
     data: dict[bytes, memoryview] = {}
     for tensor in proto.graph.initializer:
         if tensor.name not in arrays:

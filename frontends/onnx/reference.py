@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+import onnx
+
 from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import domain_name
 from mirlo.frontends.onnx.reading import NEWEST_OPSET, OLDEST_OPSET
@@ -169,8 +171,6 @@ def _conformance() -> Iterator[str]:
 
 def _by_function() -> Iterator[str]:
     """Yield operators without a converter whose function body only uses operators that have one."""
-    import onnx
-
     for operator in {
         operator_schema.name for operator_schema in onnx.defs.get_all_schemas() if operator_schema.domain == ""
     }:

@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
@@ -78,8 +80,6 @@ class GraphCalls(Interpreter):
         raise self.error(node, f"expected a tensor, found {kind_of(value)}")
 
     def _constant(self, value: object, kind: TensorType | None) -> GraphTensor:
-        import numpy as np
-
         array = np.asarray(value, dtype=kind.dtype.to_numpy() if kind is not None else None)
         if kind is None:
             element = dtype_of_numpy(array.dtype)
@@ -291,7 +291,6 @@ class GraphCalls(Interpreter):
     def _call_const(self, node: ast.Call) -> GraphTensor:
         """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, shape=(4,))` or `R.const(array)`."""
         value = self.arguments(node, 1, 2, ("shape", "dtype"))[0]
-        import numpy as np
 
         element = node.args[1] if len(node.args) == 2 else self.keyword(node, "dtype")
         if element is None and not isinstance(value, (np.ndarray, np.generic)):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.runtime.names import unused_name
 
@@ -87,8 +89,6 @@ def _encode(artifact: ExternalArtifact) -> ir.Attribute:
 
 
 def _dense(data: bytes) -> ir.Attribute:
-    import numpy as np
-
     kind = ir.RankedTensorType.get([len(data)], ir.IntegerType.get_unsigned(8))
     return ir.DenseElementsAttr.get(np.frombuffer(data, np.uint8), type=kind)
 
@@ -130,8 +130,6 @@ def _texts(entry: dict[str, ir.Attribute], name: str) -> tuple[str, ...]:
 
 
 def _bytes(entry: dict[str, ir.Attribute]) -> bytes:
-    import numpy as np
-
     if "data" not in entry:
         return b""
     try:

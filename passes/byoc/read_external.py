@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
@@ -20,9 +21,6 @@ from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
 from mirlo.runtime.names import unused_name
-
-if TYPE_CHECKING:
-    import numpy as np
 
 EXTERNAL = "relax.external"
 COMPOSITE = "relax.composite"
@@ -100,8 +98,6 @@ class Constants(Mapping[str, "np.ndarray"]):
 
 
 def _content_name(array: np.ndarray, kind: TensorType) -> str:
-    import numpy as np
-
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     digest = hashlib.blake2b(f"{kind}".encode() + content.tobytes(), digest_size=8)
     return f"constant_{digest.hexdigest()}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.targets import find_target, target_names
 from mirlo.runtime.records import dataclass
@@ -31,18 +33,12 @@ class RunOnExternal(Pass):
     pipeline: str = option("", "the passes; the pipeline of the target's code generator when there are none")
 
     def __post_init__(self) -> None:
-        from mirlo.passes.pipeline import Pipeline
-
         Pipeline(self.pipeline)  # an error in it is reported at its position in the text
 
     def is_contained(self) -> bool:
-        from mirlo.passes.pipeline import Pipeline
-
         return all(step.is_contained() for step in Pipeline(self.pipeline))
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        from mirlo.passes.pipeline import Pipeline
-
         require_target(op.operation, self.target)
         for module in external_modules(op.operation).values():
             target = string_fact(module, EXTERNAL) or ""
@@ -52,8 +48,6 @@ class RunOnExternal(Pass):
 
 def pipeline_of(target: str) -> str:
     """Return the pipeline that a target's code generator requests for its module."""
-    from mirlo.passes.byoc.codegen import generator_of
-
     if target not in target_names() or find_target(target).codegen is None:
         return ""
     return generator_of(target).pipeline

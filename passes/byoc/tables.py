@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.operators import operators
 from mirlo.passes.byoc.pattern import Pattern, check_pattern
@@ -98,7 +99,6 @@ def _generated(target: str, options: str) -> tuple[Sequence[object], bool]:
     """Return the patterns of the target's code generator, and whether it takes fixed sizes only."""
     if find_target(target).codegen is None:
         return [], False
-    from mirlo.passes.byoc.codegen import generator_of
 
     generator = generator_of(target, options)
     return _rows(target, generator.patterns), generator.static

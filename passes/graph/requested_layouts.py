@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.targets import find_target, target_names
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
@@ -82,8 +83,6 @@ def parse_layouts(texts: Sequence[str]) -> RequestedLayouts:
 
 def layouts_of_code_generator(target: str) -> RequestedLayouts | None:
     """Return the layouts that the code generator of a target requests, or None."""
-    from mirlo.passes.targets import find_target, target_names
-
     if target not in target_names() or find_target(target).codegen is None:
         return None
     from mirlo.passes.byoc.codegen import generator_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mirlo.dialects.bindings import ir
@@ -274,8 +275,6 @@ class LegalizeBuilder:
 
 def dense(values: ArrayLike, element: str | DType) -> ir.Attribute:
     """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
-    import numpy as np
-
     kind = dtype(element)
     array = np.ascontiguousarray(np.asarray(values, dtype=kind.to_numpy()))
     return dense_attribute(array, TensorType(array.shape, kind))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
+import numpy as np
+
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import read_dense
@@ -446,7 +448,6 @@ def stored(value: ir.Attribute, kind: ir.Type) -> ir.Attribute:
     tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
     if value.type == tensor:
         return value
-    import numpy as np
 
     declared = TensorType.from_mlir(value.type)
     assert declared is not None

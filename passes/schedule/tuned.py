@@ -24,6 +24,7 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rule_choices import Choice, ChoiceValues, choices_of_type
 from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.choices import choices_attribute, choices_of
+from mirlo.passes.targets import chain, find_target, operator_choices
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -114,8 +115,6 @@ def _record_of(op: ir.Operation, values: Values) -> TuningRecord:
 
 def declared_choices(target: str) -> dict[str, list[Choice]]:
     """Return the choices of a target's schedule rules, and those for operators, by name."""
-    from mirlo.passes.targets import chain, operator_choices
-
     targets = chain(target)
     choices = [choice for rule in SCHEDULE.candidates(ANY, targets) for choice in rule.choices]
     for kind in operator_choices(target).values():
@@ -173,8 +172,6 @@ def pop_choices(op: ir.Operation) -> dict[str, int]:
 
 def tuning_key(op: ir.Operation | ir.OpView, target: str, threads: int = 1, target_options: str = "") -> str:
     """Return a key of the computation of a prim function or operator, independent of its name and origin."""
-    from mirlo.passes.targets import find_target
-
     op = op.operation
     if op.name == "func.func":
         # Local scope: names and aliases of the module would make the key depend on the context.

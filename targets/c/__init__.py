@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.runtime.loaders import llvm_host
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
@@ -34,7 +35,6 @@ class CTarget(Target):
 
     def fingerprint(self, options: str) -> str:
         from mirlo.passes.byoc.codegen import generator_of
-        from mirlo.runtime.loaders import llvm_host
 
         return f"{llvm_host()['triple']} {generator_of('c', options).fingerprint()}"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.system import LIBRARY_SUFFIX
+from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 
 CANDIDATES = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-fPIC", "-fwrapv", "-w", "-std=c11")
@@ -43,8 +44,6 @@ def compile_shared_files(
     files: Mapping[str, str], objects: Mapping[str, bytes], compiler: str, flags: Sequence[str] = ()
 ) -> bytes:
     """Compile the C files among some files, and link them with object files, to a shared library; return its bytes."""
-    from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
-
     contents = {**{name: text.encode() for name, text in files.items()}, **objects}
     inputs = [name for name in files if name.endswith(".c")]
     how = [f"-I{RUN_TIME_FOLDER}", "-shared"]
@@ -58,8 +57,6 @@ def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> byt
 
 def compile_object(source: str, compiler: str, opt_level: int, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to an object file and return its bytes; it may include `mirlo.h`."""
-    from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
-
     flags, how = [*OBJECT_FLAGS, f"-O{opt_level}", *flags], ["-c", f"-I{RUN_TIME_FOLDER}"]
     return _compiled({"region.c": source.encode()}, ["region.c"], compiler, flags, how, "region.o")
 

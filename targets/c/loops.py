@@ -14,6 +14,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.buffers import INPLACE, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
@@ -95,9 +97,6 @@ def _result_count(operation: ir.Operation) -> int:
 
 def _lowered(operation: ir.Operation) -> tuple[ir.Module, ir.Operation]:
     """Return a module with a lowered copy of a prim function, and the copy."""
-    from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.session import Session
-
     module = ir.Module.create(operation.location)
     clone = operation.clone(ip=ir.InsertionPoint(module.body))
     rename_symbol(clone, COPY)  # its own may be that of a C function

@@ -17,6 +17,11 @@ from mirlo.passes.schedule.blocks.group import unfit
 from mirlo.targets.llvm.choices import ContractionChoices, ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import machine_for, threads_of
+from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles, expected_parts
+from mirlo.targets.llvm.schedule.contraction.space import product_plan
+from mirlo.targets.llvm.schedule.contraction.tiles import TileEstimate, considered_tiles, register_need
+from mirlo.targets.llvm.winograd import ConvolutionView
+from mirlo.targets.llvm.winograd.convert import find_strategies
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -36,9 +41,6 @@ def expected(
     options: CompileOptions | None = None,
 ) -> float | None:
     """Estimate the cycles of a contraction with these choices by the machine model; None if it does not cover it."""
-    from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
-    from mirlo.targets.llvm.schedule.contraction.space import product_plan
-
     if function.operation.name == CONV:
         return _cycles_of_convolution(function.operation, values, machine_for(options))
     view = PrimView(function)
@@ -56,10 +58,6 @@ def expectation(
 
     Candidates are the tiles that `choose_tile` compares, by the cycles of all tiles of one axis of rows.
     """
-    from mirlo.targets.llvm.schedule.contraction.costs import expected_parts
-    from mirlo.targets.llvm.schedule.contraction.space import product_plan
-    from mirlo.targets.llvm.schedule.contraction.tiles import TileEstimate, considered_tiles, register_need
-
     view = PrimView(function)
     if unfit(view) is not None:
         return None
@@ -82,9 +80,6 @@ def expectation(
 
 def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
-    from mirlo.targets.llvm.winograd import ConvolutionView
-    from mirlo.targets.llvm.winograd.convert import find_strategies
-
     strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):
         return []
@@ -92,9 +87,6 @@ def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dic
 
 
 def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
-    from mirlo.targets.llvm.winograd import ConvolutionView
-    from mirlo.targets.llvm.winograd.convert import find_strategies
-
     strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):
         return None

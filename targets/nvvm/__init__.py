@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
+from mirlo.passes.options import quote
 from mirlo.passes.targets import CompileOptions, Target, ThreadLimits
+from mirlo.targets.gpu.pipeline import compile_pipeline
+from mirlo.targets.nvvm import device
+from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
@@ -19,10 +23,6 @@ class NvvmTarget(Target):
     """Compiles models to PTX."""
 
     def pipeline(self, options: CompileOptions) -> str:
-        from mirlo.passes.options import quote
-        from mirlo.targets.gpu.pipeline import compile_pipeline
-        from mirlo.targets.nvvm.options import parse_options
-
         chosen = parse_options(getattr(options, "target_options", ""))
         machine = f"machine={chosen.machine}"
         planning = (
@@ -35,7 +35,6 @@ class NvvmTarget(Target):
 
     def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:
         from mirlo.targets.nvvm.emit import emit
-        from mirlo.targets.nvvm.options import parse_options
 
         chosen = parse_options(getattr(options, "target_options", ""))
         cubin, libraries = chosen.cubin, chosen.libraries
@@ -43,14 +42,11 @@ class NvvmTarget(Target):
 
     def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
         from mirlo.targets.nvvm.emit import kernel_code
-        from mirlo.targets.nvvm.options import parse_options
 
         chosen = parse_options(options.target_options)
         return kernel_code(module, chosen.chip, options.form, options.opt_level, chosen.libraries, options.kernel)
 
     def fingerprint(self, options: str) -> str:
-        from mirlo.targets.nvvm.options import parse_options
-
         chosen = parse_options(options)
         digest = ""
         if chosen.libraries:
@@ -65,23 +61,18 @@ class NvvmTarget(Target):
         return space(function, options)
 
     def speed(self, options: str) -> Figures:
-        from mirlo.targets.nvvm.options import parse_options
         from mirlo.targets.nvvm.speeds import MIRLO_KERNELS, figures_of
 
         chosen = parse_options(options)
         return figures_of(chosen.chip.name, MIRLO_KERNELS, chosen.tf32)
 
     def requirements(self, options: str) -> Sequence[str]:
-        from mirlo.targets.nvvm.options import parse_options
-
         chip = parse_options(options).chip.name
         later = "" if chip.endswith("a") else " or later"
         return (f"NVIDIA GPU {chip}{later}", "NVIDIA's driver (libcuda.so.1)")
 
     def has_device(self) -> bool:
-        from mirlo.targets.nvvm.device import capability
-
-        return capability() is not None
+        return device.capability() is not None
 
     def pipelines(self) -> Mapping[str, Callable[[CompileOptions], str]]:
         return {"nvvm-dialect": lowered_by("lower-to-nvvm", self.pipeline)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.device_array import CUDA
 from mirlo.runtime.dlpack import DLDevice, DLTensor, data_type_of
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
@@ -86,8 +87,6 @@ def _address(tensor: DLTensor) -> int:
 
 def tensor_on_gpu(address: int, gpu: int, dtype: str, shape: Sequence[int]) -> DLTensor:
     """Return a contiguous tensor on a GPU, as functions receive it."""
-    from mirlo.runtime.device_array import CUDA
-
     dims = ctypes.c_int64 * len(shape)
     steps = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):

@@ -28,6 +28,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.nvvm.chips import Chip, ChipError
+from mirlo.targets.nvvm.libdevice import find_libdevice
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -61,8 +62,6 @@ class DeviceLibrary:
 
 def open_library(name: str) -> DeviceLibrary:
     """Return the library in a file; `libdevice` is that of CUDA or of a wheel."""
-    from mirlo.targets.nvvm.libdevice import find_libdevice
-
     path = find_libdevice("true") if name == "libdevice" else Path(name)
     try:
         state = path.stat()

@@ -8,6 +8,7 @@ from functools import cache
 
 from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT, Chip, ChipError, find_chip
+from mirlo.targets.nvvm.device import capability, first_gpu
 
 _YES, _NO = ("true", "1"), ("false", "0")
 
@@ -74,16 +75,12 @@ def planned_for(options: Mapping[str, int | str | None]) -> Options:
 @cache
 def _as_here(chip: Chip) -> Chip:
     """Return a chip with as many multiprocessors as this machine's GPU, if it is of that kind."""
-    from mirlo.targets.nvvm.device import first_gpu
-
     return replace(chip, units=first_gpu().units) if _present() == chip.name else chip
 
 
 @cache
 def _present() -> str | None:
     """Return the best chip whose code this machine's GPU runs, if there is a GPU."""
-    from mirlo.targets.nvvm.device import capability
-
     present = capability()
     if present is None:
         return None

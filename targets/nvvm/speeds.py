@@ -15,6 +15,7 @@ from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.costs import LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
 from mirlo.targets.nvvm.chips import Chip, PeakFigures, PeakShare, find_chip
+from mirlo.targets.nvvm.options import parse_options
 
 FEW_ROWS = 8
 """Products with up to this many rows read a matrix once in any implementation."""
@@ -56,8 +57,6 @@ def figures_of(chip: str, maker: KernelSource, tf32: bool = False) -> Figures:
 
 def library_figures(host: str, options: str, tf32: bool) -> Figures | None:
     """Return the figures of NVIDIA's libraries next to target nvvm; None next to other targets."""
-    from mirlo.targets.nvvm.options import parse_options
-
     return figures_of(parse_options(options).chip.name, LIBRARY, tf32) if host == "nvvm" else None
 
 

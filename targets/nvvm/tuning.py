@@ -16,6 +16,9 @@ from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
 from mirlo.targets.gpu.schedule.stage import LANES, decline_dynamic_dims
 from mirlo.targets.nvvm.options import Options, parse_options
+from mirlo.targets.nvvm.schedule.attention import plan_any
+from mirlo.targets.nvvm.schedule.attention.choices import choices
+from mirlo.targets.nvvm.schedule.products import BEST_FIRST, NO_CHOICES, STRATEGIES, ProductChoices, plan_roles
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -26,10 +29,6 @@ MAX_SPLIT_OUTPUTS = 1 << 20
 
 def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = None) -> list[dict[str, int]]:
     """Return the choices for a prim function in tensor form, likeliest first; empty if there are none."""
-    from mirlo.targets.nvvm.schedule.attention import plan_any
-    from mirlo.targets.nvvm.schedule.attention.choices import choices
-    from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, ProductChoices
-
     view = PrimView(function)
     if unfit(view) or decline_dynamic_dims(view.blocks) or not is_product(view.blocks[0]):
         return []
@@ -57,8 +56,6 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     """Return split-K factors to try besides the plan's own."""
-    from mirlo.targets.nvvm.schedule.products import NO_CHOICES, ProductChoices, plan_roles
-
     own = plan_roles(roles, options, NO_CHOICES)
     has = own.divided.parts if isinstance(own, SplitKPlan) else 1
     # With many blocks, split-K is not worthwhile.

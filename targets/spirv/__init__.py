@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.targets.gpu.pipeline import compile_pipeline
 from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ class SpirvTarget(Target):
     """Compiles models to compute shaders."""
 
     def pipeline(self, options: CompileOptions) -> str:
-        from mirlo.targets.gpu.pipeline import compile_pipeline
-
         return compile_pipeline("spirv")
 
     def emit(self, module: ir.Module, options: CompileOptions) -> Artifact:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.compute.emit import create
@@ -63,8 +66,5 @@ def _retype(value: ir.Value, narrow: ir.Type) -> None:
 
 
 def _bits_of(number: float, kind: str) -> ir.Attribute:
-    import ml_dtypes
-    import numpy as np
-
     code = int(np.array(number, ml_dtypes.bfloat16 if kind == "bf16" else np.float16).view(np.uint16))
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(16), code - (1 << 16) if code >> 15 else code)

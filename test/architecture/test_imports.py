@@ -14,6 +14,7 @@ import pytest
 from commands import ROOT, output_of, python
 from parsed_package import house
 
+from mirlo.benchmarks.function_imports import Imports
 from mirlo.benchmarks.house import DISPATCH, House, import_cycles
 from mirlo.runtime.sources import CODE_FOLDERS
 
@@ -201,6 +202,28 @@ def test_what_targets_share_is_in_no_target(folder: str) -> None:
         if name.startswith(others)
     ]
     assert not wrong
+
+
+def test_functions_import_what_their_file_does_not_load() -> None:
+    """An import in a function saves start-up time, or it is at the top: `python -m benchmarks.function_imports`."""
+    imports = Imports()
+    needless = [
+        f"{imports.paths[each.module].relative_to(ROOT)}:{each.line}: {each.imported}"
+        for each in imports.in_functions
+        if not imports.added_by(each)
+    ]
+    assert not needless, "what the file imports loads these anyway: import them at the top"
+
+
+def test_an_import_in_a_function_that_saves_nothing_is_found(tmp_path: Path) -> None:
+    texts = {"__init__.py": "", "dialects/__init__.py": "", "dialects/b.py": "import mirlo.dialects.c\n"}
+    texts["dialects/a.py"] = "import mirlo.dialects.b\ndef f():\n    from mirlo.dialects import c, d\n"
+    for name, text in {**texts, "dialects/c.py": "", "dialects/d.py": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    imports = Imports(tmp_path)
+    added = {each.imported: imports.added_by(each) for each in imports.in_functions}
+    assert added == {"mirlo.dialects.c": frozenset(), "mirlo.dialects.d": {"mirlo.dialects.d"}}
 
 
 def test_cycles_are_found() -> None:

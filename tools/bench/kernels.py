@@ -13,6 +13,7 @@ import numpy as np
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores
 from mirlo.runtime.threads import supported
+from mirlo.tools.bench.peak import copy_loop, flops_per_cycle, peak_loop
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact, KernelInfo
@@ -55,8 +56,6 @@ class RooflineMeasurement:
     """The measurement of the limits, a few at a time."""
 
     def __init__(self, threads: int) -> None:
-        from mirlo.tools.bench.peak import copy_loop, peak_loop
-
         self._peak = peak_loop(threads)
         self._copies = {size: copy_loop(size, max(1, _MIN_COPY_BYTES // size), threads) for size in SIZES}
         self._flops: list[float] = []
@@ -109,8 +108,6 @@ class RooflineTable(TypedDict, total=False):
 
 def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> RooflineTable:
     """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
-    from mirlo.tools.bench.peak import flops_per_cycle
-
     machine = RooflineMeasurement(min(threads, available_cores()) if supported() else 1)
     machine.measure()
     times: list[list[float]] = []

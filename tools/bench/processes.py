@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 import types
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
 from functools import cache
@@ -143,9 +146,6 @@ class _Tail:
     """The end of a process's output, read continuously, so that the process never blocks on a full pipe."""
 
     def __init__(self, stream: IO[str]) -> None:
-        import threading
-        from collections import deque
-
         self._lines: deque[str] = deque(maxlen=8)
         self._thread = threading.Thread(target=lambda: self._lines.extend(stream), daemon=True)
         self._thread.start()
@@ -158,8 +158,6 @@ class _Tail:
 @cache
 def _compile_sources() -> None:
     """Compile the Python sources of all engines, as pip does at installation."""
-    import compileall
-
     for folder in ("dialects", "frontends", "passes", "runtime", "targets", "tools"):
         compileall.compile_dir(ROOT / folder, quiet=2)
 

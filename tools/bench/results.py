@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.records import dataclass
+from mirlo.runtime.regions import region_of_row, region_rows
 from mirlo.runtime.system import available_cores
 from mirlo.tools.bench.engines import ENGINES
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineRow
@@ -108,8 +109,6 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
 
 
 def _regions(row: ModelRow) -> Iterator[tuple[str, ...]]:
-    from mirlo.runtime.regions import region_of_row, region_rows
-
     yield from region_rows([region_of_row(region) for region in row.regions])
 
 

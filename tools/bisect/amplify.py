@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 
 from mirlo.frontends.onnx.order import read_names
@@ -92,8 +93,6 @@ def _roundings(
 
 def _rounded(expected: ModelValue, computed: ModelValue, direction: np.ndarray | int) -> ModelValue:
     """Move floats by the distance of the computed ones, at least to the next float; return others as computed."""
-    import ml_dtypes
-
     if isinstance(expected, (list, tuple)):
         return computed
     array = np.asarray(expected)

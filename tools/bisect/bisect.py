@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.driver.models import is_ir_file
 from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.onnx import model as models
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.amplify import Amplified, amplified
@@ -229,8 +231,6 @@ def _departure(
 
 def require_onnx(model: object) -> None:
     """Raise BisectError for a module, a file of IR or an exported program, whose nodes no oracle computes."""
-    from mirlo.driver.models import is_ir_file
-
     if isinstance(model, (str, os.PathLike)):
         is_other = is_ir_file(model) or zipfile.is_zipfile(model)
     else:
@@ -245,8 +245,6 @@ def require_onnx(model: object) -> None:
 
 def _opened(model: Source) -> LoadedModel:
     """Return the model; one without outputs cannot be bisected."""
-    from mirlo.frontends.onnx import model as models
-
     require_onnx(model)
     loaded = models.load(model)
     if not loaded.content.graph.outputs:

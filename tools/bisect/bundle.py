@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from mirlo.driver.save_code import CODE_FOLDER
 from mirlo.runtime.errors import MirloError
@@ -90,8 +91,6 @@ def write_bundle(
 
 def replays(folder: Path, part: Submodel, settings: TrialOptions, oracle: Oracle) -> bool:
     """Return whether the model in the folder departs from the oracle."""
-    import onnx
-
     model = onnx.load(folder / "model.onnx")
     files = {name: np.load(folder / path) for name, path in _paths("input", part.feeds)}
     # NumPy files do not support bf16: such arrays are read back as bytes.

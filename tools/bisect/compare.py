@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from mirlo.runtime.records import dataclass
@@ -25,8 +26,6 @@ class Tolerance:
 
     def of(self, dtype: np.dtype) -> tuple[float, float]:
         """Return the tolerances for arrays of an element type."""
-        import ml_dtypes
-
         try:
             epsilon = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
         except ValueError:

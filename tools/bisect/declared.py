@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx.defs import onnx_opset_version
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops._op_list import load_op
+from onnx.reference.ops.op_loop import Loop
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.op import apply_meaning
@@ -24,8 +28,6 @@ def declared_operators() -> list[type[DialectOp]]:
 
 def evaluated_operators() -> list[type]:
     """Return their implementations for `ReferenceEvaluator(new_ops=...)`."""
-    from onnx.reference.op_run import OpRun
-
     return [_endless_loop(), *(_evaluated(cls, OpRun) for cls in declared_operators())]
 
 
@@ -34,9 +36,6 @@ def later_operators(model: onnx.ModelProto) -> list[type]:
 
     A later version of an operator takes what an earlier one takes: onnx 1.23 has `DequantizeLinear` from opset 19 on.
     """
-    from onnx.defs import onnx_opset_version
-    from onnx.reference.ops._op_list import load_op
-
     version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     if version is None:
         return []
@@ -67,7 +66,6 @@ def _operator_names(graph: onnx.GraphProto) -> set[str]:
 
 def _endless_loop() -> type:
     """Return `Loop` without a condition as ONNX defines it, always true; onnx 1.23's runs no iteration."""
-    from onnx.reference.ops.op_loop import Loop
 
     def run(self: Loop, limit: object, condition: object, *carried: object, **context: object) -> Sequence[object]:
         going = np.array(True) if condition is None else condition

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.compare import ModelValue
 from mirlo.tools.bisect.declared import evaluated_operators, later_operators
-
-if TYPE_CHECKING:
-    import onnx
-
 
 Values = dict[str, ModelValue]
 Oracle = Callable[["onnx.ModelProto", Mapping[str, ModelValue], Sequence[str]], Values]
@@ -42,8 +40,6 @@ def reference(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Se
 
 
 def _evaluate(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
-    from onnx.reference import ReferenceEvaluator
-
     operators = [*later_operators(model), *evaluated_operators()]
     try:
         values = ReferenceEvaluator(model, new_ops=operators).run(None, dict(feeds), intermediate=True)
@@ -57,8 +53,6 @@ def _evaluate(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Se
 
 def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
     """Compute values with ONNX Runtime on the CPU, without its optimizations."""
-    import onnx
-
     try:
         import onnxruntime as ort
     except ImportError:
@@ -86,9 +80,6 @@ def _by_node(
     model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str], oracles: Sequence[Oracle]
 ) -> Values:
     """Compute values node by node, each with the first of the oracles that can."""
-    import onnx
-    from onnx import helper, numpy_helper
-
     values: Values = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **feeds}
     for node in model.graph.node:
         outputs = [name for name in node.output if name]

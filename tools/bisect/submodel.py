@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper
 
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, TypeDef, ValueDef
 from mirlo.frontends.onnx.model import LoadedModel
@@ -89,8 +90,6 @@ def _value(name: str, value: ModelValue) -> ValueDef:
 
 def type_of(value: ModelValue) -> TypeDef:
     """Return the ONNX type of an array, or of a sequence of them."""
-    from onnx import helper
-
     if isinstance(value, (list, tuple)):
         return TypeDef("sequence", element=type_of(value[0]) if value else TypeDef("tensor", 1))
     array = np.asarray(value)

@@ -10,13 +10,19 @@ from contextlib import nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime import processes
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
 from mirlo.runtime.records import dataclass
+from mirlo.runtime.remote.model import RemoteModel
 from mirlo.runtime.remote.wire import RunnerLost
+from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
+from mirlo.tools.cli.errors import explain
+from mirlo.tools.explain.rules import short_position
+from mirlo.tools.remote import on_board
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -177,8 +183,6 @@ class _RuleReport:
 
 def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
     """Return a rule with the operator it was used for: `relax.relu: by_mask (my.py:4)`."""
-    from mirlo.tools.explain.rules import short_position
-
     subject = rule.subject
     if rule.kind == SCHEDULE.kind:
         subject = f"@{arguments[0].view.name}"
@@ -191,12 +195,6 @@ def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
 
 def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
     """Send the steps, the rules, and the values or the error from the child process."""
-    from mirlo.driver.compile import compile as compile_model
-    from mirlo.runtime.remote.model import RemoteModel
-    from mirlo.runtime.unloaded import UnloadedModel
-    from mirlo.tools.cli.errors import explain
-    from mirlo.tools.remote import on_board
-
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
     processes.silence(2)
 

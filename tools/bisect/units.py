@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirlo.driver.models import open_model
 from mirlo.frontends.onnx.order import read_names
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import PREPARING, Targets
@@ -135,8 +136,6 @@ def _placement(model: onnx.ModelProto, targets: str) -> Placement | None:
 
 def _place(sender: Connection, model: onnx.ModelProto, targets: str) -> None:
     """Send the placement from the child process."""
-    from mirlo.driver.models import open_model
-
     processes.silence(2)
     opened = open_model(model)
     Pipeline(f"{PREPARING},partition{{targets={targets}}}").run(opened.module, opened.session)

@@ -7,6 +7,7 @@ from argparse import _SubParsersAction
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.known_packages import install_command
 from mirlo.tools.cli.options import OptionsParser, add_options, add_package_options, given_options
@@ -403,8 +404,6 @@ class _Version(argparse.Action):
     """An action that looks the version up lazily, because that reads files."""
 
     def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
-        from mirlo.runtime.entry_points import installed_version
-
         print(f"mirlo {installed_version('mirlo')}")
         parser.exit()
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mirlo.driver.compiler import chosen_precision
+from mirlo.driver.options import FASTEST
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.targets import CompileOptions, find_target
+from mirlo.tools.bench.measure import measure
+from mirlo.tools.bench.options import MeasurementOptions
+from mirlo.tools.bench.report import check_path, write
+from mirlo.tools.bench.results import Results, text_lines
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
@@ -12,23 +19,14 @@ from mirlo.tools.cli.options import given_options
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
 
-if TYPE_CHECKING:
-    from mirlo.tools.bench.options import MeasurementOptions
-    from mirlo.tools.bench.results import Results
-
 
 def execute(arguments: Arguments) -> None:
     """Measure, print, and write the report."""
-    from mirlo.tools.bench.report import check_path, write
-    from mirlo.tools.bench.results import text_lines
-
     for model in arguments.models:
         require_file(model)
         if is_compiled(model):
             raise CompiledAlready(f"{model} is compiled already: others cannot run it; name the model that it is from")
     if arguments.target is not None:
-        from mirlo.passes.byoc.target_list import Targets
-
         Targets.parse(arguments.target)
     report = Path(arguments.report) if arguments.report else None
     if report is not None:
@@ -42,10 +40,6 @@ def execute(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> Results:
     """Measure what the command line requests."""
-    from mirlo.tools.bench.measure import measure
-    from mirlo.tools.bench.options import MeasurementOptions
-    from mirlo.tools.bench.results import Results
-
     settings = MeasurementOptions(
         **given_options(arguments, MeasurementOptions),
         shapes=dict(arguments.shape),
@@ -68,10 +62,6 @@ def run(arguments: Arguments) -> Results:
 
 def _fastest_precision() -> str | None:
     """Return the type whose products this machine computes faster than those of f32, if there is one."""
-    from mirlo.driver.compiler import chosen_precision
-    from mirlo.driver.options import FASTEST
-    from mirlo.passes.targets import CompileOptions, find_target
-
     return chosen_precision(FASTEST, find_target("llvm"), CompileOptions("llvm"))
 
 

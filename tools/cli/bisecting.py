@@ -7,6 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.onnx import model as models
+from mirlo.frontends.onnx.inputs import graph_inputs, input_types
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.inputs import random_input
+from mirlo.runtime.kinds import Kind
+from mirlo.tools.bisect.bisect import Rounding, bisect, require_onnx
+from mirlo.tools.bisect.compare import Tolerance
+from mirlo.tools.bisect.definitions import InexactStep, first_inexact_step
+from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, read_array, require_file
@@ -14,8 +27,6 @@ from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mirlo.dialects.core.types import TensorType
     from mirlo.tools.bisect.bisect import Departure
     from mirlo.tools.bisect.passes import Culprit
@@ -26,11 +37,6 @@ DEFINITIONS = "definitions"
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
-    from mirlo.passes.byoc.target_list import Targets
-    from mirlo.tools.bisect.bisect import Rounding, bisect, require_onnx
-    from mirlo.tools.bisect.compare import Tolerance
-    from mirlo.tools.bisect.trial import TrialOptions
-
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CompiledAlready(f"{arguments.model} is compiled already: bisect the model that it was made from")
@@ -71,8 +77,6 @@ def execute(arguments: Arguments) -> None:
 
 def _search_definitions(arguments: Arguments) -> None:
     """Search the first rule, pass or kernel that changes what the model computes."""
-    from mirlo.tools.bisect.definitions import InexactStep, first_inexact_step
-
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
         step = first_inexact_step(
             arguments.model, arguments.target or "llvm", threads=arguments.threads or 1, shapes=arguments.shapes,
@@ -132,14 +136,6 @@ def _step_text(name: str | None) -> str:
 
 def _inputs(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for the other inputs."""
-    import numpy as np
-
-    from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.inputs import graph_inputs, input_types
-    from mirlo.runtime.artifact import TensorSpec
-    from mirlo.runtime.inputs import random_input
-    from mirlo.runtime.kinds import Kind
-
     loaded = models.load(arguments.model)
     inputs = graph_inputs(
         loaded.content.graph, {**arguments.shapes, **{name: array.shape for name, array in arrays.items()}}
@@ -168,7 +164,5 @@ def _inputs(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> dict[str,
 
 
 def _dim_flags(type_: TensorType) -> str:
-    from mirlo.dialects.core import dims as D
-
     names = sorted({name for dim in type_.shape for name in D.symbols_of(dim)})
     return " ".join(f"--dim {name}=N" for name in names)

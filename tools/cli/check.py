@@ -6,6 +6,15 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import diagnostics_to
+from mirlo.driver.programs.partition import modules_on_tensors
+from mirlo.frontends.onnx.check import STATES, check_model
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.instrumentation import PassFailed
+from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready, NodesRefused
 from mirlo.tools.cli.files import is_compiled, require_file
@@ -13,15 +22,12 @@ from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.check import ModelCheck
-    from mirlo.passes.legalize.conversion import LegalizationRecord
 
 SHOWN = 50
 
 
 def execute(arguments: Arguments) -> None:
     """Check the import of each node, then its legalization on the target."""
-    from mirlo.frontends.onnx.check import check_model
-
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CompiledAlready(f"{arguments.model} is compiled already: check the model that it was made from")
@@ -39,15 +45,6 @@ def execute(arguments: Arguments) -> None:
 
 def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     """Return the operators that no legalization of the target takes."""
-    from mirlo.dialects.bindings import ir
-    from mirlo.dialects.core.walk import diagnostics_to
-    from mirlo.driver.programs.partition import modules_on_tensors
-    from mirlo.passes.byoc.target_list import Targets
-    from mirlo.passes.instrumentation import PassFailed
-    from mirlo.passes.legalize.conversion import LegalizationRecord
-    from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.session import Session
-
     targets = Targets.parse(target).or_host()
     host = targets.host_target.name
     divided = f"{targets.dividing()}," if targets.generators else ""
@@ -70,8 +67,6 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
 
 def text_lines(check: ModelCheck, refused: list[LegalizationRecord], target: str, every: bool = False) -> Iterator[str]:
     """Yield counts, and each unsupported node (every node, if requested) with the reason, as text."""
-    from mirlo.frontends.onnx.check import STATES
-
     counts = ", ".join(f"{count} {state}" for state, count in check.counts.most_common())
     yield f"{check.model}: {len(check.nodes)} nodes: {counts or 'none'}"
     shown = check.nodes if every else check.bad()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import sys
 
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.runtime.errors import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
+from mirlo.tools.conformance.check import FAILED, WRONG, check_target, names, schedule_names
+from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
+from mirlo.tools.conformance.patterns import operator_patterns
+from mirlo.tools.remote import on_board
 
 
 def execute(arguments: Arguments) -> None:
     """Check the target and print the matrix; wrong results and failures are an error."""
-    from mirlo.passes.byoc.target_list import Targets
-    from mirlo.tools.conformance.check import FAILED, WRONG, check_target
-    from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
-    from mirlo.tools.remote import on_board
-
     if (arguments.target is None) == (arguments.given is None):
         raise CommandError("which target? mirlo check-target TARGET, or --target TARGET")
     listed = Targets.parse(arguments.target or arguments.given or "")
@@ -49,9 +49,6 @@ def execute(arguments: Arguments) -> None:
 
 def _operator_names(words: list[str], target: str) -> list[str] | None:
     """Return the full names given by `--operator`: of operators, and of the target's patterns and schedule rules."""
-    from mirlo.tools.conformance.check import names, schedule_names
-    from mirlo.tools.conformance.patterns import operator_patterns
-
     known = [*names(), *operator_patterns(target), *schedule_names(target)]
     full_names = []
     for name in words:

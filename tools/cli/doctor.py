@@ -9,9 +9,16 @@ import shutil
 import sys
 from collections.abc import Iterator
 
+from mirlo.passes.targets import TargetError, describe_inert_rules, find_target, target_names
+from mirlo.runtime.cache import Cache, default_folder
 from mirlo.runtime.host_cpu import AMX, host_cpu
+from mirlo.runtime.private_folders import unsafe_folder
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores, permits_tiles
+from mirlo.targets.llvm.measure import measure
+from mirlo.targets.llvm.options import described_machine, host_identity, host_machine
+from mirlo.targets.llvm.processor import host_processor
+from mirlo.targets.llvm.rates import rates_file, store_rates, stored_rates
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import MissingParts
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -63,11 +70,6 @@ def execute(arguments: Arguments) -> None:
 
 def _measure() -> None:
     """Measure this processor and store its rates."""
-    from mirlo.targets.llvm.measure import measure
-    from mirlo.targets.llvm.options import described_machine, host_identity, host_machine
-    from mirlo.targets.llvm.processor import host_processor
-    from mirlo.targets.llvm.rates import store_rates
-
     store_rates(host_identity(), measure(host_processor(), described_machine()))
     host_machine.cache_clear()
 
@@ -137,9 +139,6 @@ def _machine(problems: list[str]) -> Iterator[str]:
 
 def _rates() -> Iterator[str]:
     """Yield the rates with which models are planned, beside those assumed for such a processor."""
-    from mirlo.targets.llvm.options import described_machine, host_identity
-    from mirlo.targets.llvm.rates import rates_file, stored_rates
-
     known, assumed = stored_rates(host_identity()).known, described_machine()
     if not known:
         yield "rates: not measured; mirlo doctor --measure does so, in three seconds"
@@ -151,9 +150,6 @@ def _rates() -> Iterator[str]:
 
 
 def _cache() -> Iterator[str]:
-    from mirlo.runtime.cache import Cache, default_folder
-    from mirlo.runtime.private_folders import unsafe_folder
-
     folder = default_folder()
     cache = Cache(folder)
     used = sum(entry.bytes for entry in cache.entries())
@@ -164,8 +160,6 @@ def _cache() -> Iterator[str]:
 
 
 def _targets(problems: list[str]) -> list[str]:
-    from mirlo.passes.targets import TargetError, describe_inert_rules, find_target, target_names
-
     whole, broken = [], []
     for name in target_names():
         try:

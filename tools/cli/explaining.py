@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.dialects.context import load_installed_dialects
+from mirlo.frontends.files import has_form
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.schedule.primitives.tree_passes import TREE_PASSES, tree_pass_summary
 from mirlo.runtime.options import declared_options
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
+from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.options import package_options
+from mirlo.tools.cli.tables import columns
+from mirlo.tools.error_codes import error_codes, lines_of
+from mirlo.tools.explain.model import explain_model
+from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
+from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
+from mirlo.tools.folders import folder_form
 
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation
@@ -20,8 +32,6 @@ LOOP_PASSES = "loop-passes"
 
 def execute(arguments: Arguments) -> None:
     """Explain a model if the subject is a file; else an error, the passes over loops, or rules."""
-    from mirlo.frontends.files import has_form
-
     subject = arguments.subject
     if Path(subject).suffix == ".onnx" or has_form(subject) or Path(subject).exists():
         _explain_model(arguments)
@@ -34,10 +44,6 @@ def execute(arguments: Arguments) -> None:
 
 
 def _explain_error(arguments: Arguments) -> None:
-    from dataclasses import asdict
-
-    from mirlo.tools.error_codes import error_codes, lines_of
-
     known = {entry.code: entry for entry in error_codes()}
     entry = known.get(arguments.subject)
     if entry is None:
@@ -59,9 +65,6 @@ def _require_no_model_options(arguments: Arguments) -> None:
 
 
 def _list_loop_passes(arguments: Arguments) -> None:
-    from mirlo.passes.schedule.primitives.tree_passes import TREE_PASSES, tree_pass_summary
-    from mirlo.tools.cli.tables import columns
-
     _require_no_model_options(arguments)
     summaries = {name: tree_pass_summary(name) for name in TREE_PASSES}
     passes = [{"name": name, "summary": summary} for name, summary in summaries.items()]
@@ -70,11 +73,7 @@ def _list_loop_passes(arguments: Arguments) -> None:
 
 
 def _explain_rules(arguments: Arguments) -> None:
-    from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
-
     _require_no_model_options(arguments)
-    from mirlo.dialects.context import load_installed_dialects
-    from mirlo.passes.byoc.target_list import Targets
 
     load_installed_dialects()  # a package that does not load is named before what it lacks
     targets = Targets.parse(arguments.target or "llvm")
@@ -84,11 +83,6 @@ def _explain_rules(arguments: Arguments) -> None:
 
 
 def _explain_model(arguments: Arguments) -> None:
-    from mirlo.tools.cli.files import is_compiled, require_file
-    from mirlo.tools.explain.model import explain_model
-    from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
-    from mirlo.tools.folders import folder_form
-
     is_folder = Path(arguments.subject).is_dir()
     if not is_folder:
         require_file(arguments.subject)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.executable import Executable
 from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.compile import compile_model
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text
+from mirlo.tools.explorer.collect import REPEATS, MeasuredModel, explore
+from mirlo.tools.explorer.page import page
+from mirlo.tools.explorer.viewers import model_explorer, netron
 
 if TYPE_CHECKING:
     from mirlo.runtime.profile import Profile
-    from mirlo.tools.explorer.collect import MeasuredModel
 
 
 def execute(arguments: Arguments) -> None:
@@ -28,9 +34,6 @@ def execute(arguments: Arguments) -> None:
     for path in (output, *(Path(name) for name in (arguments.model_explorer, arguments.netron) if name)):
         if not path.absolute().parent.is_dir():
             raise CommandError(f"cannot write '{path}': there is no folder '{path.parent}'")
-    from mirlo.tools.explorer.collect import explore
-    from mirlo.tools.explorer.page import page
-    from mirlo.tools.explorer.viewers import model_explorer, netron
 
     measured = None if arguments.no_times else _measured(arguments)
     options = arguments.options
@@ -52,8 +55,6 @@ def execute(arguments: Arguments) -> None:
     if arguments.netron:
         _write(Path(arguments.netron), json.dumps(netron(exploration)))
     if arguments.open:
-        import webbrowser
-
         webbrowser.open(output.absolute().as_uri())
 
 
@@ -67,10 +68,6 @@ def _write(path: Path, text: str) -> None:
 
 def _measured(arguments: Arguments) -> MeasuredModel | str:
     """Compile the model and time its kernels; or return why that is not possible here."""
-    from mirlo.runtime.executable import Executable
-    from mirlo.tools.cli.compile import compile_model
-    from mirlo.tools.explorer.collect import MeasuredModel
-
     try:
         executable, _ = compile_model(arguments)
         if not isinstance(executable, Executable):
@@ -82,10 +79,6 @@ def _measured(arguments: Arguments) -> MeasuredModel | str:
 
 def _profile(executable: object) -> Profile:
     """Time the kernels with random inputs, of small sizes where these are dynamic."""
-    from mirlo.runtime.executable import Executable
-    from mirlo.tools.cli.run_sizes import with_small_sizes
-    from mirlo.tools.explorer.collect import REPEATS
-
     assert isinstance(executable, Executable)
     problem: MirloError | None = None
     for sizes, _ in with_small_sizes(executable.inputs, {}):

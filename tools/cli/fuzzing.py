@@ -12,11 +12,13 @@ from itertools import count
 from pathlib import Path
 from typing import TypedDict
 
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
 from mirlo.tools.fuzz.modes import CRASHED, MODES, Mode
+from mirlo.tools.fuzz.workers import run_jobs
 
 DISPUTED = "disputed"
 
@@ -53,7 +55,6 @@ def _mode(arguments: Arguments) -> Mode:
         raise CommandError(f"--{flag} is for {takes}: '{arguments.subject}' makes no code for a target of choice")
     if arguments.target is None:
         return mode
-    from mirlo.passes.byoc.target_list import Targets
 
     Targets.parse(arguments.target)
     return mode
@@ -61,8 +62,6 @@ def _mode(arguments: Arguments) -> Mode:
 
 def execute(arguments: Arguments) -> None:
     """Run the seeds and print failures, each of which is an error."""
-    from mirlo.tools.fuzz.workers import run_jobs
-
     mode = _mode(arguments)
     seconds = None if arguments.minutes is None else arguments.minutes * 60
     seeds = count(arguments.seed) if seconds else range(arguments.seed, arguments.seed + arguments.count)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from mirlo.driver.models import open_model
+from mirlo.driver.modules import script_text, write_script
+from mirlo.passes.files import save_params, write_ir
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.files import require_file
 
 
 def execute(arguments: Arguments) -> None:
     """Import a model and write the IR."""
-    from mirlo.driver.models import open_model
-    from mirlo.driver.modules import script_text, write_script
-    from mirlo.passes.files import save_params, write_ir
-
     require_file(arguments.model)
     opened = open_model(arguments.model, arguments.shapes)
     module, session = opened.module, opened.session

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.kinds import Kind
+from mirlo.runtime.regions import described_regions
 from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, precision_lines, region_lines
 from mirlo.tools.cli.errors import CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.results import tensor_json
@@ -59,8 +62,6 @@ def compiled_json(path: str) -> dict[str, object]:
 def compiled_lines(path: str) -> Iterable[str]:
     """Yield the content of a compiled model, without loading its code."""
     from mirlo.runtime import artifact as artifacts
-    from mirlo.runtime.regions import described_regions
-    from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, precision_lines, region_lines
 
     artifact, store = artifacts.load(path)
     threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
@@ -105,7 +106,6 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx.inputs import graph_inputs, input_types
     from mirlo.frontends.onnx.kinds import tensor_kind
     from mirlo.runtime.artifact import TensorSpec
-    from mirlo.runtime.kinds import Kind
 
     loaded = models.load(arguments.model)
     graph = loaded.content.graph

@@ -6,13 +6,23 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.driver.code import compile_code, kernel_listings
+from mirlo.driver.request import CompileRequest
+from mirlo.driver.save_code import write_bytes, write_code
+from mirlo.runtime.artifact import load
 from mirlo.runtime.names import file_name
+from mirlo.runtime.regions import described_regions
+from mirlo.targets.llvm.library.build import link_model
+from mirlo.targets.llvm.library.description import library_name
+from mirlo.targets.llvm.library.link import library_file
 from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.compile_report import region_lines
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.results import compiled_result, linked_result
+from mirlo.tools.library_forms import library_forms
 
 
 def emit_library(arguments: Arguments) -> None:
@@ -21,7 +31,6 @@ def emit_library(arguments: Arguments) -> None:
         if name in given_flags(arguments):
             flag, _ = given_flags(arguments)[name]
             raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {flag}")
-    from mirlo.tools.library_forms import library_forms
 
     form = library_forms().get(arguments.emit)
     if form is None:
@@ -29,10 +38,6 @@ def emit_library(arguments: Arguments) -> None:
         return
     if arguments.kernel is not None:
         raise CommandError(f"'--kernel' is for forms of code, such as asm, found '--emit {arguments.emit}'")
-    from mirlo.driver.code import compile_code
-    from mirlo.driver.request import CompileRequest
-    from mirlo.runtime.regions import described_regions
-    from mirlo.tools.cli.compile_report import region_lines
 
     options = dict(arguments.options)
     if form.target and not arguments.target:
@@ -50,10 +55,6 @@ def emit_library(arguments: Arguments) -> None:
 
 def _emit_code(arguments: Arguments) -> None:
     """Write the code of kernels: each to a file of a folder, or one to the file that the command line names."""
-    from mirlo.driver.code import kernel_listings
-    from mirlo.driver.request import CompileRequest
-    from mirlo.driver.save_code import write_bytes, write_code
-
     with Progress(
         f"compiling {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
     ) as progress:
@@ -73,11 +74,6 @@ def _emit_code(arguments: Arguments) -> None:
 
 def execute(arguments: Arguments) -> None:
     """Link a compiled model to a shared library."""
-    from mirlo.runtime.artifact import load
-    from mirlo.targets.llvm.library.build import link_model
-    from mirlo.targets.llvm.library.description import library_name
-    from mirlo.targets.llvm.library.link import library_file
-
     require_file(arguments.model)
     artifact, params = load(arguments.model)
     name = arguments.name or Path(arguments.model).stem

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mirlo.runtime.entry_points import EntryPoint, offered
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.known_packages import COMMANDS, install_command
 from mirlo.tools.cli.values import AddCommand
 
@@ -55,7 +56,6 @@ def add_all_package_commands(commands: _SubParsersAction[argparse.ArgumentParser
 
 def _add_command(entry: EntryPoint, commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     from mirlo.runtime.callbacks import Expected, checked, is_none  # `mirlo --help` needs none of these
-    from mirlo.runtime.errors import MirloError
 
     command: PackageCommand = entry.load()
     owner, nothing = f"the command '{entry.name}'", Expected("nothing: a command that fails raises an error", is_none)

@@ -7,13 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.driver.models import open_model
 from mirlo.driver.options import PLACEMENTS
+from mirlo.driver.place.decide import decide_placement
+from mirlo.driver.place.survey import divided, place_parts
+from mirlo.driver.request import CompileRequest
+from mirlo.passes.byoc.restrict import as_text
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready, PlacedOtherwise
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.place.as_json import as_json, dumped
+from mirlo.tools.place.as_text import nodes, report, totals
+from mirlo.tools.place.decision_text import decision_lines
+from mirlo.tools.place.expect import differences, read_expected, shown
+from mirlo.tools.place.page import page
 
 if TYPE_CHECKING:
     from mirlo.driver.place.survey import Survey
@@ -24,8 +34,6 @@ FORMS = (".html", ".json", ".txt")
 
 def execute(arguments: Arguments) -> None:
     """Place the parts of a model, print or write the report, and compare it with an expected one."""
-    from mirlo.tools.place.expect import read_expected
-
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CompiledAlready(
@@ -38,8 +46,6 @@ def execute(arguments: Arguments) -> None:
     expected = read_expected(arguments.expect) if arguments.expect else None
     survey = _survey(arguments)
     if arguments.json:
-        from mirlo.tools.place.as_json import as_json
-
         arguments.result = {"model": arguments.model, **as_json(survey), "files": list(arguments.reports)}
     if arguments.node is not None:
         _print_node(arguments, survey, arguments.node)
@@ -53,10 +59,6 @@ def execute(arguments: Arguments) -> None:
 
 
 def _survey(arguments: Arguments) -> Survey:
-    from mirlo.driver.models import open_model
-    from mirlo.driver.place.survey import divided, place_parts
-    from mirlo.passes.byoc.restrict import as_text
-
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(
         f"placing {os.path.basename(arguments.model)}", arguments.verbose, is_quiet=arguments.quiet
@@ -68,9 +70,6 @@ def _survey(arguments: Arguments) -> Survey:
                 "not by cost"
             )
         if by_cost:
-            from mirlo.driver.place.decide import decide_placement
-            from mirlo.driver.request import CompileRequest
-
             request = CompileRequest(arguments.model, progress=progress, **arguments.options).with_fixed_dims()
             decision = decide_placement(request, targets)
             nodes = as_text(decision.nodes)
@@ -79,8 +78,6 @@ def _survey(arguments: Arguments) -> Survey:
 
 
 def _print_node(arguments: Arguments, survey: Survey, name: str) -> None:
-    from mirlo.tools.place.as_text import nodes
-
     lines = list(nodes(survey, attempts=True, name=name))
     if not lines:
         known = [text for node in survey.placement.nodes for text in (*node.names, node.operator)]
@@ -92,9 +89,6 @@ def _print_node(arguments: Arguments, survey: Survey, name: str) -> None:
 
 
 def _print(arguments: Arguments, survey: Survey) -> None:
-    from mirlo.tools.place.as_text import report, totals
-    from mirlo.tools.place.decision_text import decision_lines
-
     brief = arguments.reports or arguments.expect
     arguments.show(*(totals(survey) if brief else report(survey, arguments.attempts)))
     if brief and survey.decision is not None:
@@ -110,22 +104,14 @@ def _write(path: Path, survey: Survey, title: str) -> None:
 
 def _written(form: str, survey: Survey, title: str) -> str:
     if form == ".html":
-        from mirlo.tools.place.page import page
-
         return page(survey, title)
     if form == ".json":
-        from mirlo.tools.place.as_json import as_json, dumped
-
         return dumped(as_json(survey))
-    from mirlo.tools.place.as_text import report
 
     return "\n".join(report(survey, attempts=True)) + "\n"
 
 
 def _compare(arguments: Arguments, expected: PlacementReport, survey: Survey) -> None:
-    from mirlo.tools.place.as_json import as_json
-    from mirlo.tools.place.expect import differences, shown
-
     lines = differences(expected, as_json(survey))
     if lines:
         raise PlacedOtherwise(

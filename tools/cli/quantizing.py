@@ -9,6 +9,10 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.options import given_flags, given_options
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.folders import FolderQuantization, folder_form
+from mirlo.tools.quantize.nbits import quantize_file
+from mirlo.tools.quantize.options import CALIBRATED, ImageScaling, Quantization, StaticQuantization
+from mirlo.tools.quantize.static import quantize_static_file
 
 
 def execute(arguments: Arguments) -> None:
@@ -21,8 +25,6 @@ def execute(arguments: Arguments) -> None:
     if os.path.isdir(arguments.model):
         _quantize_folder(arguments)
         return
-    from mirlo.tools.quantize.nbits import quantize_file
-    from mirlo.tools.quantize.options import CALIBRATED, ImageScaling, Quantization, StaticQuantization
 
     others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
     flags = [name for name in ("calibrate", "report") if getattr(arguments, name)]
@@ -39,9 +41,6 @@ def execute(arguments: Arguments) -> None:
 
 
 def _quantize_folder(arguments: Arguments) -> None:
-    from mirlo.tools.folders import FolderQuantization, folder_form
-    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
-
     others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
     for name, (flag, _) in others.items():
         if name != "samples":
@@ -67,9 +66,6 @@ def _quantize_folder(arguments: Arguments) -> None:
 
 
 def _quantize_to_int8(arguments: Arguments) -> None:
-    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
-    from mirlo.tools.quantize.static import quantize_static_file
-
     for flag, _ in given_flags(arguments, Quantization).values():
         raise CommandError(f"{flag} is for weights of a few bits, not for --int8")
     if arguments.calibrate is None:

@@ -8,8 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirlo.driver.loaded import require_loaded
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.compile import compile_model
+from mirlo.tools.cli.compile_report import executable_regions
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
 from mirlo.tools.cli.options import given_flags
@@ -46,7 +49,6 @@ def execute(arguments: Arguments) -> None:
 
 def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
     from mirlo.runtime.program import Program
-    from mirlo.tools.cli.compile_report import executable_regions
 
     executable = _executable(arguments)
 
@@ -86,7 +88,6 @@ def _executable(arguments: Arguments) -> CallableModel:
         executable = _loaded(arguments)
         arguments.show(f"{arguments.model}: loaded in {time.perf_counter() - start:.2f} s; {executable.memory}")
         return executable
-    from mirlo.tools.cli.compile import compile_model
 
     executable, progress = compile_model(arguments)
     arguments.show(f"{arguments.model}: {progress.how} in {progress.summary()}; {executable.memory}")
@@ -100,7 +101,6 @@ def _loaded(arguments: Arguments) -> CallableModel:
 
         return load(arguments.model)
     from mirlo.driver.build import load_compiled
-    from mirlo.driver.loaded import require_loaded
     from mirlo.runtime import artifact as artifacts
 
     return require_loaded(load_compiled(*artifacts.load(arguments.model)), "it runs")

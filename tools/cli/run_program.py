@@ -6,7 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.files import write_regular
+from mirlo.runtime.inputs import random_input
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import write_arrays
@@ -14,8 +18,6 @@ from mirlo.tools.cli.results import array_json, latency_json, profile_json
 from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mirlo.runtime.compiled_program import Port
     from mirlo.runtime.profile import Profile
     from mirlo.runtime.program import Program
@@ -73,11 +75,6 @@ def _value_json(name: str, value: Any) -> dict[str, object]:
 
 
 def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    from mirlo.runtime.artifact import TensorSpec
-    from mirlo.runtime.inputs import random_input
-
     ports = {port.name: port for port in program.inputs}
     for name in (*feeds, *arguments.shapes):
         if name not in ports:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from mirlo.passes.targets import TargetError, chain, describe_inert_rules, find_target, target_names
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.tables import columns
 
 
 def execute(arguments: Arguments) -> None:
     """List the installed targets; one that does not load is listed with the reason, and rules for others."""
-    from mirlo.passes.targets import TargetError, chain, describe_inert_rules, find_target, target_names
-
     rows = [("target", "rules of", "what it is")]
     for name in target_names():
         try:

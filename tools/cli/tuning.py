@@ -6,25 +6,25 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mirlo.driver.request import default_database
+from mirlo.driver.tune.database import Database
+from mirlo.driver.tune.fleet import Fleet
+from mirlo.driver.tune.ranking import PROMISING
+from mirlo.driver.tune.search import tune
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
 from mirlo.tools.cli.tables import columns
+from mirlo.tools.remote import on_board
 
 if TYPE_CHECKING:
-    from mirlo.driver.tune.database import Database
     from mirlo.driver.tune.search import Tuned, TuningReport
 
 
 def execute(arguments: Arguments) -> None:
     """Tune, and print the result of each kernel."""
-    from mirlo.driver.request import default_database
-    from mirlo.driver.tune.database import Database
-    from mirlo.driver.tune.search import tune
-    from mirlo.tools.remote import on_board
-
     if arguments.model is None:
         _list(Database(arguments.database or default_database()), arguments.json)
         return
@@ -37,8 +37,6 @@ def execute(arguments: Arguments) -> None:
         raise CommandError("kernels are timed on a board or on a cluster: leave out --remote or --ray")
     measurer = None
     if arguments.ray is not None:
-        from mirlo.driver.tune.fleet import Fleet
-
         measurer = Fleet(arguments.ray)
     with Progress(f"tuning {arguments.model}", arguments.verbose) as progress, on_board(board):
         report = tune(
@@ -62,8 +60,6 @@ def _summary(report: TuningReport, database: Database) -> dict[str, object]:
 
 
 def _print_report(report: TuningReport, database: Database) -> None:
-    from mirlo.driver.request import default_database
-
     rows = [("kernel", "calls", "us", "ratio", "choices")]
     for result in sorted(report.results, key=lambda entry: -entry.microseconds * entry.calls):
         chosen = _choices(result.values)
@@ -101,8 +97,6 @@ def _print_report(report: TuningReport, database: Database) -> None:
 
 def _how(result: Tuned) -> str:
     """Return how the choices of a kernel were found."""
-    from mirlo.driver.tune.ranking import PROMISING
-
     if result.known:
         return " (known)"
     if result.skipped and not result.trials:

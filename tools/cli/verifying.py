@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import sys
 
+from mirlo.passes.exact.compare_graphs import first_wrong
+from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.verify.graph import graph_as_json, graph_lines, verify_graph
+from mirlo.tools.verify.model import verify_model
+from mirlo.tools.verify.report import as_json, text_lines
 
 
 def execute(arguments: Arguments) -> None:
     """Compare the kernels and print a table; a kernel that differs is an error."""
-    from mirlo.passes.exact.verdict import DIFFERENT
-    from mirlo.tools.verify.model import verify_model
-    from mirlo.tools.verify.report import as_json, text_lines
-
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CompiledAlready(f"{arguments.model} is compiled already: verify the model that it was made from")
@@ -52,9 +53,6 @@ def execute(arguments: Arguments) -> None:
 
 def _verify_graph(arguments: Arguments) -> None:
     """Compare passes and rules and print tables; one that changes results is an error."""
-    from mirlo.passes.exact.compare_graphs import first_wrong
-    from mirlo.tools.verify.graph import graph_as_json, graph_lines, verify_graph
-
     options = arguments.options
     verification = verify_graph(
         arguments.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.passes.rules import Rule
+from mirlo.tools.cli.tables import columns
 from mirlo.tools.conformance.case import COLUMNS
 from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
 from mirlo.tools.explain.rules import rule_json, short_position
@@ -22,8 +23,6 @@ def totals(matrix: Matrix) -> str:
 
 def text_lines(matrix: Matrix) -> Iterator[str]:
     """Yield a row for each operator, the reasons for what is not ok, then the totals."""
-    from mirlo.tools.cli.tables import columns
-
     rows: list[tuple[str, ...]] = [("", *COLUMNS)]
     rows += [(entry.name, *(_cell(entry.verdicts.get(kind)) for kind in COLUMNS)) for entry in matrix.entries]
     yield from columns(rows)

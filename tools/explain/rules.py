@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
+from mirlo.dialects.context import load_installed_dialects
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.passes.legalize.legalize import load_default_rules, operator_names
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
+from mirlo.passes.targets import chain
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
+from mirlo.tools.cli.tables import columns
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 SCHEDULES = "schedule"
@@ -36,9 +43,6 @@ class RuleChain:
 
 def rule_chains(name: str, target: str) -> list[RuleChain]:
     """Return the chains of a name: `relax.softmax`, `tir.exp`, `schedule`, or `exp` for an operator and more."""
-    from mirlo.dialects.context import load_installed_dialects
-    from mirlo.passes.targets import chain
-
     load_installed_dialects()
     targets = chain(target)
     subjects = _subjects()
@@ -60,9 +64,6 @@ def _chain(subject: str, what: str, targets: tuple[str, ...]) -> RuleChain:
 
 def _subjects() -> dict[str, str]:
     """Return the kind of rules of each subject that can have rules."""
-    from mirlo.dialects.tir.intrinsics import INTRINSICS
-    from mirlo.dialects.tir.own_intrinsics import OWN
-    from mirlo.passes.legalize.legalize import load_default_rules, operator_names
     from mirlo.passes.lower import intrinsics  # noqa: F401  (registers its rules)
     from mirlo.passes.schedule import schedule  # noqa: F401  (registers its rules)
 
@@ -78,8 +79,6 @@ def _namespaces(subjects: Iterable[str]) -> list[str]:
 
 
 def _unknown_subject(name: str, subjects: dict[str, str]) -> str:
-    from difflib import get_close_matches
-
     short = {subject.split(".", 1)[1]: subject for subject in subjects}
     near = get_close_matches(name, subjects, n=3) or [short[word] for word in get_close_matches(name, short, n=3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -88,8 +87,6 @@ def _unknown_subject(name: str, subjects: dict[str, str]) -> str:
 
 def chain_lines(chain: RuleChain) -> list[str]:
     """Format a chain as text: a line for each rule, in order."""
-    from mirlo.tools.cli.tables import columns
-
     way = " → ".join(chain.targets)
     if not chain.rules:
         return [f"{chain.name} on {way}: no rule is registered for its {chain.what}"]

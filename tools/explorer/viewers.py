@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -74,8 +75,6 @@ def _value(operation: int, result: int) -> str:
 
 
 def _attribute(key: str, value: str) -> dict[str, str]:
-    from base64 import b64encode
-
     return {"name": key.replace(" ", "_"), "type": "STRING", "s": b64encode(value.encode()).decode()}
 
 

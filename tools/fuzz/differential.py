@@ -8,6 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from mirlo.driver.compile import compile_levels
+from mirlo.driver.options import CompileArguments
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.bisect import is_rounding
@@ -51,9 +55,6 @@ def judge_graph(
 
     The verdict is that of the first level that departs from the oracles.
     """
-    from mirlo.driver.compile import compile_levels
-    from mirlo.driver.options import CompileArguments
-
     names = [value.name for value in graph.model.graph.output]
     if not names:
         return SeedVerdict(RIGHT, "no nodes")
@@ -134,8 +135,6 @@ def _is_rounding(graph: RandomGraph, target: str, threads: int, names: list[str]
 
 def write(seed: int, folder: Path, graph: RandomGraph | None = None) -> None:
     """Write the model of a seed, its inputs, and the command that searches for the departing node."""
-    import numpy as np
-
     graph = graph or random_graph(seed)
     write_regular(folder / "model.onnx", graph.model.SerializeToString())
     inputs = []

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper, numpy_helper
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime import processes
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.records import dataclass
@@ -208,8 +210,6 @@ def random_nodes(seed: int) -> list[SizedCase]:
 
 def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """Return a model of independent nodes and its inputs. Outputs of the i-th are `y<i>_...`."""
-    from onnx import helper, numpy_helper
-
     messages, values, constants, outputs, feeds = [], [], [], [], {}
     for i, node in enumerate(nodes):
         case, names = CASES[node.name], []
@@ -246,8 +246,6 @@ def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2)
 
 def judge_nodes(nodes: list[SizedCase], target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile nodes to one function, run it, and compare the results of each with those of the oracles."""
-    from mirlo.driver.compile import compile as compile_model
-
     model, feeds = model_of(nodes)
     shown = "; ".join(map(str, nodes))
     try:

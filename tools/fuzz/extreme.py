@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from mirlo.tools.fuzz.structure_parts import pick
 
@@ -61,8 +62,6 @@ def deep(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def _leaf(kind: str, level: int) -> onnx.NodeProto:
-    from onnx import TensorProto, helper
-
     out = helper.make_tensor_value_info(f"deep{level}", TensorProto.FLOAT, None)
     if kind == "If":
         return helper.make_graph([helper.make_node("Neg", ["x"], [f"deep{level}"])], f"g{level}", [], [out])

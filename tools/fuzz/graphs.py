@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.declared import declared_operators, evaluated_operators
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.operators.declared import declared_planners
 from mirlo.tools.fuzz.pool import LIMIT, MAX_ELEMENTS, GraphValue, NodeDraft, ValuePool
-
-if TYPE_CHECKING:
-    import onnx
 
 OPSET = 21
 MAX_NODES = 24
@@ -72,8 +71,6 @@ def random_graph(seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generato
 
 def _results(plan: NodeDraft, index: int) -> list[GraphValue] | None:
     """Return the results of the node; None if they are not fit for a comparison."""
-    from onnx.reference import ReferenceEvaluator
-
     names = [f"v{index}_{i}" for i in range(plan.outputs)]
     node = _proto(plan, names, index)
     feeds = {value.name: value.array for value in plan.inputs if value is not None}
@@ -101,8 +98,6 @@ def _epsilon(dtype: np.dtype) -> float:
 
 def _agrees_with_inference(node: onnx.NodeProto, plan: NodeDraft, names: list[str], arrays: list[np.ndarray]) -> bool:
     """Return whether the evaluator's result agrees with ONNX's shape inference: it accepts some invalid nodes."""
-    import onnx
-
     model = _single(node, plan, names)
     constants = (value for value in plan.inputs if value is not None and value.name.startswith("c"))
     model.graph.initializer.extend(onnx.numpy_helper.from_array(value.array, value.name) for value in constants)
@@ -130,8 +125,6 @@ def _is_fit(value: GraphValue) -> bool:
 
 
 def _proto(plan: NodeDraft, outputs: list[str], index: int) -> onnx.NodeProto:
-    from onnx import helper
-
     inputs = [value.name if value is not None else "" for value in plan.inputs]
     while inputs and not inputs[-1]:
         inputs.pop()
@@ -145,16 +138,12 @@ def _node(plan: NodeDraft, results: list[GraphValue], index: int) -> onnx.NodePr
 
 def _single(node: onnx.NodeProto, plan: NodeDraft, outputs: list[str]) -> onnx.NodeProto:
     """Return the node as a model, which declares the operator set for the evaluator."""
-    from onnx import helper
-
     inputs = {value.name: _info(value) for value in plan.inputs if value is not None}
     shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
     return _to_model(helper.make_graph([node], "node", list(inputs.values()), shown))
 
 
 def _model(nodes: list[onnx.NodeProto], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> onnx.ModelProto:
-    from onnx import helper, numpy_helper
-
     inputs = [_info(value, pool.is_dynamic) for value in pool.inputs if value.name in read]
     constants = [numpy_helper.from_array(value.array, value.name) for value in pool.constants if value.name in read]
     shown = [helper.make_empty_tensor_value_info(value.name) for value in outputs]
@@ -167,15 +156,11 @@ def _model(nodes: list[onnx.NodeProto], pool: ValuePool, outputs: list[GraphValu
 
 def _info(value: GraphValue, is_dynamic: bool = False) -> onnx.ValueInfoProto:
     """Return the type of a value. An open dim has the name of its size: those of one size are one dim."""
-    from onnx import helper
-
     shape = [f"n{dim}" if is_dynamic and dim > 1 and value.is_float else dim for dim in value.shape]
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
 def _to_model(graph: onnx.GraphProto) -> onnx.ModelProto:
-    from onnx import helper
-
     named = [cls.ONNX for cls in declared_operators()]
     domains = {name.domain: name.since for name in named if name is not None}
     used = sorted({node.domain for node in graph.node if node.domain in domains})

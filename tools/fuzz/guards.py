@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper, numpy_helper
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
@@ -155,8 +157,6 @@ def _run(guarded: Executable, feeds: Feeds, memory: GuardedMemory) -> list[bytes
 
 
 def _compiled(model: onnx.ModelProto, target: str, threads: int, opt_level: int) -> Executable | SeedVerdict:
-    from mirlo.driver.compile import compile as compile_model
-
     try:
         compiled = compile_model(model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level)
     except Exception as error:
@@ -205,8 +205,6 @@ def _revalued(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _lift(model: onnx.ModelProto, lifted: Mapping[str, np.ndarray]) -> onnx.ModelProto:
     """Return a model with constants as inputs."""
-    from onnx import helper
-
     copied = type(model)()
     copied.CopyFrom(model)
     kept = [tensor for tensor in copied.graph.initializer if tensor.name not in lifted]
@@ -230,8 +228,6 @@ def _open(model: onnx.ModelProto, lifted: Mapping[str, np.ndarray] | tuple[()]) 
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
-    from onnx import numpy_helper
-
     return np.asarray(numpy_helper.to_array(tensor))
 
 

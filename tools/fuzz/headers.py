@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
+from mirlo.driver.compile import compile as compile_model
+from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import container
 from mirlo.runtime.artifact import MODEL_FILE, seal, split_seal
 from mirlo.runtime.files import write_regular
+from mirlo.runtime.load import load
+from mirlo.tools.cli.info import compiled_lines
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
@@ -36,9 +41,6 @@ _ODD: tuple[Json, ...] = (
 @cache
 def _files() -> dict[str, bytes]:
     """Return compiled models of each kind, as bytes: of fixed and dynamic dims, a program, one with parts of others."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    from mirlo.driver.compile import compile as compile_model
 
     def model(dim: int | str, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
         weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
@@ -127,10 +129,6 @@ def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, res
 
 def judge(seed: int) -> SeedVerdict:
     """Open and list the file of a seed; load and run it if its seal is valid."""
-    from mirlo.runtime import artifact as artifacts
-    from mirlo.runtime.load import load
-    from mirlo.tools.cli.info import compiled_lines
-
     content, what, resealed = hostile_file(seed)
     kind = what.split(" ", 1)[0]
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:

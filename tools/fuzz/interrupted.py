@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mirlo.dialects.context import live_contexts
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime import processes
 from mirlo.runtime.executable import Executable
 from mirlo.tools.fuzz.differential import write as write_graph
@@ -119,8 +120,6 @@ def _finalizers_without_interrupts() -> Iterator[None]:
 
 
 def _compiled(graph: RandomGraph, target: str, threads: int, opt_level: int) -> Executable:
-    from mirlo.driver.compile import compile as compile_model
-
     result: Executable = compile_model(graph.model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level)
     return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,8 +78,6 @@ class Mode(NamedTuple):
 
 def _without_faults(judge: Callable[[int], SeedVerdict], seed: int) -> SeedVerdict:
     """Return the verdict on a seed; a rule of Mirlo that raises is a bug, although the model is compiled without it."""
-    import warnings  # here, as `mirlo --help` reads the table
-
     from mirlo.passes.rules import RuleWarning
     from mirlo.tools.fuzz.verdict import FAILED, SeedVerdict
 

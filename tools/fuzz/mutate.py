@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import onnx
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
-
-if TYPE_CHECKING:
-    import onnx
 
 STATES = STATES_OF_READERS
 SMALL_GRAPH = 8
@@ -30,8 +29,6 @@ def broken_file(seed: int) -> tuple[bytes, str]:
 
 def judge(seed: int) -> SeedVerdict:
     """Import and compile the broken file of a seed."""
-    from mirlo.driver.compile import compile as compile_model
-
     content, mutation = broken_file(seed)
     try:
         compile_model(content, jobs=1, cache=False)
@@ -197,8 +194,6 @@ def _versions(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
 
 def _nest(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Nest the graph as a branch of itself many times."""
-    import onnx
-
     for _ in range(int(rng.integers(1, 12))):
         inner = onnx.GraphProto()
         inner.CopyFrom(model.graph)

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import terminal
+from mirlo.tools.cli import main
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict
 
 if TYPE_CHECKING:
@@ -93,7 +95,6 @@ def hostile_model(seed: int) -> tuple[onnx.ModelProto, dict[str, str]]:
 
 def model_with(texts: dict[str, str]) -> onnx.ModelProto:
     """Return a small model with these texts in these fields: all operators of it, functions and dims are valid."""
-    from onnx import TensorProto, helper, numpy_helper
 
     def text(field: str, plain: str) -> str:
         return plain + texts[field] if field in texts else plain
@@ -128,8 +129,6 @@ def model_with(texts: dict[str, str]) -> onnx.ModelProto:
 
 def _nodes(text: Callable[[str, str], str], fields: Container[str]) -> list[onnx.NodeProto]:
     """Return the nodes of the graph; those whose operator or attribute is hostile compute nothing that is read."""
-    from onnx import helper
-
     value, domain = text("value", "v"), text("function_domain", "own")
     nodes = [
         helper.make_node("Add", [text("input", "x"), text("initializer", "w")], [value], name=text("node", "/add")),
@@ -149,8 +148,6 @@ def _nodes(text: Callable[[str, str], str], fields: Container[str]) -> list[onnx
 
 def _branch(text: Callable[[str, str], str] = lambda field, plain: plain) -> onnx.GraphProto:
     """Return the graph of a branch, which captures the value `d` of the surrounding graph."""
-    from onnx import TensorProto, helper
-
     name = text("subgraph", "inner")
     node = helper.make_node("Identity", ["d"], [name], name=text("subgraph", "copy"))
     return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
@@ -189,8 +186,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
     """Run a command on a model in a temporary folder; return the state, and the reason."""
-    from mirlo.tools.cli import main
-
     here = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:
         os.chdir(folder)

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.driver.code import SOURCE as FORM
+from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
+from mirlo.targets.c.library import write_source
 from mirlo.tools.fuzz.guards import Feeds, guarded_case, write
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
@@ -121,17 +125,11 @@ def judge_calls(artifact: Artifact, store: ParameterStore, calls: Sequence[Feeds
 
 
 def _compiled(model: onnx.ModelProto) -> tuple[Artifact, ParameterStore]:
-    from mirlo.driver.code import SOURCE as FORM
-    from mirlo.driver.code import compile_code
-    from mirlo.driver.request import CompileRequest
-
     return compile_code(CompileRequest(model, "c", form=FORM, jobs=1, cache=False))
 
 
 def _run(artifact: Artifact, store: ParameterStore, folder: Path, flags: Sequence[str]) -> bytes:
     """Make the program of a model and run it; return what it writes. `folder` is beside the file of calls."""
-    from mirlo.targets.c.library import write_source
-
     folder.mkdir()
     write_source(artifact, store, folder, NAME, weights="embed")
     files = [SOURCE, folder / f"{NAME}.c", folder / "mirlo.c"]

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import Tolerance, difference
@@ -216,8 +218,6 @@ def _call_of_dims(name: str, rng: np.random.Generator) -> ModelCall:
 @lru_cache(maxsize=8)
 def model_of_data(name: str, with_sum: bool = False) -> onnx.ModelProto:
     """Return the model of a case, of one node; or of two, where a sum over the result needs it in no memory."""
-    from onnx import helper
-
     case = CASES[name]
     names = case.names or tuple(case.feeds)
     outputs = [f"y{i}" for i in range(case.outputs)]
@@ -232,8 +232,6 @@ def model_of_data(name: str, with_sum: bool = False) -> onnx.ModelProto:
 @lru_cache(maxsize=8)
 def model_of_dims(name: str) -> onnx.ModelProto:
     """Return the model of an operator over arrays of any sizes."""
-    from onnx import helper
-
     shapes, attributes = DIMS[name]
     inputs = {f"x{index}": shape for index, shape in enumerate(shapes)}
     nodes = [helper.make_node(name, list(inputs), ["y"], name="sized", **attributes)]
@@ -247,8 +245,6 @@ def _model(
     outputs: list[str],
     opset: int,
 ) -> onnx.ModelProto:
-    from onnx import helper
-
     kinds = {name: helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype) for name, array in feeds.items()}
     values = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in shapes.items()]
     graph = helper.make_graph(nodes, "g", values, [helper.make_empty_tensor_value_info(name) for name in outputs])
@@ -257,8 +253,6 @@ def _model(
 
 @lru_cache(maxsize=4)
 def _compiled(content: bytes) -> Executable:
-    from mirlo.driver.compile import compile as compile_model
-
     result: Executable = compile_model(content, jobs=1, cache=False)
     return result
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz import extreme, malformed
 from mirlo.tools.fuzz.structure_parts import model_to_change
@@ -52,8 +53,6 @@ def hostile_model(seed: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 def judge(seed: int) -> SeedVerdict:
     """Import and compile the model of a seed; run it where its inputs are known."""
-    from mirlo.driver.compile import compile as compile_model
-
     model, names = hostile_model(seed)
     try:
         executable = compile_model(model.SerializeToString(), jobs=1, cache=False)

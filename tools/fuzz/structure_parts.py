@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from onnx import parser
 
 if TYPE_CHECKING:
     import onnx
@@ -44,8 +45,6 @@ Twice (p) => (q) { [both] q = Add(p, p) }
 
 def model_to_change(rng: np.random.Generator) -> onnx.ModelProto:
     """Return the model that is changed, with a dim that is known or dynamic."""
-    from onnx import parser
-
     return parser.parse_model(_TEXT.replace("DIM", pick(("2", "n"), rng)))
 
 

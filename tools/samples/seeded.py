@@ -12,15 +12,14 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
 
 from mirlo.runtime.cache import default_folder
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.private_folders import make_private
-
-if TYPE_CHECKING:
-    import onnx
 
 GRAPHS = Path(__file__).resolve().parent
 MARK = '{"seeded"'
@@ -33,8 +32,6 @@ def names() -> list[str]:
 
 def complete(name: str) -> onnx.ModelProto:
     """Return a sample with its weights."""
-    import onnx
-
     return fill_weights(onnx.load(_graph(name)))
 
 
@@ -70,15 +67,11 @@ def file_in(folder: str | os.PathLike[str] | None, name: str, source: bytes) -> 
 def _graph(name: str) -> Path:
     known = names()
     if name not in known:
-        from mirlo.runtime.errors import nearest
-
         raise MirloError(f"no sample is named '{name}'{nearest(name, known)} (there are: {', '.join(known)})")
     return GRAPHS / f"{name}.onnx"
 
 
 def _fill_tensor(tensor: onnx.TensorProto) -> None:
-    import numpy as np
-
     mean, deviation = json.loads(tensor.doc_string)["seeded"]
     digest = hashlib.sha256(tensor.name.encode()).digest()
     generator = np.random.default_rng(int.from_bytes(digest[:8], "little"))

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.tir.view import prim_functions
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
 from mirlo.driver.compiler import precision_passes
@@ -171,9 +173,6 @@ def _for_processor(target: str, processor: str | None) -> str:
 
 
 def _kernels(module: ir.Module) -> list[str]:
-    from mirlo.dialects.core.symbols import symbol_name
-    from mirlo.dialects.tir.view import prim_functions
-
     return [symbol_name(function) for function in prim_functions(module.operation)]
 
 

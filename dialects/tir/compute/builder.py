@@ -17,6 +17,8 @@ from functools import cache, partial
 from operator import ge
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, is_certain
@@ -198,7 +200,6 @@ def identity_of(kind: str, element: DType) -> float | int | bool:
 def _largest(element: DType) -> float:
     """Return infinity, or the largest number of a type without one."""
     import ml_dtypes
-    import numpy as np
 
     kind = element.to_numpy()
     if np.isinf(np.array(np.inf).astype(kind)):

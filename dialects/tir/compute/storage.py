@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.value import compare
@@ -63,8 +65,6 @@ def number_attribute(value: float, element: DType) -> ir.Attribute:
     if isinstance(storage, ir.FloatType):
         return ir.FloatAttr.get(storage, float(value))
     if is_coded(element):
-        import numpy as np
-
         code = int(np.array(value, np.float32).astype(element.to_numpy()).view(np.uint8))
     else:
         code = int(value)

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirlo.dialects.core.installed import import_modules
+from mirlo.driver.code import kernel_listings
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.request import CompileRequest
+from mirlo.frontends.onnx.registry import load_converters
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.legalize.legalize import load_default_rules
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.targets import CompileOptions, code_target, find_target
 from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.model_runner import models_run_on
 from mirlo.tools.remote import BoardOptions
@@ -39,10 +46,6 @@ class MirloModel:
 
     def code(self) -> dict[str, dict[str, str]]:
         """Return the code of each kernel by its name and the form, in the two forms closest to the machine."""
-        from mirlo.driver.code import kernel_listings
-        from mirlo.passes.byoc.target_list import Targets
-        from mirlo.passes.targets import code_target
-
         target = code_target(Targets.parse(self._request.target).or_host().host_target)
         result: dict[str, dict[str, str]] = {}
         for form in [form.name for form in target.forms if form.is_text][-2:]:
@@ -57,16 +60,7 @@ def _import_compiler() -> None:
     import llvmlite.binding  # noqa: F401
     import onnx  # noqa: F401
 
-    import mirlo.driver.models
-    import mirlo.driver.programs
-    import mirlo.driver.stages
-    import mirlo.driver.strategies
     import mirlo.driver.tune.database  # noqa: F401
-    from mirlo.dialects.core.installed import import_modules
-    from mirlo.frontends.onnx.registry import load_converters
-    from mirlo.passes.legalize.legalize import load_default_rules
-    from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.targets import CompileOptions, find_target
 
     target = find_target("llvm")
     load_converters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import helper
 
 from mirlo.tools.fuzz.operators import plans
 from mirlo.tools.fuzz.pool import FLOATS, NodeDraft, ValuePool
@@ -143,8 +144,6 @@ def clip(pool: ValuePool) -> NodeDraft:
 
 @plans(2)
 def cast(pool: ValuePool) -> NodeDraft:
-    from onnx import helper
-
     x = pool.any(exact=True)
     kinds = [np.float32, np.float64, np.int64, np.int32, np.bool_, np.float16]
     if x.array.size and (x.array.dtype.kind != "f" or (np.abs(x.array) < 100).all()):
@@ -157,8 +156,6 @@ def cast(pool: ValuePool) -> NodeDraft:
 
 @plans()
 def cast_floats(pool: ValuePool) -> NodeDraft:
-    from onnx import helper
-
     to = helper.np_dtype_to_tensor_dtype(np.dtype(pool.choice(FLOATS)))
     return NodeDraft("Cast", (pool.floats(),), {"to": to}, is_exact=False)
 
