@@ -1,6 +1,7 @@
 """Perplexity of real weights: Mirlo beside llama.cpp and transformers.
 
-python -m benchmarks.llm.perplexity MODEL.gguf [--text FILE] [--tokens N] [--window N] [--threads N] [--only NAME ...]
+python plugins/llm/benchmarks/perplexity.py MODEL.gguf [--text FILE] [--tokens N] [--window N] [--threads N]
+    [--only NAME ...]
 
 All engines compute the same tokens, those of Mirlo's tokenizer: windows of a text, as `mirlo perplexity` reads them.
 The reference is transformers in f64 on the weights that it dequantizes itself. A line has the perplexity; the mean
@@ -20,6 +21,9 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from mirlo_llm.generate.config import read_config
+from mirlo_llm.generate.perplexity import split_windows
+from mirlo_llm.generate.tokenizer import ModelTokenizer, read_tokenizer
 
 from mirlo.benchmarks.llm.evaluators import (
     Evaluator,
@@ -106,10 +110,6 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 def windows_of(path: Path, text: str, count: int, window: int) -> list[np.ndarray]:
     """Return the first tokens of a text in windows, which begin as texts of the model do."""
-    from mirlo.generate.config import read_config
-    from mirlo.generate.perplexity import split_windows
-    from mirlo.generate.tokenizer import ModelTokenizer, read_tokenizer
-
     content = read_tokenizer(read_config(path))
     if content is None:
         raise SystemExit(f"{path}: there is no tokenizer")
@@ -158,7 +158,7 @@ def measure(rows: Sequence[Deviations], reference: Deviations, windows: Sequence
 def main() -> None:
     """Measure a file."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.llm.perplexity", description=__doc__,
+        prog="python plugins/llm/benchmarks/perplexity.py", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("model", type=Path, help="a GGUF file")

@@ -1,6 +1,6 @@
 """Encoders of texts and models of speech beside transformers, with random weights.
 
-python -m benchmarks.text_models [--threads N] [NAME ...]
+python plugins/llm/benchmarks/text_models.py [--threads N] [NAME ...]
 
 `encoder-small` and `encoder-base` embed texts of several numbers and lengths; `speech-base` reads a window of 30 s and
 writes 60 tokens. A line has the medians of calls in turns, and their ratio. Needs torch and transformers.
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mirlo_llm import generate
+from mirlo_llm.generate.sequences import Sequences
 
-from mirlo import generate
 from mirlo.benchmarks.turns import take_turns
-from mirlo.generate.sequences import Sequences
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 ENCODERS = {
@@ -116,7 +116,7 @@ def speech(folder: Path, threads: int) -> None:
 def main() -> None:
     """Run the comparisons."""
     names = (*ENCODERS, SPEECH)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.text_models", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python plugins/llm/benchmarks/text_models.py", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names], help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=1, help="threads of both (%(default)s)")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Products of one row with weights of each type of GGUF: `python -m benchmarks.kernels.gguf_types [--types T...]`.
+"""Products of one row with weights of each type of GGUF: `python plugins/llm/benchmarks/gguf_types.py [--types T...]`.
 
 Products with weights of one size, more than the caches hold, are computed one after the other by one thread, in turns
 with a probe that only reads the bytes of the weights, where they are. The table shows the bytes of a weight in the
@@ -13,17 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
+from mirlo_llm.generate.checkpoints.graph import BATCH, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
+from mirlo_llm.generate.gguf.blocks import TYPES, BlockType
 
 import mirlo
 from mirlo.benchmarks.kernels.nbits import ENOUGH, seconds
 from mirlo.benchmarks.llm.reading import reader
-from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.builder import GraphBuilder
-from mirlo.frontends.foreign import ImportedModule
-from mirlo.frontends.tensor import Tensor
-from mirlo.generate.checkpoints.block_weights import BlockWeights
-from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
-from mirlo.generate.gguf.blocks import TYPES, BlockType
+from mirlo.extend.frontend import GraphBuilder, ImportedModule, Tensor, TensorType
 
 KINDS = {kind.name: kind for kind in TYPES.values()}
 
@@ -74,7 +71,7 @@ def report(kind: BlockType, rows: int, depth: int, activations: str, repeat: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kernels.gguf_types",
+        prog="python plugins/llm/benchmarks/gguf_types.py",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
