@@ -301,8 +301,8 @@ class Compiler:
                 f"verify: kernels of target '{self.target.name}' are made of threads, which are not compared with "
                 "their definitions: expected 'llvm' or 'c'"
             )
+        from mirlo.passes.exact.pipeline import with_verification
         from mirlo.passes.exact.verdict_cache import VERDICTS
-        from mirlo.passes.exact.verify_schedule import with_verification
 
         self.model.session.options[VERDICTS] = self.request.opened_cache
         return with_verification(pipeline)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.exact.pipeline import with_verification
 from mirlo.passes.exact.verdict import DIFFERENT, KernelVerdict
-from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import thread_limits

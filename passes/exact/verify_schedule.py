@@ -17,14 +17,12 @@ from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS, VerdictCache
-from mirlo.passes.options import quote
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.session import Session
 
 FAILURES = ("never", "different", "outside")
@@ -111,23 +109,3 @@ class VerifySchedule(Pass):
             raise PassError(str(verdict), location)
         if self.remarks or (verdict.status != EQUAL and self.fail == "never"):
             session.remark(str(verdict), location)
-
-
-def with_verification(pipeline: Pipeline, **options: object) -> Pipeline:
-    """Add the comparison of kernels with their definitions to a pipeline; return it.
-
-    `options` are those of `verify-schedule`.
-    """
-    if "verify-schedule" in pipeline:
-        return pipeline  # of a stage that was saved with it
-    missing = [name for name in ("schedule", "lower-loops") if name not in pipeline]
-    if missing:
-        raise PassError(
-            f"kernels are compared with their definitions between 'schedule' and 'lower-intrinsics', but there is no "
-            f"pass '{missing[0]}' in '{pipeline}'"
-        )
-    _, _, schedule = str(pipeline["schedule"]).partition("{")
-    described = {**options, "schedule": schedule.removesuffix("}")}
-    text = " ".join(f"{name}={quote(str(value))}" for name, value in described.items() if value != "")
-    pipeline.insert_before("schedule", "keep-definitions")
-    return pipeline.insert_after("lower-loops", f"verify-schedule{{{text}}}" if text else "verify-schedule")

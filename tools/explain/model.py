@@ -28,8 +28,8 @@ from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.pipeline import with_verification
 from mirlo.passes.exact.verdict import KernelVerdict
-from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.figures import KernelExpectation
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, PassFailed

@@ -20,9 +20,9 @@ from mirlo.driver.programs import needs_program
 from mirlo.driver.request import open_database, require_one_build
 from mirlo.driver.tune.database import Database
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.pipeline import with_verification
 from mirlo.passes.exact.verdict import KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS
-from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
