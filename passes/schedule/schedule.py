@@ -50,6 +50,7 @@ from mirlo.passes.schedule.choices import (
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.parts import scalar_nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, ScheduleParts, inline_for_rules
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.stored import PackedOrder, packed_orders
@@ -60,7 +61,6 @@ from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.primitives.schedule import Schedule
     from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
@@ -400,8 +400,6 @@ def _replay(function: ir.OpView | ir.Operation, user_schedule: RequestedTrace) -
     The first pass calls the user's function, and others replay its primitives. Blocks that they inline for rules are
     inlined in the function itself, once.
     """
-    from mirlo.passes.schedule.primitives.schedule import Schedule
-
     attributes = function.operation.attributes
     if GIVEN not in attributes:
         schedule = Schedule(function)
