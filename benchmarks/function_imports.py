@@ -180,8 +180,7 @@ def network() -> bytes:
         helper.make_node("Relu", ["c"], ["r"]),
         helper.make_node("GlobalAveragePool", ["r"], ["p"]),
         helper.make_node("Flatten", ["p"], ["f"]),
-        helper.make_node("MatMul", ["f", "matrix"], ["m"]),
-        helper.make_node("Softmax", ["m"], ["y"]),
+        helper.make_node("MatMul", ["f", "matrix"], ["y"]),
     ]
     graph = helper.make_graph(nodes, "network", [image], [result], arrays)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

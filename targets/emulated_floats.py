@@ -18,10 +18,9 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all
-from mirlo.passes.lower.values import ValueBuilder
 
 if TYPE_CHECKING:
-    from mirlo.passes.lower.values import Num
+    from mirlo.passes.lower.values import Num, ValueBuilder
 
 KINDS = ("f16", "bf16")
 """The element types that may be emulated."""
@@ -75,6 +74,8 @@ def _expand_conversion(op: ir.Operation, kinds: Sequence[str]) -> None:
 
 
 def _builder(op: ir.Operation) -> tuple[ValueBuilder, list[Num]]:
+    from mirlo.passes.lower.values import ValueBuilder  # few processors lack these types
+
     kind = op.results[0].type
     b = ValueBuilder(tuple(kind.shape) if isinstance(kind, ir.VectorType) else None)
     return b, [b.num(operand) for operand in op.operands]
