@@ -1,4 +1,4 @@
-"""The models in packages that other people ship, beside ONNX Runtime: right, how fast, how long it takes to open them.
+"""Models of published packages in Mirlo and in ONNX Runtime: differences of results, times of calls and to open them.
 
     make test-clients
     python -m benchmarks.clients [--threads N] [--only TEXT ...] [--markdown docs/onnxruntime-clients.md]

@@ -111,7 +111,7 @@ def shape_from_data(model: Any, rng: np.random.Generator) -> None:
 
 
 def _replace(model: Any, name: str, other: str) -> None:
-    """Let the nodes read another value."""
+    """Replace the value that the nodes read."""
     for node in model.graph.node:
         node.input[:] = [other if each == name else each for each in node.input]
 
@@ -197,7 +197,7 @@ def without_input(model: Any, rng: np.random.Generator) -> None:
 
 
 def same_inputs(model: Any, rng: np.random.Generator) -> None:
-    """Let a node read one input twice."""
+    """Replace an input of a node by another one of its inputs."""
     node = _chosen(rng, [node for node in model.graph.node if len(node.input) > 1])
     if node is not None:
         names = [name for name in node.input if name]

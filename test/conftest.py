@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _collect_from_either_end(config: pytest.Config) -> None:
-    """Let every second process collect the folders in reverse: each then rewrites the assertions of half of the files.
+    """Make every second process collect the folders in reverse: each then rewrites the assertions of half of the files.
 
     A process finds what the other has written by then; in a new clone that is half of the time of the collection.
     """
@@ -131,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def _keep_hypothesis_from_parsing() -> None:
-    """Let hypothesis try no constants of the modules that are tested: it parses all of them for these, for seconds."""
+    """Keep hypothesis from trying constants of the tested modules: it parses all of them for these, for seconds."""
     providers = sys.modules.get("hypothesis.internal.conjecture.providers")
     if hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = providers.Constants  # type: ignore[union-attr]

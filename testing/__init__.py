@@ -33,7 +33,7 @@ import numpy as np
 import onnx
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import forget_dialects
+from mirlo.dialects.context import forget_dialects, make_context
 from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
 from mirlo.driver import build, compiler, model_cache
 from mirlo.driver.code import compile_code
@@ -48,9 +48,11 @@ from mirlo.frontends.script.same import same_ir
 from mirlo.passes.byoc.rewrite import forget_rewrites
 from mirlo.passes.byoc.tables import forget_tables
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.intrinsics import compare_intrinsic
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import forget_passes
 from mirlo.passes.rules import RULE_BOOKS
+from mirlo.passes.schedule.primitives.tensorize import TensorIntrin, find_tensor_intrin
 from mirlo.passes.targets import forget_targets, register_target, target_names
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.locks import held_locks
@@ -168,10 +170,6 @@ def assert_intrinsic(name: str) -> None:
 
     One that is not compared, as it calls a function of another language, fails as well.
     """
-    from mirlo.dialects.context import make_context
-    from mirlo.passes.exact.intrinsics import compare_intrinsic
-    from mirlo.passes.schedule.primitives.tensorize import TensorIntrin, find_tensor_intrin
-
     intrin = find_tensor_intrin(name)
     if not isinstance(intrin, TensorIntrin):
         raise ValueError(f"expected a tensor intrinsic, found '{name}', a command of an accelerator without loops")

@@ -80,7 +80,7 @@ class NullDriver:
 
 @contextmanager
 def nothing_executed() -> Iterator[None]:
-    """Let devices of GPU targets execute nothing."""
+    """Make the devices of GPU targets execute nothing."""
     from mirlo.targets.nvvm import device
     from mirlo.targets.spirv.vulkan import VulkanDevice
 

@@ -77,7 +77,7 @@ def rows(s: Any, steps: int, width: int) -> None:
 
 
 def _copy_inputs(s: Any) -> list[str]:
-    """Let blocks that read the same elements share what a thread has loaded."""
+    """Share the elements that a thread has loaded among the blocks that read them."""
     readers: dict[str, list[str]] = {}
     for block in s.blocks():
         for buffer in s.reads(block):

@@ -155,7 +155,7 @@ class Results:
             self.rows, self.device = held["units"], held["device"]
 
     def write(self, kit: Kit) -> None:
-        """Write both files; whoever is stopped has all that was done."""
+        """Write both files after each measurement, so that an interrupted run keeps its results."""
         held = {"target": kit.target, "date": time.strftime("%Y-%m-%d"), "device": self.device, "units": self.rows}
         part = self.file.with_suffix(".part")
         part.write_text(json.dumps(held, indent=1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What schedules choose, beside a search: `python -m benchmarks.kernels.choices [MODEL...] [--target T] [--json FILE]`.
+"""Choices of schedules and of a search: `python -m benchmarks.kernels.choices [MODEL...] [--target T] [--json FILE]`.
 
 Each kernel of the models that has choices is timed with its own schedule, and with all others that the target offers.
 *Loss* is how much longer the own schedule takes than the fastest: 1.00 where none is faster. Kernels that models share

@@ -45,7 +45,7 @@ def report_loop(folder: Path) -> None:
 
 
 def _time_calls(executable: Any) -> list[float]:
-    """Let an executable measure its machine code; return where the seconds are added up."""
+    """Make an executable measure its machine code; return the list of the seconds."""
     spent, entry = [0.0], executable._code.entry
 
     def timed(*arguments: Any) -> None:

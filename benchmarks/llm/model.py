@@ -196,7 +196,7 @@ class DecoderBuilder:
         return self.product(f"{name}.down", inner, c.inner, c.hidden)
 
     def mixture(self, name: str, x: str) -> str:
-        """Let each token choose experts, which are gated products with packed weights."""
+        """Emit experts, chosen for each token: gated products with packed weights."""
         c = self.config
         router = self.random.standard_normal((c.hidden, c.experts), np.float32) * np.float32(c.hidden**-0.5)
         logits = self.node("MatMul", [x, self.constant(f"{name}.router", router)], [f"{name}.router.out"])

@@ -16,7 +16,7 @@ SLOW = ("export_averagepool_3d_default", "export_lppool_3d_default", "export_max
 
 
 def leave_out_slow_cases() -> None:
-    """Let ONNX make its cases without those, in this process; call it before they are imported."""
+    """Make ONNX generate its cases without those, in this process; call it before they are imported."""
     from onnx.backend.test.case import base
 
     base._Exporter.__init__ = _make_cases  # type: ignore[method-assign, assignment]

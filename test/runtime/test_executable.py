@@ -57,7 +57,7 @@ def test_large_results_are_aligned(affine):
 
 
 def test_arrays_that_fit_go_the_short_way(affine, monkeypatch):
-    """The long way takes some microseconds more, which nobody would notice in the results."""
+    """The slow path takes some microseconds more, which results do not show."""
     exe = affine()
     read_only = A.copy()
     read_only.flags.writeable = False

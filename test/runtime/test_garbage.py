@@ -1,4 +1,4 @@
-"""The collector is left as it was found, whoever compiles at the same time."""
+"""The state of the garbage collector is restored, also where several threads compile."""
 
 from __future__ import annotations
 

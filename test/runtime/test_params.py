@@ -290,7 +290,7 @@ def test_arrays_are_held_side_by_side(tmp_path, with_mapped: bool) -> None:
 
 
 def test_memory_of_others_stays_shared():
-    """What somebody else allocated is not moved: its owner and the store have one array."""
+    """An array that a caller allocated is not moved: its owner and the store share it."""
     store, others = ParameterStore(), [bytearray(1 << 21) for _ in range(2)]
     for i, memory in enumerate(others):
         store.add(f"w{i}", np.frombuffer(memory, np.float32))

@@ -35,7 +35,7 @@ def _clear() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Let the digests be those of a copy of the package."""
+    """Compute the digests from a copy of the package."""
     for folder in MODEL_FOLDERS:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(sources, "ROOT", tmp_path)

@@ -1,4 +1,4 @@
-"""The thread pool: every chunk runs once, whoever asks, also after sleeping and after a fork."""
+"""The thread pool: every chunk runs once, from any thread, also after sleeping and after a fork."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def missing() -> str:
 
 @contextmanager
 def models_run_emulated() -> Iterator[None]:
-    """Let models that are compiled inside of the block run on an emulated AArch64."""
+    """Run models that are compiled inside of the block on an emulated AArch64."""
     with tempfile.TemporaryDirectory(prefix="mirlo-models-") as name:
         command = [EMULATOR, "-L", SYSTEM, _runner()]
         with started(command, Path(name)) as runner, runner.board() as board, models_run_on(board):

@@ -22,7 +22,7 @@ with contextlib.suppress(ImportError):
 
 
 def mask(cpu: str, folder: Path) -> None:
-    """Let this process, and all that it starts, see a processor with LLVM's name `cpu`; `folder` is for their start."""
+    """Show this process, and all that it starts, a processor with LLVM's name `cpu`; `folder` is for their start."""
     model = CPUS.get(cpu)
     if model is None or model.arch != X86:
         known = ", ".join(name for name, each in CPUS.items() if each.arch == X86)

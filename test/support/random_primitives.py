@@ -87,7 +87,7 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         s.vectorize(lanes)
 
     def in_registers() -> None:
-        """Let a reduction run last, its rows in a group, and keep its results in registers."""
+        """Move a reduction innermost, its rows in a group, and keep its results in registers."""
         if not reduced:
             return
         spatial = [name for name in loops if name not in reduced]

@@ -21,7 +21,7 @@ def engine_level() -> int:
 
 @contextmanager
 def unoptimized() -> Iterator[None]:
-    """Let `mirlo.compile` take `opt_level=0` and `jobs=1` in the place of the defaults; keys of caches say so.
+    """Make `opt_level=0` and `jobs=1` the defaults of `mirlo.compile`, in keys of caches too.
 
     That is in this process, and in forks of `tool_server.py`. Processes that run tests keep all cores busy: workers
     that compile would only take time to start.

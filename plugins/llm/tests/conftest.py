@@ -1,4 +1,4 @@
-"""Lets the tests of this package import what they share, of modules of tests too."""
+"""Puts the folders with shared modules of these tests on the import path."""
 
 import sys
 from pathlib import Path

@@ -100,7 +100,7 @@ def test_three_targets_at_once() -> None:
     np.testing.assert_allclose(executable(**given), session.run(None, given)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_people_leave_with_the_model(tmp_path: Path) -> None:
+def test_the_model_is_exported_as_onnx(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(_network().SerializeToString())
     command = ("compile", tmp_path / "m.onnx", "--targets", "onnx", "--emit", "source", "-o", tmp_path / "out")
     told = output_of(mirlo_command(*command))

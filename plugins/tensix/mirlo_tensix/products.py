@@ -257,7 +257,7 @@ class Product(Work):
         return replace(command, arrives=part)
 
     def _waits(self, command: Command) -> Instructions:
-        """Return what comes before a load where panels arrive: a wait for it, and the word that the former is free."""
+        """Return the commands before a load of panels: a wait, and the signal that the former panel is free."""
         part, semaphore = command.arrives, tensix.PANEL_UNPACKED
         if part is None:
             return []

@@ -133,7 +133,7 @@ class Planner:
             found.is_stored = True
 
     def finish(self, name: str, operands: set[str], is_output: bool) -> None:
-        """End an operator: what no other one reads leaves L1."""
+        """End an operator: free the values in L1 that no other one reads."""
         self.reads.subtract(operands)
         if is_output:
             self.store(name)

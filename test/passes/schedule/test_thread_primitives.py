@@ -86,7 +86,7 @@ def in_rows(s: Schedule, result: int = 32, total: int = 32, blocks: str = "total
 
 
 def share(s: Schedule) -> None:
-    """Let threads see each other's halves and sums."""
+    """Share halves and sums among threads."""
     s.set_scope("halves", "shared")
     s.set_scope("total", "local")
 

@@ -64,7 +64,7 @@ def a_block_each(s: Schedule) -> None:
 
 
 def a_block_for_a_row(s: Schedule) -> None:
-    """Let the threads of a block share the sum of a row: those of the next row wait for those that read it."""
+    """Divide the sum of a row among the threads of a block: those of the next row wait for those that read it."""
     row, column = s.loops("result")
     s.compute_at("total", row)
     s.set_scope("total", "shared")

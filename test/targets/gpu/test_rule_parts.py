@@ -29,7 +29,7 @@ def device() -> Iterator[None]:
 
 
 def bind(s: Schedule, block: str, threads: int = 8) -> None:
-    """Let a block of threads compute each row of a block."""
+    """Compute each row of a block by a block of threads."""
     s.bind(s.split(f"{block}_j", (None, threads))[1], "threadIdx.x")
     s.bind(f"{block}_i", "blockIdx.x")
 

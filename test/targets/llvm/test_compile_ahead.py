@@ -40,7 +40,7 @@ def _model(batch: str = "2", result: str = "y") -> onnx.ModelProto:
 
 @pytest.fixture
 def watched(monkeypatch):
-    """Let small models be compiled ahead; return what was added and what was needed."""
+    """Compile small models ahead, too; return the kernels that were added and those that were needed."""
     added: list[CompileTask] = []
     needed: list[CompileTask] = []
     add, finish = Compilation.add, Compilation.finish

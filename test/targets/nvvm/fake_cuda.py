@@ -1,4 +1,4 @@
-"""A CUDA driver made of this machine's memory: for the loader's side of things. Kernels are the emulator's.
+"""A CUDA driver over this machine's memory, for tests of the loader; the emulator executes kernels.
 
 Work that is given to a stream waits there until somebody asks for it: what does not wait for what it needs goes wrong.
 """

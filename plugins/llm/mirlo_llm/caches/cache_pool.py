@@ -66,7 +66,7 @@ class CachePool(ABC):
         return kept
 
     def copy(self, source: int, target: int, length: int) -> int:
-        """Let a sequence begin with the first `length` tokens of another one, or with those that are `known` of it.
+        """Start a sequence with the first `length` tokens of another one, or with those that are `known` of it.
 
         Return how many: they take the place of what the sequence had.
         """

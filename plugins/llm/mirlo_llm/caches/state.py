@@ -221,7 +221,7 @@ class CacheState:
         self._recurrent.select(chosen)
 
     def join(self, states: Sequence[CacheState]) -> None:
-        """Let each sequence of the batch have the tokens of a state of one sequence, in place of its own.
+        """Replace the tokens of each sequence of the batch by those of a state of one sequence.
 
         Caches that grow with each call need states of one length.
         """

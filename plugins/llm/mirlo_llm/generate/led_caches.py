@@ -37,7 +37,7 @@ class RewindSequence:
 
 @dataclass(frozen=True)
 class CopySequence:
-    """Let a sequence begin with tokens of another one."""
+    """Start a sequence with tokens of another one."""
 
     source: int
     target: int
@@ -94,7 +94,7 @@ class LedCaches:
         return self._caches.rewind(sequence, length)
 
     def copy(self, source: int, target: int, length: int) -> int:
-        """Let a sequence begin with the first tokens of another one; return how many."""
+        """Start a sequence with the first tokens of another one; return how many."""
         self._send(CopySequence(source, target, length))
         return self._caches.copy(source, target, length)
 

@@ -157,7 +157,7 @@ class EngineThread:
         self._continue()
 
     def wake(self) -> None:
-        """Let the thread see that requests were cancelled."""
+        """Wake the thread after requests were cancelled."""
         self._wake.put(None)
 
     def fail_all(self, error: MirloError) -> None:
@@ -173,7 +173,7 @@ class EngineThread:
         self._thread.join(seconds)
 
     def _continue(self) -> None:
-        """Let the next step be computed: in the event loop if it is brief and no other one is computed."""
+        """Compute the next step: in the event loop if it is brief and no other one is in flight."""
         if self._is_scheduled:
             return
         if self._has_long or self._seconds >= self._inline_seconds or self._driving.locked():

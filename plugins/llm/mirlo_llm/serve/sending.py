@@ -38,7 +38,7 @@ class EventSender:
     """Sends events of JSON (text/event-stream) to a client that must read them in time."""
 
     def __init__(self, send: Send, seconds: float, has_names: bool = False) -> None:
-        """Events that have names are named by their type, and none tells the end."""
+        """Named events have the name of their type; no event marks the end."""
         self._send, self._seconds, self._has_names = send, seconds, has_names
         self.is_begun = False
 

@@ -146,7 +146,7 @@ def require_shared_once(pool: PagePool, sequences: list[PagedSequence], held: li
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(2))
 def test_sequences_are_as_with_rows_of_their_own(seed: int) -> None:
-    """Any sequences run together, fork, go back and are let go; pages are used by those that have their tokens."""
+    """Sequences run together, fork, go back and are freed; pages are used by those that have their tokens."""
     assert run_at_random(PLAIN, seed, 160) < 0.75
 
 
@@ -157,7 +157,7 @@ def test_caches_of_any_form(form: Form) -> None:
 
 
 def run_at_random(form: Form, seed: int, steps: int) -> float:
-    """Run, fork and let go of sequences, and compare; return the least share of their pages that is in memory."""
+    """Run, fork and free sequences, and compare; return the least share of their pages that is in memory."""
     random, pool = np.random.default_rng(seed), pages_of(executable_of(form))
     known, least = [(pool.sequence(), Whole(form=form))], 1.0
     held: list[tuple[list[PagedRows], Whole]] = []

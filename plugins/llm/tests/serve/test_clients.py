@@ -1,4 +1,4 @@
-"""A server in a process of its own, with the clients that people have."""
+"""A server in a process of its own, called by published clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that gets 10,000 requests, a third of which are hostile: it goes on, and tells so at any time."""
+"""A server that gets 10,000 requests, a third of which are hostile: it continues, and answers health checks."""
 
 from __future__ import annotations
 

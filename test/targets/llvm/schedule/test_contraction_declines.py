@@ -1,4 +1,4 @@
-"""What the rule of contractions leaves to others, and why."""
+"""The kernels that the rule of contractions declines, and the reasons."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class BulkCopies:
         return copy.block * shared.stride + at
 
     def finish(self) -> bool:
-        """Let all copies come; whether there were any."""
+        """Complete all copies; return whether there were any."""
         copies, self._under_way = self._under_way, []
         for copy in copies:
             places = self._places(copy)

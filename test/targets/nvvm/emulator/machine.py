@@ -96,7 +96,7 @@ class Batch:
         self.shared.store(blocks, addresses, values, size)
 
     def push(self, group: Group) -> None:
-        """Let a group go on, when it is its turn."""
+        """Resume a group in its turn."""
         self._pushed += 1
         heapq.heappush(self._queue, (group.at, self._pushed, group))
 

@@ -105,7 +105,7 @@ class MBarriers:
         return self.state(key).phase % 2 != parity
 
     def wait(self, group: Group, blocks: Array, addresses: Array) -> None:
-        """Let threads wait for the phases that they found incomplete."""
+        """Block threads until the phases that they found incomplete are complete."""
         self._waiting.append((group, blocks, addresses))
 
     def waiting(self) -> Iterator[tuple[Group, str]]:

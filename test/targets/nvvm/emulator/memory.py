@@ -43,7 +43,7 @@ class GlobalMemory:
         self._starts: list[int] = []
 
     def add(self, address: int, size: int, name: str, granule: int = 1) -> None:
-        """Let kernels use memory of this process; reads may go on to the end of a granule.
+        """Map memory of this process for kernels; reads may go on to the end of a granule.
 
         LLVM reads neighbours together where their alignment says that the bytes behind them exist.
         """
@@ -53,7 +53,7 @@ class GlobalMemory:
         self.add_array(address, data, name, size)
 
     def add_array(self, address: int, data: Array, name: str, size: int | None = None) -> None:
-        """Let kernels use an array's bytes, at an address of its own."""
+        """Map the bytes of an array for kernels, at an address of its own."""
         at = bisect_right(self._starts, address)
         self._starts.insert(at, address)
         self._ranges.insert(at, Range(address, data, name, len(data) if size is None else size))

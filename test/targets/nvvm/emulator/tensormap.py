@@ -25,7 +25,7 @@ _INVALID = 1
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor, and the box of it that is copied at a time; sizes begin with the dim along memory."""
+    """A tensor, and the box of it that is copied at a time; sizes begin with the contiguous dim."""
 
     kind: int
     address: int

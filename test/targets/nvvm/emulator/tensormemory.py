@@ -97,7 +97,7 @@ class TensorMemory:
         self._under_way.append((key, warp))
 
     def finish(self) -> bool:
-        """Let all products come; whether there were any."""
+        """Complete all products; return whether there were any."""
         found, self._under_way = self._under_way, []
         for one in found:
             if isinstance(one, _Product):

@@ -27,7 +27,7 @@ class Refuse(Pass):
 @register_pass
 @dataclass(frozen=True)
 class Crash(Pass):
-    """Raise an exception that nobody planned for."""
+    """Raise an unexpected exception."""
 
     name = "test-crash"
 

@@ -24,7 +24,7 @@ def _sources_digest() -> str:
 def deferred_graph(
     make: Callable[[], ImportedModule], files: Callable[[], Sequence[Path]], use: str = ""
 ) -> ImportedModule:
-    """Return a graph that is made of files when it is used; `use` tells graphs of the same files apart."""
+    """Return a graph that is made of files when it is used; `use` distinguishes graphs of the same files."""
     from mirlo.extend.frontend import DeferredModule
 
     def digest() -> str:

@@ -151,7 +151,7 @@ class LayerCalls:
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Let equal layers be called by this object meanwhile."""
+        """Call equal layers through this object inside of the block."""
         pairs = [(group, number, module) for group in self.groups for number, module in group.modules.items()]
         for group, number, module in pairs:
             module.forward = self._call(group, number, module, module.forward)

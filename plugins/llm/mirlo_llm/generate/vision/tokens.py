@@ -1,4 +1,4 @@
-"""Tokens that stand for images: numbers above those of the vocabulary, which tell images apart.
+"""Tokens that stand for images: numbers above those of the vocabulary, a different one for each image.
 
 A token says all of its content, as one of text does: what is known of sequences with the same tokens, such as rows of
 caches, is known of the same images only.

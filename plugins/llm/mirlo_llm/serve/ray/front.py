@@ -123,7 +123,7 @@ class Front(Gate):
 
 
 def _is_loss(error: Exception) -> bool:
-    """Return whether an error tells that a replica was lost, and not that it failed to answer."""
+    """Return whether an error means that a replica was lost, not that it failed to answer."""
     from ray.exceptions import (
         NodeDiedError,
         ObjectLostError,
