@@ -2,8 +2,8 @@
 
 Upstream lowers `memref.collapse_shape` in a pass that looks for a dozen patterns at each operation of a module, and a
 buffer to a structure with a size and a stride for each dim, which would be up to a quarter of the LLVM IR of a kernel.
-An argument that is only seen as one dim becomes a buffer of one dim: the same pointer is passed. Other views become
-casts, which are lowered by themselves.
+A buffer that is only seen as one dim becomes one of one dim: an argument, to which the same pointer is passed, and
+scratch memory. Other views become casts, which are lowered by themselves.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ import re
 from collections.abc import Container
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.runtime.records import dataclass
 
 _EXPANDED = ("memref.subview", "memref.expand_shape", "memref.collapse_shape", "memref.extract_")
 """The beginnings of the names of the operations that `expand-strided-metadata` lowers."""
+_SCRATCH = (memref.AllocaOp, memref.ViewOp)
+"""Scratch memory of a kernel: on the stack, or a part of a buffer that its caller passes."""
 _CALLED = re.compile(r'\b(?:call |callee = )@("[^"]*"|[\w.$-]+)')
 """Matches the name of a function that is called."""
 
@@ -23,7 +27,7 @@ _CALLED = re.compile(r'\b(?:call |callee = )@("[^"]*"|[\w.$-]+)')
 def flatten_views(module: ir.Module, text: str) -> bool:
     """Replace views of contiguous buffers of constant size in one dim; return whether other views are left.
 
-    `text` is that of the module. Views in loops are left, other than those of arguments.
+    `text` is that of the module. Views in loops are left, other than those of arguments and of scratch memory.
     """
     left = sum(map(text.count, _EXPANDED))
     if not left and "memref.view" not in text:
@@ -35,6 +39,8 @@ def flatten_views(module: ir.Module, text: str) -> bool:
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
+                for memory in [op for op in block.operations if isinstance(op, _SCRATCH)]:
+                    left -= _flatten_scratch(memory.operation)
                 for op in list(block.operations):
                     if isinstance(op, memref.CollapseShapeOp) and _is_contiguous(op):
                         _flatten(op.operation)
@@ -53,19 +59,56 @@ def _flatten_arguments(function: ir.Operation) -> int:
     """Replace arguments of which each use is the same view in one dim; return how many collapsed shapes they had."""
     arguments, collapsed = list(function.regions[0].blocks[0].arguments), 0
     for argument in arguments:
-        views = [use.owner for use in argument.uses]
-        if not views or not all(map(_is_whole, views)) or len({view.operation.results[0].type for view in views}) > 1:
-            continue
-        kind = views[0].operation.results[0].type
-        for view in views:
-            collapsed += isinstance(view, memref.CollapseShapeOp)
-            view.operation.results[0].replace_all_uses_with(argument)
-            view.operation.erase()
-        argument.set_type(kind)
+        views = _whole_views(argument)
+        if views is not None:
+            _replace_views(views, argument)
+            argument.set_type(views.kind)
+            collapsed += views.collapsed
     results = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
     kinds = [argument.type for argument in arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, list(results)))
     return collapsed
+
+
+def _flatten_scratch(op: ir.Operation) -> int:
+    """Give memory of constant size one dim if each use is the same collapsed shape; return how many there were."""
+    views = _whole_views(op.results[0])
+    if views is None or views.collapsed < len(views.operations):
+        return 0
+    with ir.InsertionPoint(op), op.location:
+        flat = ir.Operation.create(op.name, [views.kind], list(op.operands), attributes_of(op))
+    _replace_views(views, flat.results[0])
+    op.erase()
+    return views.collapsed
+
+
+@dataclass(frozen=True)
+class _WholeViews:
+    """The uses of a buffer, all of which are views of one type in one dim."""
+
+    operations: list[ir.Operation]
+    kind: ir.Type
+    collapsed: int
+    """How many of them are collapsed shapes."""
+
+
+def _whole_views(buffer: ir.Value) -> _WholeViews | None:
+    """Return the views that all uses of a buffer are; None if there are other uses, or views of several types."""
+    views = [use.owner for use in buffer.uses]
+    if not views or not all(map(_is_whole, views)):
+        return None
+    kinds = {view.operation.results[0].type for view in views}
+    if len(kinds) > 1:
+        return None
+    collapsed = sum(isinstance(view, memref.CollapseShapeOp) for view in views)
+    return _WholeViews([view.operation for view in views], kinds.pop(), collapsed)
+
+
+def _replace_views(views: _WholeViews, buffer: ir.Value) -> None:
+    """Replace views by a buffer of their type."""
+    for view in views.operations:
+        view.results[0].replace_all_uses_with(buffer)
+        view.erase()
 
 
 def _is_whole(op: ir.OpView) -> bool:

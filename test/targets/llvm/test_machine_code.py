@@ -208,6 +208,63 @@ def test_an_argument_that_is_one_view_has_its_type(changed: dict[str, str], is_f
         assert module.operation.verify()
 
 
+SCRATCH = """
+func.func @f(%a: memref<512xi8>, %n: index) -> f32 {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %m = {memory}
+  scf.for %i = %c0 to %n step %c1 {{
+    %flat = memref.collapse_shape %m [[0, 1]] : memref<4x8xf32> into memref<32xf32>
+    %x = memref.load %flat[%i] : memref<32xf32>
+    %y = arith.addf %x, %x : f32
+    memref.store %y, %flat[%i] : memref<32xf32>
+  }}
+  {other}
+  %again = memref.collapse_shape %m [[0, 1]] : memref<4x8xf32> into memref<32xf32>
+  %z = memref.load %again[%c1] : memref<32xf32>
+  return %z : f32
+}}
+"""
+ON_THE_STACK = "memref.alloca() {alignment = 64 : i64} : memref<4x8xf32>"
+OF_THE_CALLER = "memref.view %a[%c64][] : memref<512xi8> to memref<4x8xf32>"
+
+
+@pytest.mark.parametrize(("memory", "flat"), [
+    (ON_THE_STACK, "memref.alloca() {alignment = 64 : i64} : memref<32xf32>"),
+    (OF_THE_CALLER, "memref.view %arg0[%c64][] : memref<512xi8> to memref<32xf32>"),
+])  # fmt: skip
+@pytest.mark.parametrize(("other", "is_flat"), [
+    ("", True),
+    ("%w = memref.load %m[%c0, %c1] : memref<4x8xf32>", False),
+    ("%w = memref.collapse_shape %m [[0, 1]] : memref<4x8xf32> into memref<32xf32>\n%v = "
+     "memref.expand_shape %m [[0, 1], [2]] output_shape [2, 2, 8] : memref<4x8xf32> into memref<2x2x8xf32>", False),
+], ids=["one-dim", "element", "other-view"])  # fmt: skip
+def test_scratch_memory_that_is_one_view_has_its_type(memory: str, flat: str, other: str, is_flat: bool) -> None:
+    """Views of scratch memory in loops go with it: then no pass is needed that expands views."""
+    text = SCRATCH.format(memory=memory, other=other)
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        assert flatten_views(module, text) == (not is_flat)
+        assert (flat in str(module)) == is_flat and ("collapse_shape" not in str(module)) == is_flat
+        assert module.operation.verify()
+        lower_to_llvm(module, host_processor(), text=text)
+        assert to_llvm_ir(module).count("fadd float") == 1
+
+
+@pytest.mark.parametrize("memory", [ON_THE_STACK, OF_THE_CALLER])
+def test_scratch_memory_without_views_stays(memory: str) -> None:
+    text = f"""func.func @f(%a: memref<512xi8>, %i: index) -> f32 {{
+      %c64 = arith.constant 64 : index
+      %m = {memory}
+      %x = memref.load %m[%i, %i] : memref<4x8xf32>
+      return %x : f32
+    }}"""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        assert not flatten_views(module, f"{text} // memref.view") and "memref<4x8xf32>" in str(module)
+
+
 def test_functions_without_views_or_bodies_stay() -> None:
     text = "func.func private @g(memref<4xf32>)\nfunc.func @f(%a: memref<4xf32>, %b: memref<8xi8>) {\n  return\n}"
     with new_context(), ir.Location.unknown():
