@@ -96,7 +96,8 @@ class SumOfProducts:
 
     def _places(self, groups: Sequence[Sequence[int]], parts: Sequence[slice]) -> dict[int, Array]:
         """Return the indices of axes, each group of which is a dim of matrices, of which parts are taken."""
-        at: dict[int, Array] = {}
+        zero: Array = np.zeros((1, 1, 1), np.int64)
+        at = {axis: zero for axis, dim in enumerate(self.block.domain) if dim == 1}
         for position, (axes, part) in enumerate(zip(groups, parts, strict=True)):
             shape = [1] * len(groups)
             shape[position] = -1

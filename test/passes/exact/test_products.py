@@ -58,6 +58,39 @@ def test_products_of_matrices_are_those_of_loops(name: str, most: int, monkeypat
                 assert (left == right).all()
 
 
+PANELS = """
+#left = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#panels = affine_map<(d0, d1, d2, d3) -> (d0, d2 floordiv 2, d3, d2 mod 2)>
+#result = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+func.func @kernel(%x: tensor<1x5x8xf32>, %w: tensor<1x3x8x2xf32>) -> tensor<1x5x6xf32> attributes {tir.prim_func} {
+  %y = "tir.block"(%x, %w) ({
+  ^bb0(%n: index, %i: index, %j: index, %k: index, %a: f32, %b: f32, %sum: f32):
+    %product = arith.mulf %a, %b : f32
+    %next = arith.addf %sum, %product : f32
+    "tir.yield"(%next) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
+  }) {axes = ["spatial", "spatial", "spatial", "reduce"], domain = [1, 5, 6, 8], init = [0.0 : f32],
+      maps = [#left, #panels, #result], name = "matmul",
+      operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<1x5x8xf32>, tensor<1x3x8x2xf32>) -> tensor<1x5x6xf32>
+  return %y : tensor<1x5x6xf32>
+}
+"""
+
+
+def test_both_factors_read_an_axis_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed weights of a batch of one: the index of the batch is zero for both."""
+    arithmetic = FieldArithmetic(False, False)
+    with make_context(), ir.Location.unknown():
+        results = []
+        for least in (1, 1 << 60):
+            monkeypatch.setattr(products, "LEAST_POINTS", least)
+            module = ir.Module.parse(PANELS)
+            definition = BlockDefinition(prim_functions(module.operation)[0].operation.clone())
+            assert bool(definition._products) == (least == 1)
+            results.append(definition.results(arithmetic, RoundSettings(0)).outputs[0].planes[0])
+    assert (results[0] == results[1]).all()
+
+
 def test_small_integers_are_factors_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of a graph are integers, whose residues no product needs."""
     arithmetic = FieldArithmetic(False, False)
