@@ -443,3 +443,15 @@ def test_a_rule_that_does_not_return_the_function_is_an_error(primitives: dict[s
 
     with pytest.raises(mirlo.MirloError, match="'forgets .* returned <.*: return the scheduled function, as Sch"):
         scheduled_by(forgets, primitives)
+
+
+def test_stored_weights_of_a_given_kernel_are_the_same(tmp_path: Path) -> None:
+    """Weights that a GPU stores along K are stored so for the primitives that were printed, too."""
+    w = np.random.default_rng(0).integers(-100, 101, (96, 72)).astype(np.int8)
+    nodes = [node("MatMulInteger", "x w", "y")]
+    onnx.save(make_model(nodes, {"x": (onnx.TensorProto.INT8, [64, 96])}, ["y"], {"w": w}), tmp_path / "m.onnx")
+    code, records = scheduled(str(tmp_path / "m.onnx"), {}, "nvvm")
+    assert "transposed" in code
+    given = {record.function: Trace.from_json(json.loads(json.dumps(record.trace.as_json()))) for record in records}
+    again, repeated = scheduled(str(tmp_path / "m.onnx"), given, "nvvm")
+    assert again == code and all(record.is_given for record in repeated)
