@@ -96,7 +96,11 @@ class _Search:
             decided = self.decided(goal, _without_choices(facts))
             if decided != goal:
                 return self.holds(decided, facts, depth)
-        return self._holds_by_facts(goal, facts, depth - 1) or self._holds_in_cases(goal, facts, depth - 1)
+        return (
+            self._holds_by_facts(goal, facts, depth - 1)
+            or self._holds_in_cases(goal, facts, depth - 1)
+            or self._holds_by_quotients(goal, facts, depth - 1)
+        )
 
     def _holds_by_facts(self, goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bool:
         """Return whether a dim is a sum of a multiple of a fact and of a dim that is not negative."""
@@ -117,6 +121,20 @@ class _Search:
                 continue
             rest = goal - SymbolicDim(((atoms, factor),))
             if all(self.holds(rest + side * factor, facts, depth) for side in parts[1:]):
+                return True
+            if self._is_exhausted:
+                return False
+        return False
+
+    def _holds_by_quotients(self, goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bool:
+        """Return whether a dim is not negative by a bound of one of its quotients, whose dividend facts may bound."""
+        for atoms, factor in goal.terms if facts else ():
+            parts = D.atom_parts(atoms[0]) if len(atoms) == 1 else None
+            if parts is None or parts[0] != "floordiv" or not isinstance(parts[2], int) or parts[2] <= 0:
+                continue
+            bound = parts[1] - (parts[2] - 1) if factor > 0 else parts[1]
+            rest = goal - SymbolicDim(((atoms, factor),))
+            if self.holds(rest * parts[2] + bound * factor, facts, depth):
                 return True
             if self._is_exhausted:
                 return False

@@ -40,6 +40,21 @@ def test_products_of_sizes_above_their_least(goal: str, facts: tuple[str, ...], 
     assert Prover().is_nonnegative(number(D.parse(goal)), tuple(number(D.parse(fact)) for fact in facts)) == holds
 
 
+@pytest.mark.parametrize(
+    ("goal", "facts", "holds"),
+    [
+        ("4*floordiv(n + 1, 2) - 1", ("n - 1",), True),
+        ("4*floordiv(n + 1, 2) - 1", (), False),
+        ("floordiv(n, 2) - 1", ("n - 1",), False),
+        ("8 - floordiv(n, 4)", ("32 - n",), True),
+        ("7 - floordiv(n, 4)", ("32 - n",), False),
+        ("m - 3*floordiv(n, 3)", ("m - n",), True),
+    ],
+)
+def test_quotients_whose_dividends_facts_bound(goal: str, facts: tuple[str, ...], holds: bool) -> None:
+    assert Prover().is_nonnegative(number(D.parse(goal)), tuple(number(D.parse(fact)) for fact in facts)) == holds
+
+
 def test_what_is_proven_of_random_sizes_holds() -> None:
     """Compute goals for all sizes for which the facts hold."""
     rng, proven = random.Random(0), 0
