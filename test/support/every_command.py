@@ -11,7 +11,8 @@ from mirlo.tools.cli import main
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "info": (), "check": (), "import": ("-o", "out.mlir"), "explain": (), "compile": ("-o", "out.mirlo"),
-    "partition": ("--target", "onednn,llvm"), "explorer": ("-o", "out.html"),
+    "partition": ("--target", "onednn,llvm"), "explorer": ("-o", "out.html"), "run": (), "verify": (),
+    "quantize": ("-o", "out.onnx"),
 }  # fmt: skip
 """Each with its arguments; `explorer` measures the model that `compile` has put into the cache."""
 

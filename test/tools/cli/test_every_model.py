@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +30,13 @@ OBJECTS = {
         o = Optional(x)  h = OptionalHasElement(o)  e = OptionalGetElement(o)  z = Neg(e)
       }""",
 }  # fmt: skip
+REFUSED = {
+    "partition": "works on strings, sequences or optional values",
+    "run": "of which there are no random values: call it from Python",
+    "verify": "the model is compiled in parts, such as those around strings and sequences",
+    "quantize": "no product to quantize",
+}
+"""Errors of commands that do not take such models, or not all of them."""
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
@@ -37,8 +45,7 @@ def test_models_on_objects(command: str, kind: str, tmp_path: Path, capsys: pyte
     path = tmp_path / "m.onnx"
     path.write_bytes(parser.parse_model(OBJECTS[kind]).SerializeToString())
     code, errors = run_command(command, path, tmp_path, capsys)
-    is_refused = command == "partition" and code == 1
-    assert code == 0 or (is_refused and "works on strings, sequences or optional values" in errors), errors
+    assert code == 0 or (code == 1 and command in REFUSED and re.search(REFUSED[command], errors)), errors
 
 
 @cache
