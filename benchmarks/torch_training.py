@@ -2,12 +2,14 @@
 
     python -m benchmarks.torch_training [MODEL ...] [--threads 1] [--repeat 15]
     python -m benchmarks.torch_training [MODEL ...] --losses 200
+    python -m benchmarks.torch_training [MODEL ...] --accuracy
 
 A step is forward, loss, backward and SGD with momentum, on random data. Times are medians of steps in turns; ratios are
 medians over the turns. Memory is the largest that a process needs in steps with one engine, less what it has left when
 the model is gone: weights, gradients, what is saved for them, and what compiled code needs. Inductor needs a C++
 compiler; models of language and ViT need transformers. With `--losses`, so many steps are made by eager PyTorch and by
-Mirlo, each with the same draws of dropout, and losses are compared.
+Mirlo, each with the same draws of dropout, and losses are compared. With `--accuracy`, the gradients of one step are
+compared with those of eager PyTorch in f64.
 """
 
 from __future__ import annotations
@@ -341,6 +343,23 @@ def losses(name: str, threads: int, steps: int) -> tuple[float, float, float]:
     return rows[0][0], rows[0][-1], difference
 
 
+def accuracy(name: str, threads: int) -> list[float]:
+    """Return the errors of all gradients of a step, relative to eager f64: those of eager f32 and of Mirlo."""
+    _prepare(threads)
+    import torch
+
+    rows = []
+    for engine, kind in (("eager", torch.float64), ("eager", torch.float32), ("mirlo", torch.float32)):
+        torch.manual_seed(0)
+        net, x, labels = MODELS[name]()
+        net, x = net.train().to(kind), x.to(kind) if x.is_floating_point() else x
+        options = {"cache": False, "strict": True, "threads": threads}
+        logits = (net if engine == "eager" else torch.compile(net, backend=engine, options=options))(x)
+        torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten()).backward()
+        rows.append(torch.cat([parameter.grad.double().flatten() for parameter in net.parameters()]))
+    return [float((row - rows[0]).norm() / rows[0].norm()) for row in rows[1:]]
+
+
 def _elsewhere(name: str, engine: str, threads: int) -> float:
     command = [sys.executable, "-m", "benchmarks.torch_training", name, "--threads", str(threads), "--memory", engine]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
@@ -362,6 +381,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=15, help="steps of each (default: 15)")
     parser.add_argument("--memory", choices=ENGINES, help="print the memory of one engine, in MB")
     parser.add_argument("--losses", type=int, metavar="STEPS", help="compare the losses of so many steps with eager's")
+    parser.add_argument("--accuracy", action="store_true", help="compare gradients with those of eager f64")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     unknown = [name for name in options.models if name not in MODELS]
@@ -370,11 +390,21 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.memory:
         print(memory(options.models[0], options.memory, options.threads))
         return 0
+    if options.here and options.accuracy:
+        print(json.dumps(accuracy(options.models[0], options.threads)))
+        return 0
     if options.here and options.losses:
         print(json.dumps(losses(options.models[0], options.threads, options.losses)))
         return 0
     if options.here:
         print(json.dumps(list(asdict(measure(options.models[0], options.threads, options.repeat)).values())))
+        return 0
+    if options.accuracy:
+        for name in options.models or MODELS:
+            eager, mirlo = row_elsewhere(
+                "benchmarks.torch_training", [name, "--threads", options.threads, "--accuracy"]
+            )
+            print(f"{name}: gradients of eager {eager:.1e}, of Mirlo {mirlo:.1e}, {mirlo / eager:.2f}", flush=True)
         return 0
     if options.losses:
         for name in options.models or MODELS:
