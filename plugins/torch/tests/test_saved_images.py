@@ -63,3 +63,15 @@ def test_other_values_keep_their_order(channels: int, after: Callable[[Any], Any
     orders = saved_orders(net, torch.randn(2, 3, 8, 8))
     last = [name for name, is_last in orders.items() if is_last]
     assert last == [] if channels == 12 else len(last) <= 1  # the convolution's result, which the norm reads
+
+
+def test_views_of_gradients_are_compiled() -> None:
+    """The gradient of a saved image has channels last, too, and that of the pool before it is computed by a view."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+    net = torch.nn.Sequential(*layers, torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.ReLU())
+    x = torch.randn(2, 16, 8, 8)
+    expected = torch.autograd.grad(net(x).square().sum(), list(net.parameters()))
+    compiled = torch.compile(net, backend="mirlo", options={"strict": True})
+    found = torch.autograd.grad(compiled(x).square().sum(), list(net.parameters()))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)

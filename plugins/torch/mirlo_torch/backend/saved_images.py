@@ -26,6 +26,12 @@ def save_channels_last(forward: torch.fx.Graph, backward: torch.fx.Graph, num_fw
     Only the two graphs see saved values. A value that the caller sees, too, keeps its order, and so does one of which
     backward takes a view, which may need the order.
     """
+    import torch
+
+    # Gradients of an image with channels last have them last, too: PyTorch may have to copy what it takes a view of.
+    for node in (each for graph in (forward, backward) for each in graph.nodes):
+        if node.op == "call_function" and node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
     (output,) = forward.find_nodes(op="output")
     visible = set(output.args[0][:num_fwd_outputs])
     readers = {node.name: node for node in backward.find_nodes(op="placeholder")}  # named as what is saved
