@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
-from commands import ROOT
 
-FOLDER = ROOT / "plugins" / "vscode"
+FOLDER = Path(__file__).parents[2] / "vscode"
 MANIFEST = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
 
 

@@ -10,12 +10,13 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import pytest
-from commands import ENVIRONMENT
 
 pytest.importorskip("pygls", reason="needs pygls: pip install pygls")
 
 from lsprotocol import types as lsp  # noqa: E402
 from pygls.lsp.client import LanguageClient  # noqa: E402
+
+from mirlo.testing.commands import ENVIRONMENT  # noqa: E402
 
 T = TypeVar("T")
 SECONDS = 60

@@ -11,10 +11,10 @@ import pytest
 from commands import output_of, python
 from mirlo_onednn.native.library import is_available
 from mirlo_onednn.reports import reports
-from onnx_models import F32, make_model, node
 from plans import close, random
 
 import mirlo
+from mirlo.testing.models import F32, make_model, node
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="needs onednn-cpu-gomp")
 

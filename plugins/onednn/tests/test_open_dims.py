@@ -15,10 +15,10 @@ from mirlo_onednn.native.program import CACHED_FUNCTIONS
 from mirlo_onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 from mirlo_onednn.reports import reports
 from mirlo_onednn.sizes import evaluate, solve, symbols, undetermined
-from onnx_models import F32, make_model, node
 from plans import close, random
 
 import mirlo
+from mirlo.testing.models import F32, make_model, node
 
 needs_library = pytest.mark.skipif(not is_available(), reason="needs onednn-cpu-gomp")
 
