@@ -382,10 +382,13 @@ def _is_for_convolutions(op: ir.Operation) -> bool:
     values, readers = list(op.results), 0
     while values:
         for use in values.pop().uses:
-            user = use.owner
-            if class_of(user).PRECISION is Precision.MOVES:
-                values += user.operation.results
-            elif {Trait.CONTRACTION, Trait.DATA_LAYOUT} <= set(class_of(user).TRAITS):
+            user = use.owner.operation
+            reader = type(user.opview)
+            if not issubclass(reader, DialectOp):
+                return False
+            if reader.PRECISION is Precision.MOVES:
+                values += user.results
+            elif {Trait.CONTRACTION, Trait.DATA_LAYOUT} <= set(reader.TRAITS):
                 readers += 1
             else:
                 return False

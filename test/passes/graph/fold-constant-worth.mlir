@@ -63,3 +63,13 @@ func.func @products(%x: tensor<4x12xf32>) -> tensor<4x12xf32> {
   %2 = "relax.matmul"(%x, %1) : (tensor<4x12xf32>, tensor<12x12xf32>) -> tensor<4x12xf32>
   return %2 : tensor<4x12xf32>
 }
+
+// What is not read by operators of relax, such as a result of the function, is computed in each call as well.
+// CHECK-LABEL: func.func @returned
+// CHECK:         %[[C:.*]] = "relax.cast"
+// CHECK-NEXT:    return %[[C]]
+func.func @returned() -> tensor<8x16xf32> {
+  %0 = "relax.constant"() {value = dense<3.0> : tensor<8x16xf16>} : () -> tensor<8x16xf16>
+  %1 = "relax.cast"(%0) {dtype = f32} : (tensor<8x16xf16>) -> tensor<8x16xf32>
+  return %1 : tensor<8x16xf32>
+}

@@ -1,7 +1,8 @@
 """The graphs of the tests of rules with other shapes: broadcasts, other ranks, dims of one element.
 
-Each graph of `simplify-*.mlir` is one that a rule takes, or declines for one reason. Its inputs and constants get other
-shapes, and what follows from them is inferred again; shapes with which an operator is invalid are drawn again.
+Each graph of `simplify-*.mlir` and `convert-layout*.mlir` is one that a rule takes, or declines for one reason. Its
+inputs and constants get other shapes, and what follows from them is inferred again; shapes with which an operator is
+invalid are drawn again.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ class Mutated:
 
 
 class NotMutable(Exception):
-    """A graph with control flow, dims, parameters of files, or calls."""
+    """A graph with control flow, dims, or calls."""
 
 
 def graphs() -> Iterator[tuple[str, str]]:
     """Yield the name and text of each graph with static shapes."""
-    for path in sorted(FOLDER.glob("simplify-*.mlir")):
+    for path in sorted([*FOLDER.glob("simplify-*.mlir"), *FOLDER.glob("convert-layout*.mlir")]):
         whole = re.sub(r"^\s*//.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for text in re.split(r"^(?=func\.func )", whole, flags=re.MULTILINE):
             named = re.match(r"func\.func @(\w+)", text)
-            if named is not None and not any(mark in text for mark in ("#relax.dims", "scf.", "?", "param =")):
+            if named is not None and not any(mark in text for mark in ("#relax.dims", "scf.", "?")):
                 yield f"{path.stem.removeprefix('simplify-')}.{named[1]}", text
 
 
@@ -138,14 +139,18 @@ def evaluated(
 
 
 def _constant(op: Any, session: Session, shapes: Shapes, arrays: dict[ir.Value, np.ndarray]) -> ir.Value:
-    if op.param is not None:
-        raise NotMutable
-    array = constant_value(op.operation.results[0], session)
     kind = TensorType.from_mlir(op.operation.results[0].type)
-    assert array is not None and kind is not None
-    other = shapes.part(array)
-    kind = TensorType(other.shape, kind.dtype)
-    value: ir.Value = OPS["constant"].make(value=dense_attribute(other, kind), result_types=[kind])
+    assert kind is not None
+    if op.param is None:
+        array = constant_value(op.operation.results[0], session)
+        assert array is not None
+        other = shapes.part(array)
+        given = {"value": dense_attribute(other, TensorType(other.shape, kind.dtype))}
+    else:
+        other = _numbers(kind, shapes.other(kind.static_shape), shapes.random)
+        session.params.add(op.param, other)
+        given = {"param": op.param}
+    value: ir.Value = OPS["constant"].make(**given, result_types=[TensorType(other.shape, kind.dtype)])
     arrays[value] = other
     return value
 

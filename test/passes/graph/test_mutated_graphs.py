@@ -11,10 +11,18 @@ from mutated_graphs import NoMeaning, computed, graphs, mutated
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.apply_rules import RULE_WATCH, AppliedRule
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import COMBINE, LAYOUT, RECOGNIZE, SIMPLIFY
 
 GRAPHS = dict(graphs())
 SEEDS = 3
+ELSEWHERE = {
+    "as_convolution": "numpy has no transposed convolution: test_conv_transpose.py draws them",
+    "conv_transpose_in_layout": "no default asks for it: convert-layout-transposed.mlir",
+    "weight_gradient_in_layout": "numpy has no such gradient: convert-layout-transposed.mlir, tests of training",
+}
+"""Rules that take no graph here, why, and their tests."""
 PASSES = "simplify,fold-constant,convert-layout,simplify,fold-constant,remove-dead"
 
 
@@ -35,6 +43,33 @@ def test_dims_of_no_elements(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_values_that_others_read(name: str) -> None:
     check(name, 1, share=0, is_shared=True)
+
+
+class TakenRules:
+    """The names of the rules that graphs take."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def see(self, op: object, applied: AppliedRule, emitted: object, session: object) -> None:
+        self.names.add(applied.rule.name)
+
+
+@pytest.mark.sample(0)
+def test_each_rule_has_other_shapes() -> None:
+    """No rule is without a graph whose shapes are drawn: a new one has an example in `simplify-*.mlir`."""
+    taken = TakenRules()
+    for name in GRAPHS:
+        random = np.random.default_rng(crc32(name.encode()))
+        for forms in ({}, {}, {}, {}, {"share": 0.1}, {"share": 0.1}, {"share": 0.0, "is_shared": True}):
+            with make_context(), ir.Location.unknown():
+                made = mutated(GRAPHS[name], random, **forms)
+                if made is None:
+                    break
+                made.session.options[RULE_WATCH] = taken
+                Pipeline(PASSES).run(made.module, made.session)
+    rules = {rule.name for book in (RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT) for rule in book}
+    assert rules - taken.names == set(ELSEWHERE)
 
 
 def check(name: str, seeds: int, **forms: Any) -> None:
