@@ -290,7 +290,7 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
         return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
     if plan.rows.form.stride(plan.lane_axis) != 0 and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns with rows of their own do not fill the last panel", columns=plan.lane_axis.extent)
-    position = [o.value for o in contraction.block.inputs].index(operand.value)
+    position = plan.columns.factor.position
     source = contraction.block.inputs[position]
     dims = _dims_by_axis(source.map)
     if dims is None:

@@ -436,7 +436,9 @@ class _Emitter(PointEmitter):
         """Emit a tile of so many elements, from one on: all of them exist."""
         inside = values.at({loop.name: LoopPosition(loop.name, first, PartRange(0, shift.size))})
         leaves = [leaf for leaf in leaves_of(loop) if leaf.part == TILE]
-        guards = frozenset(guard for leaf in leaves for guard in leaf.guards if guard[1] == shift.extent)
+        # Another dim may have the same size: a guard of it says nothing of this loop.
+        along = (guard for leaf in leaves for guard in leaf.guards if loop.name in guard[0].variables())
+        guards = frozenset(guard for guard in along if guard[1] == shift.extent)
         before, self.sizes = self.sizes, {**self.sizes, shift.row: size}
         with self.assuming(guards):
             self.nodes(loop.body, inside, [])

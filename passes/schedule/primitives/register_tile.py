@@ -49,9 +49,7 @@ def sides_of(tile: TileLeaf) -> tuple[TileSide, TileSide]:
 def _find_sides(tile: TileLeaf) -> tuple[TileSide, TileSide]:
     leaf = tile.leaf
     assert leaf.view is not None
-    values = [operand.value for operand in leaf.view.inputs]
-    factors = (tile.product.lhs, tile.product.rhs)
-    left, right = ((factor, leaf.reads[values.index(factor.operand.value)]) for factor in factors)
+    left, right = ((factor, leaf.reads[factor.position]) for factor in (tile.product.lhs, tile.product.rhs))
     forms = [_flat(access, leaf.at, leaf) for _, access in (left, right)]
 
     def are_rows(form: IndexExpr, access: BufferAccess) -> tuple[bool, bool, bool]:

@@ -22,6 +22,8 @@ class ProductInput:
     """An operand of the product, and the casts that the body applies to its element before multiplying."""
 
     operand: OperandView
+    position: int
+    """Which input of the block this is; two inputs may be the same value."""
     argument: ir.Value
     body_ops: tuple[ir.Operation, ...]
     """Operations from the element to the multiplied value; with `yielded` a body that `vector_body` emits."""
@@ -87,14 +89,15 @@ def _match_operand(block: BlockView, value: ir.Value) -> ProductInput | Decline:
     for op in reversed(block.body_ops):
         if any(result in needed for result in op.results):
             needed.update(op.operands)
-    read = [(a, o) for a, o in zip(block.input_arguments, block.inputs, strict=True) if a in needed]
+    read = [i for i, argument in enumerate(block.input_arguments) if argument in needed]
     if len(read) != 1:
         return decline("a factor of the product reads several operands, or none", operands=len(read))
-    argument, operand = read[0]
+    (position,) = read
+    operand = block.inputs[position]
     if operand.is_opaque:
         return decline("an operand is read by the body itself (a gather)")
     ops = tuple(op for op in block.body_ops if any(result in needed for result in op.results))
-    return ProductInput(operand, argument, ops, value)
+    return ProductInput(operand, position, block.input_arguments[position], ops, value)
 
 
 def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:

@@ -46,12 +46,11 @@ def plan_copies(group: BlockGroup[Machine], plan: RegisterTilePlan) -> OperandCo
     copies: dict[int, str] = {}
     conversions: dict[str, CopyConversion] = {}
     block = s.blocks()[0]
-    values = [operand.value for operand in plan.contraction.block.inputs]
     try:
         for side in (plan.rows, plan.columns):
             if side.padded_shape is None and not side.is_converted:
                 continue
-            buffer = s.reads(block)[values.index(side.access.value)]
+            buffer = s.reads(block)[side.factor.position]
             copy = s.cache_read(block, buffer) if side.padded_shape is None else s.pad(block, buffer, padded_dims(side))
             arrange_copy(s, copy, plan.lanes * (1 if plan.group is None else plan.group.size))
             if side.is_converted:
