@@ -108,9 +108,9 @@ def run_seeds(mode: str, target: str, levels: tuple[int, ...], first: int, count
     except ValueError:
         raise SystemExit(f"{' '.join(command)}: status {done.returncode}, and no report") from None
     seconds = sum(after[2:4]) - sum(before[2:4])
-    found = tuple(f"{entry['seed']}: {entry['state']}: {entry['what']}" for entry in report["found"])
+    findings = tuple(f"{entry['seed']}: {entry['state']}: {entry['what']}" for entry in report["found"])
     return SeedRun(
-        mode, target, levels, first, report["count"], report["states"], found, round(seconds, 1), name,
+        mode, target, levels, first, report["count"], report["states"], findings, round(seconds, 1), name,
         f"{datetime.now(timezone.utc):%Y-%m-%d}", processor(),
     )  # fmt: skip
 
@@ -179,14 +179,14 @@ def lines_of(runs: Sequence[SeedRun]) -> Iterator[str]:
     yield "| mode | target | level | seeds | refused | findings | not fixed | CPU s each | commits |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for (mode, target, level), inside in groups.items():
-        count, found = sum(each.count for each in inside), sum(len(each.found) for each in inside)
+        count, findings = sum(each.count for each in inside), sum(len(each.found) for each in inside)
         refused = sum(each.states.get("refused", 0) for each in inside)
-        left = found - sum(len(each.fixed) for each in inside)
+        left = findings - sum(len(each.fixed) for each in inside)
         # All levels of a seed are compiled together: each has its share of the time.
         seconds = sum(each.seconds / len(each.levels) for each in inside) / max(count, 1)
         commits = list(dict.fromkeys(each.commit for each in inside))
         shown = commits[0] if len(commits) == 1 else f"{commits[0]} to {commits[-1]}"
-        cells = (mode, target, level, f"{count:,}", refused, found, left, f"{seconds:.2f}", shown)
+        cells = (mode, target, level, f"{count:,}", refused, findings, left, f"{seconds:.2f}", shown)
         yield f"| {' | '.join(map(str, cells))} |"
     yield ""
     yield f"Processor: {'; '.join(sorted({each.processor for each in runs}))}."

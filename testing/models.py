@@ -31,7 +31,7 @@ def make_model(
     graph = helper.make_graph(
         list(nodes),
         "small",
-        [helper.make_tensor_value_info(name, *found) for name, found in inputs.items()],
+        [helper.make_tensor_value_info(name, *kind) for name, kind in inputs.items()],
         [helper.make_tensor_value_info(name, *declared.get(name, (0, None))) for name in outputs],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()],
     )

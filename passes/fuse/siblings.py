@@ -52,8 +52,8 @@ def _last_operand(
     last = -1
     for source in {source for i in members for source in groups.nodes[i].inputs}.difference(members):
         kernel = joined.get(source)
-        found = source if kernel is None else _last_operand(groups, kernel, joined, (*reading, members[0]))
-        last = max(last, found)
+        available = source if kernel is None else _last_operand(groups, kernel, joined, (*reading, members[0]))
+        last = max(last, available)
     return last
 
 

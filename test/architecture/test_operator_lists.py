@@ -86,7 +86,7 @@ CALLS = ("elementwise", "emit", "emit_all", "make")
 SPELLED = {name for name in OPS if f'"{name}"' in (ROOT / "frontends/tensor.py").read_text(encoding="utf-8")}
 METHODS = {name for name in OPS if hasattr(Tensor, name)}
 """Methods of other operators: `expand_dims` reshapes. Converters of these operators make them as they are."""
-OF_THEMSELVES = ("frontends/onnx/ops/shape.py", "frontends/onnx/ops/create.py")
+OF_THEMSELVES = ("frontends/onnx/ops/shape.py", "frontends/onnx/ops/dynamic_shapes.py", "frontends/onnx/ops/create.py")
 
 
 def named_by_strings(text: str, names: Collection[str] = SPELLED | METHODS) -> Iterator[tuple[int, str]]:

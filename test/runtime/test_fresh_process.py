@@ -35,6 +35,7 @@ OTHERS = {
     "tools/bench/processes.py": "engines in interpreters without Mirlo, and what keeps cores busy",
     "tools/fuzz/programs.py": "programs in C",
     "testing/__init__.py": "commands of lit",
+    "testing/commands.py": "commands of Mirlo, as users call them",
 }
 """Files that name the interpreter for something else than a process of Mirlo, or that start programs."""
 

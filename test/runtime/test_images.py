@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from mirlo.runtime.host_functions.image import decode
+from mirlo.runtime.bounded import Bounds
+from mirlo.runtime.host_functions.image import _DECODER, decode
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -76,3 +77,10 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ValueError, match=r"pip install 'mirlo\[images\]'"):
         decoded(b"")
+
+
+def test_limits_of_the_process() -> None:
+    """Images are decoded with at most 4 GiB of memory and the stack that SECURITY.md states, in 2 to 30 seconds."""
+    limits = _DECODER.bounds
+    assert max(limits.memory, limits.growth) <= 4 << 30 and limits.stack == Bounds().stack == 8 << 20
+    assert 2 <= limits.seconds <= 30

@@ -65,7 +65,7 @@ def expand(node: Node) -> Tensor:
     checked = sizes_if(fits, wanted)
     bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
     shape = (*own[: rank - count], *map(node.builder.broadcast_dim, tail, bound))
-    return node[0].expand(shape)
+    return node.emit("expand", node[0], shape=shape)
 
 
 @dynamic_converter("Slice")

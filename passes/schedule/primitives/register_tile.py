@@ -361,6 +361,8 @@ def _is_rest_of_columns(tile: TileLeaf, form: IndexExpr) -> bool:
     """Return whether a guard limits the columns of tiles that begin at multiples of their width."""
     if tile.instruction.shape is not None or tile.instruction.group > 1 or tile.blocks:
         return False
+    if tile.is_along_sum and any(loop.kind != UNROLLED for loop in tile.over):
+        return False  # the sums of all columns are at once in registers
     columns = {loop.name for loop in (tile.vectors, tile.lanes) if loop is not None}
     origin = form.replace({name: number(0) for name in columns})
     steps = [*origin.terms.values(), origin.constant]

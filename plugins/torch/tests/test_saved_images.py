@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
-from mirlo_torch.backend.rematerialize import partition_joint
-from torch._dynamo.backends.common import aot_autograd
-from torch.nn import functional as F
+
+torch = pytest.importorskip("torch")
+
+from mirlo_torch.backend.rematerialize import partition_joint  # noqa: E402
+from torch._dynamo.backends.common import aot_autograd  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 
-def convolution(channels: int, after: Callable[[Any], Any]) -> torch.nn.Module:
+def convolution(channels: int, after: Callable[[Any], Any]) -> Any:
     """Return a convolution with batch norm, and what is computed of its results."""
 
     class Net(torch.nn.Module):
@@ -27,7 +29,7 @@ def convolution(channels: int, after: Callable[[Any], Any]) -> torch.nn.Module:
     return Net()
 
 
-def saved_orders(net: torch.nn.Module, x: Any) -> dict[str, bool]:
+def saved_orders(net: Any, x: Any) -> dict[str, bool]:
     """Return by name which saved images have channels last, as both graphs see them."""
     orders: list[dict[str, bool]] = []
 

@@ -176,11 +176,11 @@ def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> N
 
 @needs_c_compiler
 def test_every_stage_can_be_continued(tmp_path: Path) -> None:
-    executable = mirlo.compile(_network(), ["c", "llvm"], save_ir=tmp_path)
+    executable = mirlo.compile(_network(), ["c", "llvm"], save_ir=tmp_path, threads=2)
     x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
     for name in ("partition", "outline-external", "codegen-external", "legalize", "outline-parallel"):
         (stage,) = tmp_path.glob(f"*-{name}.mlir")
-        np.testing.assert_array_equal(mirlo.compile(stage, trust_file=True)(x), executable(x), err_msg=name)
+        np.testing.assert_array_equal(mirlo.compile(stage, trust_file=True, threads=2)(x), executable(x), err_msg=name)
 
 
 OPEN = """

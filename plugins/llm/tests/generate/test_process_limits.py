@@ -10,14 +10,12 @@ for package in ("tokenizers", "jinja2", "llguidance", "starlette"):
 from mirlo_llm.generate import chat, guidance, tokenizer  # noqa: E402
 from mirlo_llm.serve import transcriptions  # noqa: E402
 
-from mirlo.runtime.bounded import Bounds  # noqa: E402
-from mirlo.runtime.host_functions import image  # noqa: E402
+from mirlo.extend.process import Bounds  # noqa: E402
 
 ALL = {
     "texts": tokenizer._bounds_of(b"x"),
     "templates": chat.BOUNDS,
     "tokenizers": tokenizer.BOUNDS,
-    "images": image._DECODER.bounds,
     "sounds": transcriptions._DECODER.bounds,
 }
 
@@ -31,8 +29,8 @@ def test_seconds() -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_memory(kind: str) -> None:
-    """1 GiB, and 4 for images and files of tokenizers; the stack has 8 MiB."""
-    most = 4 << 30 if kind in ("images", "tokenizers") else 1 << 30
+    """1 GiB, and 4 for files of tokenizers; the stack has 8 MiB."""
+    most = 4 << 30 if kind == "tokenizers" else 1 << 30
     assert ALL[kind].memory <= most and ALL[kind].growth <= most and ALL[kind].stack == Bounds().stack == 8 << 20
 
 

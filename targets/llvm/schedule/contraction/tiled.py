@@ -72,6 +72,8 @@ def _refusal(plan: RegisterTilePlan) -> Decline | None:
         return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
     has_columns = isinstance(plan.lane_axis.extent, int)
     has_depth = all(isinstance(axis.extent, int) for axis in plan.contraction.reduce)
+    if plan.dot and not has_columns and not plan.is_short and plan.tile_columns > 1:
+        return decline("lanes run along K, and the number of columns is known at run time only")
     if is_transposed(plan) and not (has_columns or has_depth):
         return decline("panels are transposed whose columns and K are known at run time only")
     if plan.dynamic_rows and plan.order_of_loops.row_block:
