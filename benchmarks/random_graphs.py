@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -148,10 +148,10 @@ def joined_runs(runs: Iterable[SeedRun]) -> list[SeedRun]:
         if last is None or _place(last) != _place(each) or last.first + last.count != each.first:
             result.append(each)
             continue
-        result[-1] = SeedRun(
-            last.mode, last.target, last.levels, last.first, last.count + each.count,
-            dict(Counter(last.states) + Counter(each.states)), last.found + each.found,
-            round(last.seconds + each.seconds, 1), last.commit, last.date, last.processor, last.fixed | each.fixed,
+        result[-1] = replace(
+            last, count=last.count + each.count, states=dict(Counter(last.states) + Counter(each.states)),
+            found=last.found + each.found, seconds=round(last.seconds + each.seconds, 1),
+            fixed=last.fixed | each.fixed,
         )  # fmt: skip
     return result
 

@@ -134,7 +134,7 @@ def register_tile(
             f"{', '.join(each.name for each in over)}"
         )
     lines = spatial[0] if len(spatial) == 4 else None
-    is_along_sum = bool(depth) and table[instruction].group == 1 and table[instruction].shape is None
+    is_along_sum = bool(depth) and table[instruction].is_per_lane
     if is_along_sum and (len(spatial) != 2 or len(depth) != 1):
         raise ScheduleError(
             f"register_tile: lanes along '{depth[0].name}', a loop of the reduction: expected loops over rows, columns "
@@ -331,14 +331,14 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides]
     is_single = group == 1 and tile.width == 1
     if not (tile.is_along_sum or is_single) and (
-        steps[1] != group or steps[0] != 0 and (group > 1 or tile.instruction.shape is not None)
+        steps[1] != group or steps[0] != 0 and not tile.instruction.is_per_lane
     ):
         raise ScheduleError(
             f"register_tile: expected columns along '{lanes}' in steps of {group} elements"
             f"{', and rows that stay' if group > 1 else ''}, found steps of {' and '.join(map(str, steps))}"
         )
     columns = sides[1][1]
-    for loop in (tile.lines, tile.rows) if tile.instruction.shape is not None or group > 1 else ():
+    for loop in () if tile.instruction.is_per_lane else (tile.lines, tile.rows):
         if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
     if tile.lines is not None and tile.rows is not None:
@@ -359,7 +359,7 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
 
 def _is_rest_of_columns(tile: TileLeaf, form: IndexExpr) -> bool:
     """Return whether a guard limits the columns of tiles that begin at multiples of their width."""
-    if tile.instruction.shape is not None or tile.instruction.group > 1 or tile.blocks:
+    if not tile.instruction.is_per_lane or tile.blocks:
         return False
     if tile.is_along_sum and any(loop.kind != UNROLLED for loop in tile.over):
         return False  # the sums of all columns are at once in registers

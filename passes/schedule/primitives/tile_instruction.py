@@ -79,6 +79,11 @@ class TileInstruction:
         """Return the elements along K of one instruction."""
         return self.group if self.shape is None else self.shape[2]
 
+    @property
+    def is_per_lane(self) -> bool:
+        """Return whether each lane multiplies one element of a row by one of a column, and adds the product."""
+        return self.group == 1 and self.shape is None
+
     def takes(self, rows: ProductInput, columns: ProductInput, product: MultiplyAdd) -> bool:
         """Return whether the instruction multiplies these operands."""
         kinds = (kind_of(rows), kind_of(columns), str(product.accumulate_type))

@@ -342,7 +342,7 @@ class TileLeaf:
     @property
     def is_along_sum(self) -> bool:
         """Return whether lanes are along the reduction: an accumulator is a vector whose lanes are added up."""
-        return bool(self.depth) and self.instruction.group == 1 and self.instruction.shape is None
+        return bool(self.depth) and self.instruction.is_per_lane
 
     @property
     def lane_count(self) -> int:

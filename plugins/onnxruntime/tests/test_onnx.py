@@ -102,8 +102,8 @@ def test_three_targets_at_once() -> None:
 def test_the_model_is_exported_as_onnx(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(_network().SerializeToString())
     command = ("compile", tmp_path / "m.onnx", "--targets", "onnx", "--emit", "source", "-o", tmp_path / "out")
-    told = output_of(run_command(*command))
-    assert told.startswith(f"wrote {tmp_path / 'out' / 'onnx_0.onnx'}: ")
+    printed = output_of(run_command(*command))
+    assert printed.startswith(f"wrote {tmp_path / 'out' / 'onnx_0.onnx'}: ")
     made = onnx.load(tmp_path / "out" / "onnx_0.onnx")
     onnx.checker.check_model(made, full_check=True)
     assert not [n for n in made.graph.node if n.op_type == "Identity"]
