@@ -10,10 +10,12 @@ MODELS := .cache/models
 # Tests and tools start hundreds of processes, each of which would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
+# Tests that compile for the processor that they see, and compare numbers.
+OF_PROCESSORS := test/conformance test/end_to_end test/passes test/runtime test/targets/llvm
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime ranks stablehlo tflite torch
 
-.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages combinations-today stages-today bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -69,10 +71,10 @@ test-transformers: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test]' --editable 'plugins/torch' --editable 'plugins/llm[test,transformers]'
 	$(BIN)/pytest -q -rs plugins/llm/tests/generate/test_traced.py plugins/llm/tests/generate/test_keys.py
 
-# The tests of the Tensix core that simulate many cycles, too: models, large products, several cores.
+# The tests of the Tensix core that simulate many cycles: models, large products, several cores. `make test-tensix` runs the others.
 nightly-tensix: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable 'plugins/tensix[test]'
-	cd plugins/tensix && $(CURDIR)/$(BIN)/pytest -q --nightly
+	cd plugins/tensix && $(CURDIR)/$(BIN)/pytest -q --nightly -m nightly
 
 # All tests of a package of `plugins`, with what it needs: make test-sklearn.
 test-%: plugins/%/pyproject.toml $(VENV)/ready
@@ -188,15 +190,23 @@ broken-accelerators: $(VENV)/ready
 combinations: $(VENV)/ready
 	$(BIN)/python test/conformance/combinations.py > docs/combinations.md
 
+# A quarter of them, another one each day, compared with the page.
+combinations-today: $(VENV)/ready
+	$(BIN)/python test/conformance/combinations.py --today
+
 # MLIR and script read back equal at every stage of the complete benchmark models: five minutes, 1.4 GiB of models.
 stages: $(VENV)/ready
 	$(BIN)/python test/frontends/script/stages_of_models.py --cache $(MODELS)
 
+# Those of one model, another one each day.
+stages-today: $(VENV)/ready
+	$(BIN)/python test/frontends/script/stages_of_models.py --cache $(MODELS) --today
+
 # On an emulated AArch64 (qemu-user-static, gcc-aarch64-linux-gnu): all operators of target llvm, then models. Minutes;
-# `make test` has a sample.
+# `make test` has a sample, `make nightly` the other tests for AArch64.
 test-arm: $(VENV)/ready
 	$(BIN)/python test/support/emulated_aarch64.py
-	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k aarch64
+	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k test_reduced_models_on_an_emulated_aarch64
 
 # What the tests cost in processor time: the slowest 50, and an error for a file above its budget.
 test-times: $(VENV)/ready
@@ -212,21 +222,21 @@ mutation: $(VENV)/ready
 # AVX2, and to SSE4.2: code for more is compiled, not executed.
 test-avx512: $(VENV)/ready
 	@if $(BIN)/python -c 'from mirlo.runtime.host_cpu import host_cpu; raise SystemExit("avx512bw" not in host_cpu().features)'; \
-	then $(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=skylake-avx512; else echo "this processor has no AVX-512"; fi
+	then $(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=skylake-avx512 $(OF_PROCESSORS); else echo "this processor has no AVX-512"; fi
 
+# All tests, and what they cost.
 test-avx2: $(VENV)/ready
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v3
+	rm -f .cache/test-times-avx2.jsonl
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v3 --cpu-times=.cache/test-times-avx2.jsonl
+	$(BIN)/python -m benchmarks.test_times .cache/test-times-avx2.jsonl
 
 test-sse42: $(VENV)/ready
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v2
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v2 $(OF_PROCESSORS)
 
-# Sums of integers on an emulated processor (qemu-user-static) without VNNI, for which ONNX Runtime looks itself, and on one
-# with all that the emulator has, which may be more than this machine has.
+# Sums of integers on an emulated processor (qemu-user-static) without VNNI, for which ONNX Runtime looks itself.
 test-qemu: $(VENV)/ready
-	for cpu in Haswell max; do \
-		qemu-x86_64-static -cpu $$cpu $(BIN)/python -m pytest -q test/end_to_end/test_quantized.py \
-			test/frontends/onnx/test_onnx_microsoft.py test/targets/c/test_source.py -k "quantized or integers" || exit 1; \
-	done
+	qemu-x86_64-static -cpu Haswell $(BIN)/python -m pytest -q test/end_to_end/test_quantized.py \
+		test/frontends/onnx/test_onnx_microsoft.py test/targets/c/test_source.py -k "quantized or integers"
 
 # Programs for RISC-V and WebAssembly, under emulation; libraries for Windows and macOS, linked.
 test-cross: $(VENV)/ready

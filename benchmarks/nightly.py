@@ -1,11 +1,13 @@
 """Run a shard of the nightly suite, or show which shards have run at which commit, and what failed.
 
 python -m benchmarks.nightly 3/8 --jobs 2    # the third of eight shards
-python -m benchmarks.nightly --status        # the last run of each shard; with --write also in docs/nightly.md
+python -m benchmarks.nightly --status        # the last run of each shard
+python -m benchmarks.nightly --write         # write that to docs/nightly.md, and runs to results/nightly.jsonl
 python -m benchmarks.nightly --costs         # write what the tests cost in the shards that have run
 
 A shard has its part of all tests (`pytest --whole --shard 3/8`), and of `PARTS`, other targets of the Makefile. Files
-of tests are divided by what they cost, as recorded in test/costs.txt and test/nightly_costs.txt.
+of tests are divided by what they cost, as recorded in test/costs.txt and test/nightly_costs.txt. Shards add up to a
+round, on whichever machines they run, if they are divided by the same costs.
 """
 
 from __future__ import annotations
@@ -30,17 +32,18 @@ from mirlo.benchmarks.checkout import ROOT, WORK, commit, processor
 from mirlo.benchmarks.test_times import COSTS, read_costs
 from mirlo.runtime.processes import end_group
 
-RESULTS = WORK / "results.jsonl"
+COMMITTED = ROOT / "benchmarks" / "results" / "nightly.jsonl"
 """A line for each run of a shard."""
+RECENT = WORK / "results.jsonl"
+"""The same for the runs of this checkout that are not committed."""
 MEASURED = ROOT / "test" / "nightly_costs.txt"
 """Seconds of processor time of one case of functions, as `make nightly` runs them: `--costs` writes them."""
 PAGE = ROOT / "docs" / "nightly.md"
 BEGIN, END = "<!-- begin shards -->", "<!-- end shards -->"
 BEGIN_GRAPHS, END_GRAPHS = "<!-- begin graphs -->", "<!-- end graphs -->"
 PARTS = {
-    "combinations": 700.0, "stages": 400.0, "test-times": 750.0, "test-avx512": 750.0, "test-avx2": 750.0,
-    "test-sse42": 850.0, "test-qemu": 500.0, "test-cross": 300.0, "test-arm": 500.0, "test-ethos-u": 300.0,
-    "test-transformers": 1200.0, "nightly-tensix": 1500.0,
+    "combinations-today": 180.0, "stages-today": 80.0, "test-avx512": 250.0, "test-avx2": 750.0, "test-sse42": 300.0,
+    "test-qemu": 250.0, "test-cross": 300.0, "test-arm": 400.0, "test-ethos-u": 300.0, "nightly-tensix": 900.0,
 }  # fmt: skip
 """Targets of the Makefile beside the tests, with seconds of processor time."""
 SHARDS, MINUTES = 8, 90
@@ -73,6 +76,8 @@ class Result:
     """Tests and targets that failed, with the first line of why."""
     unfinished: tuple[str, ...] = ()
     """What time was left out for."""
+    division: str = ""
+    """A checksum of the costs by which shards are divided."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.status or options.write:
         if options.write:
             random_graphs.commit_runs()
+            commit_results()
         shards = list(lines_of(latest(read_results())))
         graphs = list(random_graphs.lines_of(random_graphs.read_runs()))
         print("\n".join([*shards, "", *graphs]))
@@ -136,6 +142,12 @@ def shard_of(names: Sequence[str], number: int, count: int) -> set[str]:
     return {name for unit, inside in units.items() if places[unit] == number - 1 for name in inside}
 
 
+def division() -> str:
+    """Return a checksum of what decides which shard a test is in."""
+    texts = [path.read_text(encoding="utf-8") for path in (COSTS, MEASURED) if path.exists()]
+    return f"{crc32(json.dumps([PARTS, HEAVY, LARGEST, *texts]).encode()):08x}"
+
+
 def _balanced(costs: Mapping[str, float], loads: Sequence[float]) -> tuple[dict[str, int], list[float]]:
     """Return the part of each unit, distributing the costliest first to the least loaded part, and the loads."""
     places, loads = {}, list(loads)
@@ -173,7 +185,8 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
     """Run the tests and the targets of a shard, and record the results."""
     WORK.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    result = Result(f"{number}/{count}", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", commit(), processor())
+    date = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}"
+    result = Result(f"{number}/{count}", date, commit(), processor(), division=division())
     times = WORK / f"times-{number}-{count}.jsonl"
     times.unlink(missing_ok=True)
     command = [
@@ -196,7 +209,7 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
     result = replace(
         result, minutes=minutes, passed=passed, skipped=skipped, failures=tuple(failures), unfinished=tuple(unfinished)
     )
-    with RESULTS.open("a", encoding="utf-8") as file:
+    with RECENT.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(result)) + "\n")
     return result
 
@@ -231,11 +244,21 @@ def read_summary(output: str) -> tuple[int, int, list[str]]:
 
 def read_results() -> list[Result]:
     """Return what all runs of shards have found, the oldest first."""
-    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
-    rows = [json.loads(line) for line in lines]
-    return [
-        Result(**{**row, "failures": tuple(row["failures"]), "unfinished": tuple(row["unfinished"])}) for row in rows
-    ]
+    return sorted([*_read(COMMITTED), *_read(RECENT)], key=lambda result: result.date)
+
+
+def _read(path: Path) -> Iterator[Result]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for line in lines:
+        row = json.loads(line)
+        yield Result(**{**row, "failures": tuple(row["failures"]), "unfinished": tuple(row["unfinished"])})
+
+
+def commit_results() -> None:
+    """Move the runs of this checkout to the file that is committed."""
+    lines = [json.dumps(asdict(each)) + "\n" for each in read_results()]
+    COMMITTED.write_text("".join(lines), encoding="utf-8")
+    RECENT.unlink(missing_ok=True)
 
 
 def latest(results: Sequence[Result]) -> list[Result]:
@@ -266,6 +289,12 @@ def lines_of(results: Sequence[Result]) -> Iterator[str]:
         f"{sum(each.passed for each in results)} tests passed, {failed} failed. "
         f"Processor: {'; '.join(sorted({each.processor for each in results}))}."
     )
+    divisions = {each.division for each in results}
+    if len(divisions) > 1:
+        last = max(results, key=lambda each: each.date).division
+        others = ", ".join(each.shard for each in results if each.division != last)
+        yield ""
+        yield f"Divided by other costs than the last run, so that tests may be in none of these shards: {others}."
     if failed:
         yield ""
         yield from (f"- {each.shard}: {failure}" for each in results for failure in each.failures)

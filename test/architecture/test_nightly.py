@@ -8,7 +8,7 @@ from pathlib import Path
 from mirlo.benchmarks.nightly import PARTS, SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
-ALONE = {"graphs", "guards", "samples-doors"}
+ALONE = {"graphs", "guards", "samples-doors", "test-transformers"}
 """What runs in jobs of its own, and takes hours: it is no part of `make nightly`."""
 
 

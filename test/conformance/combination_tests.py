@@ -9,7 +9,7 @@ import pytest
 from c_compiler import needs_c_compiler
 from combination_cells import OPERATORS, PLACES, REASONS, RULES, TOOLS, Cell, cells, rules_of
 from combination_tools import NotUsed, outcome, run
-from combinations import page
+from combinations import SHARES, other_rows, page, rows_of_day
 from commands import ROOT
 
 SLOW = ("bisect",)
@@ -81,3 +81,14 @@ def test_the_page_is_of_all_combinations() -> None:
     assert set(marks) <= {"ok"} | reasons, "a combination fails without a documented reason"
     every = dict.fromkeys(cells(), "ok")
     assert page(every).split("\n")[:8] == text.split("\n")[:8]
+
+
+def test_days_have_all_rows_of_the_page() -> None:
+    """What a day finds is compared with the page, in the section of its operator."""
+    days = [rows_of_day(day) for day in range(SHARES)]
+    assert sorted(row for rows in days for row in rows) == sorted({(c.operator, c.rule, c.place) for c in cells()})
+    every = dict.fromkeys(cells(), "ok")
+    text = page(every)
+    assert not any(other_rows(every, rows, text) for rows in days)
+    changed = every | {Cell(*days[1][0], TOOLS[0]): "FAILED"}
+    assert other_rows(changed, days[0], text) == [] and len(other_rows(changed, days[1], text)) == 1

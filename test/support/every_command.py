@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,14 @@ def run_command(command: str, model: Path, folder: Path, capsys: pytest.CaptureF
     return code, capsys.readouterr().err
 
 
-def internal_errors(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str]]:
-    """Yield the commands that end in an error that is not the user's, with what they print.
+def internal_errors(
+    model: Path, folder: Path, capsys: pytest.CaptureFixture[str], commands: Iterable[str] = tuple(COMMANDS)
+) -> Iterator[tuple[str, str]]:
+    """Yield those of the commands that end in an error that is not the user's, with what they print.
 
     Errors of users are an operator that is not supported, or a model that needs sizes.
     """
-    for command in COMMANDS:
+    for command in commands:
         code, errors = run_command(command, model, folder, capsys)
         if code not in (0, 1) or "internal error" in errors or "this is a bug" in errors:
             yield command, errors

@@ -1,6 +1,6 @@
 """Round trip of MLIR and script at every stage of the complete benchmark models, each in a process of its own.
 
-python test/frontends/script/stages_of_models.py [--cache FOLDER] [--target LIST] [MODEL...]
+python test/frontends/script/stages_of_models.py [--cache FOLDER] [--target LIST] [--today | MODEL...]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import time
+from datetime import date
 
 from mirlo.benchmarks import models
 from mirlo.testing import stages_round_trip
@@ -31,7 +32,10 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--target", default="llvm", help="as mirlo takes it (default: llvm)")
     parser.add_argument("--cache", help="folder of the models")
+    parser.add_argument("--today", action="store_true", help="one of the models, another one each day")
     arguments = parser.parse_args()
+    if arguments.today:
+        arguments.models = [MODELS[date.today().toordinal() % len(MODELS)]]
     if len(arguments.models) == 1:
         check(arguments.models[0], arguments.target, arguments.cache)
         return 0

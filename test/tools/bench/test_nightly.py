@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,33 @@ def test_the_table_has_the_last_run_of_each_shard() -> None:
     assert lines[5] == "2 of 3 shards (not 2) at aaaa, bbbb: 10 tests passed, 1 failed. Processor: Zen."
     assert lines[7:] == ["- 3/3: test/a.py::test_b"]
     assert list(lines_of([])) == ["No shard has run: `make nightly SHARD=1/8`."]
+
+
+def test_runs_of_other_checkouts_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are committed are read together with those of this checkout, which move there."""
+    monkeypatch.setattr(nightly, "COMMITTED", tmp_path / "committed.jsonl")
+    monkeypatch.setattr(nightly, "RECENT", tmp_path / "recent.jsonl")
+    nightly.commit_results()
+    assert nightly.read_results() == [] and nightly.COMMITTED.read_text() == ""
+    first = Result("1/2", "2026-11-28 10:00", "aaaa", "Zen", division="ab")
+    later = replace(first, shard="2/2", date="2026-11-29 10:00", failures=("test/a.py::test_b",))
+    for path, result in ((nightly.RECENT, first), (nightly.COMMITTED, later)):
+        path.write_text(json.dumps(asdict(result)) + "\n")
+    assert nightly.read_results() == [first, later]
+    nightly.commit_results()
+    assert nightly.read_results() == [first, later] and not nightly.RECENT.exists()
+
+
+def test_shards_of_different_costs_are_no_round() -> None:
+    first = Result("1/2", "2026-11-28 10:00", "aaaa", "Zen", division="ab")
+    second = replace(first, shard="2/2", date="2026-11-29 10:00")
+    assert not any("other costs" in line for line in lines_of([first, second]))
+    assert any(line.endswith("none of these shards: 1/2.") for line in lines_of([first, replace(second, division="c")]))
+
+
+def test_the_division_follows_from_the_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = nightly.division()
+    monkeypatch.setattr(nightly, "MEASURED", tmp_path / "costs.txt")
+    without = nightly.division()
+    nightly.MEASURED.write_text("1 test/a.py::test_b\n")
+    assert len({before, without, nightly.division()}) == 3
