@@ -9,8 +9,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.relax.dynamic import BindDims, RequireDims
+from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import node_labels
@@ -74,9 +75,8 @@ def find_calls(module: ir.Operation) -> dict[str, Calls]:
     }
     for function in functions:
         if not is_prim_func(function.operation):
-            for region in function.operation.regions:
-                for block in region.blocks:
-                    _visit(block, _facts_of_inputs(block), by_callee)
+            for op, facts in calls_in(function.operation):
+                _add_call(op, facts, by_callee)
     return by_callee
 
 
@@ -84,18 +84,46 @@ def _symbols_of_kernel(function: ir.OpView) -> set[str]:
     return {name for dim in symbols_of_function(function) for name in D.symbols_of(dim)}
 
 
-def _visit(block: ir.Block, known: Sequence[Dim], by_callee: dict[str, Calls]) -> None:
+def calls_in(function: ir.Operation) -> Iterator[tuple[ir.Operation, Sequence[Dim]]]:
+    """Yield the calls of kernels in a graph function, each with dims that are not negative where it runs."""
+    for region in function.regions:
+        for block in region.blocks:
+            yield from _calls_in(block, _facts_of_inputs(block))
+
+
+def _calls_in(block: ir.Block, known: Sequence[Dim]) -> Iterator[tuple[ir.Operation, Sequence[Dim]]]:
     """Visit the operations of a block in order: the checks of one hold for those after it, and inside of them."""
     facts = list(known)
     for member in block.operations:
         op = member.operation
         if op.name == "relax.call_tir":
-            _add_call(op, facts, by_callee)
+            yield op, facts
         elif op.name.startswith("relax."):
             facts += _checked_by(op.opview)
         for region in op.regions:
             for inner in region.blocks:
-                _visit(inner, facts, by_callee)
+                yield from _calls_in(inner, facts)
+
+
+def facts_before(op: ir.Operation) -> list[Dim]:
+    """Return the dims that are not negative where an operation runs: those that are checked before it."""
+    facts: list[Dim] = []
+    inside: ir.Operation | None = op
+    while inside is not None and inside.parent is not None and inside.name != "func.func":
+        for member in inside.block.operations:
+            if member.operation == inside:
+                break
+            facts += _checked_by(member)
+        inside = inside.parent.operation
+    return facts
+
+
+def facts_in(function: ir.Operation) -> list[Dim]:
+    """Return the dims that are not negative after the operations of a function, which otherwise end the call."""
+    (block,) = function.regions[0].blocks
+    types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
+    sizes = [dim for kind in types if kind is not None for dim in kind.shape if isinstance(dim, D.SymbolicDim)]
+    return [*sizes, *(fact for member in block.operations for fact in _checked_by(member))]
 
 
 def _facts_of_inputs(block: ir.Block) -> list[Dim]:
@@ -111,9 +139,15 @@ def _facts_of_inputs(block: ir.Block) -> list[Dim]:
 
 def _checked_by(op: ir.OpView) -> list[Dim]:
     """Return the dims that are not negative after an operation, which otherwise ends the call."""
-    if not isinstance(op, (BindDims, RequireDims)):
+    if isinstance(op, (BindDims, RequireDims)):
+        return [high - low for low, high in op.limits]
+    if not isinstance(op, Reshape):
         return []
-    return [high - low for low, high in op.limits]
+    before, after = (dims_of(value.type) for value in (op.operation.operands[0], op.operation.results[0]))
+    if before == after or D.UNKNOWN in (*before, *after):
+        return []
+    excess = D.product(before) - D.product(after)
+    return [] if isinstance(excess, int) else [excess, -excess]
 
 
 def _add_call(op: ir.Operation, facts: Sequence[Dim], by_callee: dict[str, Calls]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.exact.calls import CalledKernel
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.exact.verdict import DIFFERENT
@@ -15,27 +16,27 @@ from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 
 
-def first_wrong_primitive(definition: ir.Operation, trace: Trace, schedule: str) -> str:
+def first_wrong_primitive(definition: ir.Operation, kernel: CalledKernel, trace: Trace, schedule: str) -> str:
     """Return the first primitive of a trace after which the kernel differs from its definition; empty if none does.
 
     `schedule` is the text of the pass that scheduled it.
     """
     calls = list(trace)
-    if not calls or not _differs(definition, Trace(calls), schedule):
+    if not calls or not _differs(definition, kernel, Trace(calls), schedule):
         return ""
-    if _differs(definition, Trace(), schedule):
+    if _differs(definition, kernel, Trace(), schedule):
         return "no primitive: the loops differ before the first one"
     low, high = 0, len(calls)  # equal after the first `low` primitives, or not known; different after `high`
     while high - low > 1:
         middle = (low + high) // 2
-        if _differs(definition, Trace(calls[:middle]), schedule):
+        if _differs(definition, kernel, Trace(calls[:middle]), schedule):
             high = middle
         else:
             low = middle
     return f"primitive {high} of {len(calls)}, {calls[high - 1]}"
 
 
-def _differs(definition: ir.Operation, trace: Trace, schedule: str) -> bool:
+def _differs(definition: ir.Operation, kernel: CalledKernel, trace: Trace, schedule: str) -> bool:
     """Return whether a kernel that these primitives schedule differs from its definition."""
     name = symbol_name(definition)
     module = ir.Module.create(definition.location)
@@ -47,4 +48,5 @@ def _differs(definition: ir.Operation, trace: Trace, schedule: str) -> bool:
         (scheduled,) = prim_functions(module.operation)
     except (MirloError, ValueError):
         return False  # without the rest, these primitives schedule nothing
-    return KernelPair(definition_of(definition), scheduled.operation).verify().status == DIFFERENT
+    pair = KernelPair(definition_of(definition, kernel.constants), scheduled.operation, kernel.facts)
+    return pair.verify().status == DIFFERENT

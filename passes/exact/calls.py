@@ -1,4 +1,4 @@
-"""The calls of kernels in a graph: their nodes, and operands that are constants of integers, such as indices."""
+"""The calls of kernels in a graph: their nodes, operands that are constants of integers, and checks of sizes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.bounds.calls import calls_in
 from mirlo.passes.exact.memory import Array
-from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.valid_sizes import Facts
 from mirlo.passes.exact.values import element_of
 from mirlo.passes.graph.constants import constant_value
 from mirlo.passes.locations import node_labels
@@ -29,6 +30,8 @@ class CalledKernel:
     nodes: dict[str, None] = field(default_factory=dict)
     constants: list[Mapping[int, Array]] = field(default_factory=list)
     """For each call, its operands that are constants of integers, by position."""
+    facts: dict[Facts, None] = field(default_factory=dict)
+    """For each call, the dims that its caller checks are not negative before it runs."""
 
 
 def called_kernels(module: ir.Operation, session: Session) -> dict[str, CalledKernel]:
@@ -37,12 +40,12 @@ def called_kernels(module: ir.Operation, session: Session) -> dict[str, CalledKe
     for function in module.regions[0].blocks[0].operations:
         if function.operation.name != "func.func" or is_prim_func(function):
             continue
-        for op in operations_in(function.operation):
-            if op.name == "relax.call_tir":
-                kernel = kernels.setdefault(op.opview.callee, CalledKernel())
-                kernel.nodes.update(dict.fromkeys(node_labels(op.location)))
-                if len(kernel.constants) < MOST_CALLS:
-                    kernel.constants.append(_constants(op, session))
+        for op, facts in calls_in(function.operation):
+            kernel = kernels.setdefault(op.opview.callee, CalledKernel())
+            kernel.nodes.update(dict.fromkeys(node_labels(op.location)))
+            if len(kernel.constants) < MOST_CALLS:
+                kernel.constants.append(_constants(op, session))
+                kernel.facts[tuple(facts)] = None
     return kernels
 
 

@@ -8,7 +8,7 @@ residues do not overflow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from mirlo.passes.exact.operations import (
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
 from mirlo.passes.exact.sizes import SizeSearch
+from mirlo.passes.exact.valid_sizes import Facts, related
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict, WrongElements
 
 ROUNDS = 2
@@ -45,9 +46,13 @@ RANGE_TOLERANCE = 1e-6
 class KernelPair:
     """A definition, and a scheduled form that is compared with it."""
 
-    def __init__(self, definition: KernelDefinition, scheduled: ir.Operation):
+    def __init__(self, definition: KernelDefinition, scheduled: ir.Operation, calls: Iterable[Facts] = ()):
+        """Make a pair; `calls` has for each call the dims that its caller checks are not negative."""
         self.definition, self.scheduled = definition, scheduled
         self._forms = definition.operation, scheduled
+        self._symbols = self._find_symbols()
+        self.calls = list(dict.fromkeys(tuple(related(self._symbols, facts)) for facts in calls))
+        """Of these dims, those about the sizes of the kernel, and about sizes that they relate to those."""
 
     def verify(
         self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()
@@ -63,12 +68,12 @@ class KernelPair:
 
     def _verify(self, rounds: int, has_exact_casts: bool, sizes: Sequence[Mapping[str, int]]) -> KernelVerdict:
         arithmetic = FieldArithmetic(has_exponentials(*self._forms), has_infinities(*self._forms), has_exact_casts)
-        symbols = self._symbols()
+        symbols = self._symbols
         places: list[str] | None = [] if symbols else None
         scheduled = self.compile_scheduled(arithmetic, places)
         search = SizeSearch(
             symbols, self.definition.parameters, [dict(each) for each in sizes], places or (),
-            self.definition.is_possible,
+            [[*facts, *self.definition.conditions()] for facts in self.calls or [()]],
         )  # fmt: skip
         settings = RoundSettings(0, compared=tuple(compared_constants(*self._forms)))
         for count, chosen in enumerate(search):
@@ -90,7 +95,7 @@ class KernelPair:
             sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share,
         )  # fmt: skip
 
-    def _symbols(self) -> list[str]:
+    def _find_symbols(self) -> list[str]:
         dims = [*self.definition.dims(), *symbols_of_function(self.scheduled.opview)]
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 

@@ -35,7 +35,7 @@ UNIT = 24 * 24
 """Weights are multiples of it: transforms of Winograd's algorithm divide by 24 on both sides."""
 LARGEST = 4
 SIZE = 3
-"""The size of each symbol of a model of dynamic shapes, if none is requested."""
+"""The size of each symbol of a model of dynamic shapes, if none is requested and calls accept it."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _GraphComparison:
 
     def _first_round(self, graphs: GraphModule, name: str) -> GraphRound:
         """Return the round of all stages: with exponents, and infinities, as passes may add both."""
-        sizes = {symbol: self.sizes.get(symbol, SIZE) for symbol in graphs.symbols(name)}
+        sizes = graphs.sizes(name, {symbol: self.sizes.get(symbol, SIZE) for symbol in graphs.symbols(name)})
         arithmetic = FieldArithmetic(True, True, has_named_numbers=True)
         return replace(common_round(0, sizes, graphs), arithmetic=arithmetic)
 

@@ -18,6 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.bounds.calls import facts_before
 from mirlo.passes.exact.double import DoubleArithmetic, MovedDoubleArithmetic, rounded_elements
 from mirlo.passes.exact.graph_function import GraphModule, GraphRound, common_round
 from mirlo.passes.exact.kernel_definition import KernelDefinition
@@ -39,7 +40,7 @@ DEEPER = 4
 MOST_OPERATORS = 200
 """The most operators that are looked at for those between common values and results."""
 SIZES = (3, 2, 5, 7)
-"""Sizes of symbols, in turn."""
+"""Sizes of symbols, in turn, where calls accept them."""
 OLD, NEW = "old", "new"
 _PARAM = re.compile(r'param = "[^"]*"')
 _TO_INTEGERS = ("arith.fptosi", "arith.fptoui", "tir.round", "tir.roundeven", "tir.floor")
@@ -127,7 +128,7 @@ class RuleComparison:
                 if text in self.known:
                     return _renamed(self.known[text], rule, nodes)
                 graphs = str(module)
-                status, why = _compared(GraphModule(module, session.params, self.definitions))
+                status, why = _compared(GraphModule(module, session.params, self.definitions), op)
                 if status != DIFFERENT or not cut.deepen():
                     break
         except OutsideError as error:
@@ -292,11 +293,13 @@ def _is_relax(op: ir.Operation) -> bool:
     return bool(op.name.startswith("relax.")) and op.name != "relax.call_tir"
 
 
-def _compared(graphs: GraphModule) -> tuple[str, str]:
-    """Return the status of two functions of a module, and the reason if they are not equal."""
+def _compared(graphs: GraphModule, op: ir.Operation) -> tuple[str, str]:
+    """Return the status of two functions of a module, and the reason if they are not equal where an operation is."""
     symbols = graphs.symbols(OLD)
+    facts = facts_before(op) if symbols else []
     for number in range(ROUNDS):
-        sizes = {name: SIZES[(i + number) % len(SIZES)] for i, name in enumerate(symbols)}
+        wanted = {name: SIZES[(i + number) % len(SIZES)] for i, name in enumerate(symbols)}
+        sizes = graphs.sizes(OLD, wanted, facts)
         round_ = common_round(number, sizes, graphs)
         why = _difference(graphs, round_)
         if why and any(op.name in _TO_INTEGERS for op in operations_in(graphs.module.operation)):

@@ -6,7 +6,7 @@ Operators become prim functions by the default rules of `legalize`, without thos
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
-from mirlo.dialects.core.dims import symbols_of
+from mirlo.dialects.core.dims import Dim, symbols_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.passes.bounds.calls import facts_in
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import integer_inputs
@@ -28,6 +29,8 @@ from mirlo.passes.exact.operations import compared_constants, has_exponentials, 
 from mirlo.passes.exact.operator_definition import definition_of, graph_of_operator
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.rounds import round_constants
+from mirlo.passes.exact.sizes import TRIED
+from mirlo.passes.exact.valid_sizes import ValidSizes
 from mirlo.passes.exact.verdict_cache import text_of
 from mirlo.passes.graph.constants import INLINE_ELEMENTS
 from mirlo.passes.pipeline import Pipeline
@@ -122,6 +125,13 @@ class GraphModule:
         kinds = [TensorType.from_mlir(value.type) for value in self.function(name).regions[0].blocks[0].arguments]
         dims = [dim for kind in kinds if kind is not None for dim in kind.shape]
         return list(dict.fromkeys(symbol for dim in dims for symbol in sorted(symbols_of(dim))))
+
+    def sizes(self, name: str, wanted: Mapping[str, int], facts: Iterable[Dim] = ()) -> dict[str, int]:
+        """Return sizes of symbols, near the wanted ones, at which a function may be called, where such facts hold."""
+        valid = ValidSizes(wanted, [*facts, *facts_in(self.function(name))]).nearest(wanted, TRIED)
+        if valid is None:
+            raise OutsideError(f"sizes of {', '.join(wanted)}: none of those that were tried is possible")
+        return valid
 
     def definition(self, name: str) -> KernelDefinition:
         if name not in self._definitions:

@@ -114,9 +114,9 @@ class KernelDefinition(ABC):
         """Return the ranges of integer inputs, by position."""
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, ())
 
-    def is_possible(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether there are inputs for these sizes."""
-        return True
+    def conditions(self) -> list[Dim]:
+        """Return dims that are not negative where there are inputs, besides those of parameters."""
+        return []
 
     def prepare(  # noqa: B027  (most need nothing)
         self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.dims import Dim, SymbolicDim, product
 from mirlo.dialects.core.op import apply_meaning, class_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
@@ -132,14 +132,11 @@ class OperatorDefinition(KernelDefinition):
         degree = max(1, *(math.prod(number_of(dim, sizes) for dim in each.shape) for each in self.inputs))
         return rounds * max(0.0, math.log2(P) - math.log2(2 * degree))
 
-    def is_possible(self, sizes: Mapping[str, int]) -> bool:
-        conditions = self.operator.opview.size_conditions()
-        if any(number_of(each.low, sizes) > number_of(each.high, sizes) for each in conditions):
-            return False
-        if self.operator.name != "relax.nonzero":
-            return True
-        elements = math.prod(number_of(dim, sizes) for dim in self.inputs[0].shape)
-        return number_of(self.outputs[0].shape[1], sizes) <= elements
+    def conditions(self) -> list[Dim]:
+        conditions = [each.high - each.low for each in self.operator.opview.size_conditions()]
+        if self.operator.name == "relax.nonzero":
+            conditions.append(product(list(self.inputs[0].shape)) - self.outputs[0].shape[1])
+        return conditions
 
     def prepare(self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory) -> None:
         """Make as many elements non-zero as `nonzero` is called with."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim, substitute
 from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.valid_sizes import Sizes, ValidSizes
 
 TRIED = (
     3, 1, 2, 5, 8, 17, 16, 33, 64, 4, 7, 9, 15, 31, 32, 47, 48, 49, 63, 65, 95, 96, 97, 127, 128, 129, 191, 193, 255,
@@ -29,7 +30,6 @@ CASES = 3
 """The cases of a loop: no iteration, one, more; of a branch: not taken, taken."""
 MOST_REQUESTED = 1000
 """The most sizes that one request may stand for."""
-Sizes = dict[str, int]
 
 
 def parse_sizes(text: str) -> list[Sizes]:
@@ -56,17 +56,23 @@ def _range_of(text: str) -> range:
 
 
 class SizeSearch:
-    """Iterator of sizes, which stops when no loop or branch of the kernel has new cases."""
+    """Iterator of sizes, which stops when no loop or branch of the kernel has new cases.
+
+    They are sizes at which the kernel may be called: those of parameters are not negative, nor the dims that one of its
+    callers checks.
+    """
 
     def __init__(
         self, symbols: Sequence[str], parameters: Sequence[tuple[str, tuple[Dim, ...]]], requested: Sequence[Sizes],
-        places: Sequence[str], is_possible: Callable[[Sizes], bool] = lambda sizes: True,
+        places: Sequence[str], calls: Sequence[Sequence[Dim]] = ((),),
     ):  # fmt: skip
+        """Make a search; `calls` has for each call the dims that are not negative."""
         self.symbols, self.requested, self.places = symbols, requested, places
         self.compared: list[Sizes] = []
         """The sizes that were compared."""
         self._dims = [dims for _, dims in parameters]
-        self._has_inputs = is_possible
+        own = [dim for dims in self._dims for dim in dims if not isinstance(dim, int)]
+        self._calls = [ValidSizes(symbols, [*own, *facts]) for facts in calls]
         self._seen: Array = np.zeros(CASES * len(places), np.int64)
 
     def __iter__(self) -> Iterator[Sizes]:
@@ -75,7 +81,7 @@ class SizeSearch:
             return
         idle = 0
         for sizes in self._requested() or self._proposed():
-            if not self._is_possible(sizes):
+            if not (self._is_small(sizes) or self.requested):
                 continue
             before = int(self._seen.sum())
             self.compared.append(sizes)
@@ -105,18 +111,19 @@ class SizeSearch:
 
     def _requested(self) -> list[Sizes]:
         """Return the requested sizes for the symbols of this kernel, each once; other symbols are small."""
-        sizes = [{name: each.get(name, SMALL[0]) for name in self.symbols} for each in self.requested]
-        return list({tuple(each.items()): each for each in sizes}.values())
+        kept = [sizes for each in self.requested for sizes in self._valid(each, each)]
+        return list({tuple(each.items()): each for each in kept}.values())
 
     def _proposed(self) -> Iterator[Sizes]:
         """Yield sizes: first equal for all symbols, then one symbol after the other with small sizes of the others."""
         yielded = set()
         for size in TRIED:
-            for sizes in self._around(size):
-                key = tuple(sizes.values())
-                if key not in yielded:
-                    yielded.add(key)
-                    yield sizes
+            for proposed in self._around(size):
+                for sizes in self._valid(proposed, ()):
+                    key = tuple(sizes.values())
+                    if key not in yielded:
+                        yielded.add(key)
+                        yield sizes
 
     def _around(self, size: int) -> Iterator[Sizes]:
         yield dict.fromkeys(self.symbols, size)
@@ -125,12 +132,13 @@ class SizeSearch:
                 for small in SMALL[:2]:
                     yield {**dict.fromkeys(self.symbols, small), symbol: size}
 
-    def _is_possible(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether all dims are numbers of elements, and not too many."""
-        total = 0
-        for dims in self._dims:
-            numbers = [dim if isinstance(dim, int) else substitute(dim, sizes) for dim in dims]
-            if not all(isinstance(number, int) and number >= 0 for number in numbers):
-                return False
-            total += math.prod(number for number in numbers if isinstance(number, int))
-        return (total <= MOST_ELEMENTS or bool(self.requested)) and self._has_inputs(dict(sizes))
+    def _valid(self, proposed: Sizes, fixed: Collection[str]) -> Iterator[Sizes]:
+        """Yield sizes near proposed ones at which the kernel may be called, for each kind of call."""
+        for call in self._calls:
+            sizes = call.nearest({name: SMALL[0] for name in self.symbols} | proposed, TRIED, fixed)
+            if sizes is not None:
+                yield {name: sizes[name] for name in self.symbols}
+
+    def _is_small(self, sizes: Mapping[str, int]) -> bool:
+        numbers = [[substitute(dim, sizes) for dim in dims] for dims in self._dims]
+        return sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers) <= MOST_ELEMENTS

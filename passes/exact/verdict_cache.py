@@ -32,6 +32,7 @@ class VerdictCache:
         parts = [version, self._settings, text_of(pair.definition.operation), text_of(pair.scheduled)]
         for constants in pair.definition.constants:
             parts += [f"{i} {digest_of(array.tobytes())}" for i, array in sorted(constants.items())]
+        parts += [f"call: {'; '.join(map(str, facts))}" for facts in pair.calls]
         return digest_of("\n".join(parts).encode())
 
     def find(self, pair: KernelPair, key: str) -> KernelVerdict | None:

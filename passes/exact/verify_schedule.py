@@ -73,7 +73,7 @@ class VerifySchedule(Pass):
                 verdict = self._verdict(name, function.operation, definitions, kernel, verdicts)
                 verdict = replace(verdict, nodes=tuple(kernel.nodes))
                 if name in records:
-                    verdict = self._with_schedule(verdict, records[name], definitions)
+                    verdict = self._with_schedule(verdict, records[name], definitions, kernel)
                 session.notes.append(verdict)
                 self._report(verdict, function.location, session)
         erase_op(kept)
@@ -84,7 +84,7 @@ class VerifySchedule(Pass):
     ) -> KernelVerdict:  # fmt: skip
         if name not in definitions:
             return KernelVerdict(name, OUTSIDE, "it is written as loops, and no operator is its definition")
-        pair = KernelPair(definition_of(definitions[name], kernel.constants), scheduled)
+        pair = KernelPair(definition_of(definitions[name], kernel.constants), scheduled, kernel.facts)
         key = verdicts.key(pair)
         known = verdicts.find(pair, key)
         if known is not None:
@@ -94,14 +94,16 @@ class VerifySchedule(Pass):
         return verdict
 
     def _with_schedule(
-        self, verdict: KernelVerdict, record: ScheduleRecord, definitions: dict[str, ir.Operation]
-    ) -> KernelVerdict:
+        self, verdict: KernelVerdict, record: ScheduleRecord, definitions: dict[str, ir.Operation],
+        kernel: CalledKernel,
+    ) -> KernelVerdict:  # fmt: skip
         """Return a verdict with the rule that made the kernel, and the primitive that made it wrong."""
         verdict = replace(verdict, rule=record.rule.name, choices=dict(record.choices))
         if verdict.status != DIFFERENT:
             return verdict
         step = f"schedule{{{self.schedule}}}"
-        return replace(verdict, primitive=first_wrong_primitive(definitions[verdict.function], record.trace, step))
+        definition = definitions[verdict.function]
+        return replace(verdict, primitive=first_wrong_primitive(definition, kernel, record.trace, step))
 
     def _report(self, verdict: KernelVerdict, location: ir.Location, session: Session) -> None:
         is_failure = verdict.status == DIFFERENT or (verdict.status == OUTSIDE and self.fail == "outside")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.conditions import collect_conditions, require_at_most, require_between, require_equal
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
@@ -60,12 +64,24 @@ def expand(node: Node) -> Tensor:
     rank = max(x.rank, count)
     own = [*[1] * (rank - x.rank), *x.shape]
     tail = own[rank - count :]
-    sizes = node.sizes(tail)
-    fits = wanted.equals(sizes) | wanted.equals(1) | sizes.equals(1)
-    checked = sizes_if(fits, wanted)
-    bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
+    what = f"input 'shape' does not broadcast with the input {x}"
+    bound = node.bind(wanted, what)
     shape = (*own[: rank - count], *map(node.builder.broadcast_dim, tail, bound))
+    with _required(node, what) as text:
+        for new, dim in zip(bound, shape[rank - count :], strict=True):
+            require_between(new, (1, dim), text)
     return node.emit("expand", node[0], shape=shape)
+
+
+@contextmanager
+def _required(node: Node, what: str) -> Iterator[str]:
+    """Check in the call what is required of sizes inside, with the yielded text."""
+    text = f"node '{node.outputs[0]}' ({node.operator}): {what}"
+    with collect_conditions() as conditions:
+        yield text
+    if conditions:
+        lows, highs = zip(*((each.low, each.high) for each in conditions), strict=True)
+        RequireDims.build(dims=lows, bounds=highs, what=text, result_types=[])
 
 
 @dynamic_converter("Slice")
@@ -112,11 +128,10 @@ def slice_(node: Node) -> Tensor:
 def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> Tensor:
     """Return a number per axis from those of the first axes, of which only the call knows how many there are."""
     (own,) = values.type.shape
-    what = (
-        f"node '{node.outputs[0]}' ({node.operator}): starts, ends and steps must be of one length, at most {rank}, "
-        f"got {count} and {own} elements"
-    )
-    RequireDims.build(dims=(own, own - count), bounds=(rank, 0), what=what, result_types=[])
+    what = f"starts, ends and steps must be of one length, at most {rank}, got {count} and {own} elements"
+    with _required(node, what) as text:
+        require_at_most(own, rank, text)
+        require_equal(own, count, text)
     longer = concat([values, node.constant([rest] * rank, "i64")], axis=0)
     return longer.slice(0, 0, rank)
 
@@ -161,10 +176,13 @@ def split(node: Node) -> tuple[Tensor, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), node.vector(1)
     axis = node.attr.int("axis", 0) % x.rank
-    total = sizes.sum().equals(node.sizes(x.shape[axis : axis + 1]))
-    parts = node.bind(sizes_if(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
+    size, (count,) = x.shape[axis], sizes.type.shape
+    what = f"input 'split' does not add up to {size}"
+    parts = node.bind(sizes, what, [size] * count if isinstance(count, int) else None)
     if len(parts) != len(node.outputs):
         raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
+    with _required(node, what) as text:
+        require_equal(sum(parts), size, text)
     slices = []
     at: Dim = 0
     for part in parts:

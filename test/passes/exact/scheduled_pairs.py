@@ -33,4 +33,5 @@ def kernel_pairs(text: str, target: str = "llvm", options: str = "") -> Iterator
     for function in prim_functions(module.operation):
         if symbol_name(function) in definitions:
             name = symbol_name(function)
-            yield module, KernelPair(definition_of(definitions[name], called[name].constants), function.operation)
+            definition = definition_of(definitions[name], called[name].constants)
+            yield module, KernelPair(definition, function.operation, called[name].facts)
