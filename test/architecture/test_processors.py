@@ -12,7 +12,6 @@ from commands import ROOT
 
 OF_THE_HOST = re.compile(r"\bhost_machine\(|import .*\bhost_machine\b|\.host_machine\"")
 EXCEPT = {
-    "targets/llvm/test_options.py": "without options the machine is the host's",
     "targets/llvm/test_rates.py": "rates are of the host's processor",
 }
 EXPLAINED = {"explain_model", "explain"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +32,29 @@ from mirlo.targets.llvm.processor import Processor, host_processor
 V2, V3, V4 = (f"cpu=x86-64-v{level}" for level in (2, 3, 4))
 
 
-def test_without_options_it_is_this_machine() -> None:
-    for text in ("", "cpu=native"):
-        found = parse_options(text)
-        assert (found.processor, found.machine, found.threads) == (host_processor(), host_machine(), None)
+REMEMBERED = (host_processor, host_machine, parse_options)
+
+
+@pytest.fixture(params=["x86-64-v2", "znver3", "cascadelake"])
+def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the name of a processor on which the compiler seems to run."""
+    cpu: str = request.param
+    found = HostCpu(cpu, CPUS[cpu].features, "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr("mirlo.targets.llvm.processor.host_cpu", lambda: found)
+    monkeypatch.setattr("mirlo.targets.llvm.processor.platform.machine", lambda: "x86_64")
+    for each in REMEMBERED:
+        each.cache_clear()
+    yield cpu
+    for each in REMEMBERED:
+        each.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["", "cpu=native"])
+def test_without_options_it_is_this_machine(text: str, host: str) -> None:
+    found, named = parse_options(text), parse_options(f"cpu={host}")
+    assert (found.processor.cpu, set(found.processor.features), found.threads) == (host, CPUS[host].features, None)
+    for fact in ("vector_bytes", "vector_registers", "dots"):
+        assert getattr(found.machine, fact) == getattr(named.machine, fact)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md        # all checks, for each chip
 python test/targets/nvvm/emulated_matrix.py --chip sm_90a --operator relax.conv  # some, as text
+python test/targets/nvvm/emulated_matrix.py --new                                # what the page lacks, added to it
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -21,10 +23,14 @@ from mirlo.tools.conformance.check import (
     FAILED,
     WRONG,
     Matrix,
+    MatrixEntry,
     check_target,
+    names,
 )
-from mirlo.tools.conformance.matrix import markdown, text_lines, totals
+from mirlo.tools.conformance.matrix import MARKS, markdown, text_lines, totals
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "support-matrix-nvvm.md"
+ROW = r"^(\| `([\w.]+)` \|.*)$"
 CHIPS = ("sm_80", "sm_89", "sm_90a", "sm_100")
 """The page has the matrix of the first; the others' totals."""
 _INTRODUCTION = """\
@@ -60,6 +66,36 @@ def page(matrix: Matrix, chips: Iterable[str], counts: Iterable[str]) -> str:
     return f"# What target `nvvm` computes\n\n{_INTRODUCTION.format(chip=first, totals=chr(10).join(lines))}\n## {rest}"
 
 
+def with_rows(text: str, matrices: Sequence[Matrix]) -> str:
+    """Return the page with the operators of these matrices, one for each chip: rows of the first, and all totals."""
+    order = {name: number for number, name in enumerate(names())}
+    parts = re.split(r"(?=^## )", text, flags=re.MULTILINE)
+    for number, part in enumerate(parts):
+        rows = {name: row for row, name in re.findall(ROW, part, re.MULTILINE)}
+        (kinds,) = re.findall(r"^\| \| (.*) \|$", part, re.MULTILINE) or [""]
+        domain = next(iter(rows), "").partition(".")[0]
+        more = {
+            entry.name: " | ".join(["", f"`{entry.name}`", *(_mark(entry, kind) for kind in kinds.split(" | ")), ""])
+            for entry in matrices[0].entries
+            if entry.name.partition(".")[0] == domain
+        }
+        lines = [row.strip() for _, row in sorted((rows | more).items(), key=lambda each: order[each[0]])]
+        parts[number] = part.replace("\n".join(rows.values()), "\n".join(lines)) if rows else part
+    found = "".join(parts)
+    for chip, matrix in zip(CHIPS, matrices, strict=True):
+        (line,) = re.findall(rf"^- `{chip}`: (.*)$", found, re.MULTILINE)
+        pairs = (re.findall(r"\d+", each) for each in (line, counted(matrix)))
+        counts = [int(a) + int(b) for a, b in zip(*pairs, strict=True)]
+        total = re.sub(r"\d+", "{}", line).format(*counts)
+        found = found.replace(f"- `{chip}`: {line}", f"- `{chip}`: {total}")
+    return found
+
+
+def _mark(entry: MatrixEntry, kind: str) -> str:
+    verdict = entry.verdicts.get(kind)
+    return MARKS[verdict.status] if verdict is not None else ""
+
+
 def counted(matrix: Matrix) -> str:
     """Return the totals in words."""
     return totals(matrix).removeprefix("nvvm: ") + "."
@@ -69,8 +105,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--chip", choices=CHIPS, help="check for this chip only, and print text")
     parser.add_argument("--operator", action="append", help="one operator or intrinsic: relax.conv, tir.exp")
+    parser.add_argument("--new", action="store_true", help="check operators that the page lacks, and add them to it")
     given = parser.parse_args()
-    if given.chip or given.operator:
+    if given.new:
+        text = PAGE.read_text(encoding="utf-8")
+        lacking = [name for name in names() if f"| `{name}` |" not in text]
+        matrices = [executed(chip, lacking) for chip in CHIPS]
+        print("\n".join(text_lines(matrices[0])))
+        PAGE.write_text(with_rows(text, matrices), encoding="utf-8")
+    elif given.chip or given.operator:
         matrices = [executed(given.chip or CHIPS[0], given.operator)]
         print("\n".join(text_lines(matrices[0])))
     else:

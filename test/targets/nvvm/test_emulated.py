@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import ROOT
-from emulated_matrix import sampled
+from emulated_matrix import CHIPS as PAGE_CHIPS
+from emulated_matrix import PAGE, counted, page, sampled, with_rows
 from emulated_models import TOLERANCE, error
 from emulator import KernelError
 from emulator.driver import EmulatedDriver, emulated
@@ -18,10 +18,8 @@ import mirlo
 from mirlo import R
 from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.targets.nvvm.schedule import pipelined, warpgroup
-from mirlo.tools.conformance.check import OK, check_target
+from mirlo.tools.conformance.check import OK, Matrix, MatrixEntry, SupportVerdict, check_target, names
 from mirlo.tools.conformance.matrix import markdown
-
-PAGE = ROOT / "docs" / "support-matrix-nvvm.md"
 
 SAMPLE = (
     "relax.add", "relax.argmax", "relax.avg_pool", "relax.conv", "relax.cumsum", "relax.divide", "relax.gather",
@@ -102,6 +100,25 @@ def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
         driver.edit = lambda ptx: re.sub(pattern, "", ptx)
         with pytest.raises(KernelError, match=message):
             compiled(*inputs)
+
+
+def test_new_operators_are_added_to_the_page() -> None:
+    """In their places, with the totals of each chip: the page is as if all had been executed."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in names() if f"| `{name}` |" not in text] == [], "emulated_matrix.py --new"
+    kinds = ("f32", "bool")
+    matrix = Matrix(
+        "nvvm", tuple(MatrixEntry(name, {kinds[at % 2]: SupportVerdict(OK)}) for at, name in enumerate(names()))
+    )
+    whole = page(matrix, PAGE_CHIPS, [counted(matrix)] * len(PAGE_CHIPS))
+    for left_out in (names()[:1], names()[5:7], names()[-1:]):
+        few, more = (
+            Matrix("nvvm", tuple(each for each in matrix.entries if (each.name in left_out) == is_left_out))
+            for is_left_out in (False, True)
+        )
+        before = page(few, PAGE_CHIPS, [counted(few)] * len(PAGE_CHIPS))
+        assert with_rows(before, [more] * len(PAGE_CHIPS)) == whole
+    assert with_rows(whole, [Matrix("nvvm", ())] * len(PAGE_CHIPS)) == whole
 
 
 @pytest.mark.sample(0)
