@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -62,6 +65,17 @@ def test_what_pytest_prints_is_read() -> None:
         ["test/a.py::test_b[1] - AssertionError: 1 != 2", "test/c.py - ImportError"],
     )
     assert read_summary("Killed\n") == (0, 0, [])
+
+
+def test_tests_that_end_in_time_print_what_failed(tmp_path: Path) -> None:
+    """Also if a shell started the command in the background, where interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        command = [sys.executable, "-c", "import time; print('began', flush=True); time.sleep(60)"]
+        status, output = nightly._run(command, tmp_path / "output", time.monotonic() + 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert status is None and output.startswith("began") and "KeyboardInterrupt" in output
 
 
 def test_the_table_has_the_last_run_of_each_shard() -> None:
