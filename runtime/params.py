@@ -29,7 +29,6 @@ from mirlo.runtime.errors import MirloError, OutOfMemoryError, ParameterError, n
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_mapped, empty_together
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.names import unused_name
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import FileMapping
 
@@ -178,6 +177,8 @@ class ParameterStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._counts: dict[str, int] = {}
+        """The last number that was added to a name in use."""
         self._files: dict[Path, MappedFile] = {}
         self._mappings: dict[FileMapping, Path | None] = {}
         """Mapped files that arrays are read from, or computed from."""
@@ -257,9 +258,17 @@ class ParameterStore:
             )
         self._insert(name, entry)
 
+    def _unused_name(self, base: str) -> str:
+        """Return `base`, or `base_1`, `base_2`...: thousands of weights may have one base."""
+        name = base
+        while name in self._entries:
+            self._counts[base] = self._counts.get(base, 0) + 1
+            name = f"{base}_{self._counts[base]}"
+        return name
+
     def add_unique(self, base: str, array: np.ndarray) -> str:
         """Add an array under `base`, or `base_1`, `base_2`... if that is in use, and return the name."""
-        name = unused_name(base, self._entries)
+        name = self._unused_name(base)
         self.add(name, array)
         return name
 
@@ -277,7 +286,7 @@ class ParameterStore:
         `fill`, if there is one, writes the elements to an array: they are in memory once then. `loose` already holds
         the same elements in another order than row-major; `reader` may return it instead.
         """
-        name = unused_name(base, self._entries)
+        name = self._unused_name(base)
         compute = checked(make, _deferred(dtype, shape), f"parameter '{name}'", MirloError)
         self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill)))
         return name

@@ -9,7 +9,7 @@ those that are not known to be equal, and the import decides what they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -42,6 +42,13 @@ def collect_conditions() -> Iterator[list[Condition]]:
         yield collected
     finally:
         _COLLECTED.reset(token)
+
+
+def repeat_conditions(conditions: Iterable[Condition]) -> None:
+    """State conditions again that were collected for an equal operation."""
+    collected = _COLLECTED.get()
+    if collected is not None:
+        collected.extend(conditions)
 
 
 def require_at_most(low: Dim, high: Dim, text: str) -> None:

@@ -31,6 +31,12 @@ class SymbolicDim:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __str__(self) -> str:
+        known: str | None = self.__dict__.get("_text")
+        if known is None:
+            known = self.__dict__["_text"] = self._text_of_terms()
+        return known
+
+    def _text_of_terms(self) -> str:
         if self is UNKNOWN:
             return "?"
         text = ""

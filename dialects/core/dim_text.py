@@ -7,6 +7,7 @@ import keyword
 import operator
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeGuard, TypeVar
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
@@ -25,6 +26,7 @@ Lookup = Callable[[str], T]
 Apply = Callable[[str, "T | int", "T | int"], "T | int"]
 
 
+@lru_cache(maxsize=4096)
 def is_symbol_name(name: str) -> bool:
     """Return whether a symbol may have this name."""
     parts = name.split(".")

@@ -74,6 +74,11 @@ def minimum(left: Dim, right: Dim) -> Dim:
 
 
 def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
+    return _product(tuple(dims))
+
+
+@lru_cache(maxsize=4096)
+def _product(dims: tuple[Dim, ...]) -> Dim:
     result: Dim = 1
     for dim in dims:
         result = result * dim

@@ -26,11 +26,12 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 from mirlo.dialects import wheel
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute, Dims
-from mirlo.dialects.core.conditions import Condition, collect_conditions
+from mirlo.dialects.core.conditions import Condition, collect_conditions, repeat_conditions
 from mirlo.dialects.core.dim_algebra import Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake
 from mirlo.dialects.core.sharding import ShardingRule, broadcast_rule
@@ -197,7 +198,7 @@ class DialectOp(ir.OpView):
             raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(values)}")
         attributes = encode_attributes(cls, attrs)
         if result_types is None:
-            result_types = infer_results(cls, values, attrs)
+            result_types = _infer_once(cls, values, attributes, lambda: _values_with_defaults(cls, attrs))
         types = [t.to_mlir() if isinstance(t, TensorType) else t for t in result_types]
         flat, sizes = layout.flatten(values, _type_of, cls.OPERATION_NAME)
         if sizes is not None:
@@ -235,7 +236,7 @@ class DialectOp(ir.OpView):
         with collect_conditions() as conditions:
             if self.infers:
                 arguments = [getattr(self, field.name) for field in self._operand_layout.fields]
-                _infer(type(self), arguments, self.attribute_values())
+                _infer_once(type(self), arguments, self.operation.attributes, self.attribute_values)
         return list(dict.fromkeys(conditions))
 
     def every_dim(self) -> Iterator[Dim]:
@@ -387,6 +388,11 @@ def infer_results(
     cls: type[DialectOp], arguments: Sequence[ir.Value | Sequence[ir.Value] | None], attrs: Mapping[str, object]
 ) -> Sequence[TensorType]:
     """Return the result types for these operand values and attributes (Python values)."""
+    return _infer(cls, arguments, _values_with_defaults(cls, attrs))
+
+
+def _values_with_defaults(cls: type[DialectOp], attrs: Mapping[str, object]) -> dict[str, object]:
+    """Return the declared attributes, normalized, for an operation that infers its results."""
     if not cls.infers:
         raise OpError(f"'{cls.OPERATION_NAME}' cannot infer its results: pass result_types")
     values = {name: declared.default for name, declared in cls._attributes.items()}
@@ -398,7 +404,57 @@ def infer_results(
     for name, value in values.items():
         if value is REQUIRED:
             raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
-    return _infer(cls, arguments, values)
+    return values
+
+
+_Inferred = tuple[Sequence[TensorType], tuple[Condition, ...]]
+_INFERRED: WeakKeyDictionary[ir.Context, dict[tuple[object, ...], _Inferred]] = WeakKeyDictionary()
+"""The result types, and the conditions on sizes, of the operations of each context, by what determines them.
+
+Equal layers of a model have equal operations. Types and attributes are known by their addresses (`types.py`).
+"""
+_VERIFIED: WeakKeyDictionary[ir.Context, set[tuple[object, ...]]] = WeakKeyDictionary()
+"""The operations of each context that were verified, but for their own `check`, by what determines that."""
+
+
+def _infer_once(
+    cls: type[DialectOp],
+    arguments: Sequence[ir.Value | Sequence[ir.Value] | None],
+    attributes: Mapping[str, ir.Attribute] | ir.OpAttributeMap,
+    values: Callable[[], Mapping[str, object]],
+) -> Sequence[TensorType]:
+    """Infer the result types, once for equal operand types and attributes in a context.
+
+    `attributes` are those of the operation; `values` returns the declared ones as Python values.
+    """
+    declared = frozenset((name, hash(attributes[name])) for name in attributes if name in cls._attributes)
+    types = tuple(map(_address_of_types, arguments))
+    first = next((each for each in _flat(arguments)), None)
+    context = first.context if first is not None else ir.Context.current
+    known = _INFERRED.setdefault(context, {})
+    key = cls, types, declared
+    inferred = known.get(key)
+    if inferred is None:
+        with collect_conditions() as conditions:
+            listed = _infer(cls, arguments, values())
+        inferred = known[key] = listed, tuple(conditions)
+    repeat_conditions(inferred[1])
+    return inferred[0]
+
+
+def _flat(arguments: Sequence[ir.Value | Sequence[ir.Value] | None]) -> Iterator[ir.Value]:
+    for each in arguments:
+        if isinstance(each, ir.Value):
+            yield each
+        elif each is not None:
+            yield from each
+
+
+def _address_of_types(value: ir.Value | Sequence[ir.Value] | None) -> object:
+    """Return the address of the type of an operand: a tuple for a variadic one, None for an absent one."""
+    if value is None:
+        return None
+    return hash(value.type) if isinstance(value, ir.Value) else tuple(hash(each.type) for each in value)
 
 
 def _infer(
@@ -453,10 +509,14 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
     """Verify declared attributes, then inference, then the operation's own `check`."""
     try:
         view = cls(op.operation)
-        _verify_counts(cls, view.operation)
-        _verify_attributes(cls, view)
-        if cls.infers:
-            _verify_types(cls, view)
+        known = _VERIFIED.setdefault(view.operation.context, set())
+        key = _verified_key(cls, view.operation)
+        if key not in known:
+            _verify_counts(cls, view.operation)
+            _verify_attributes(cls, view)
+            if cls.infers:
+                _verify_types(cls, view)
+            known.add(key)
         check = getattr(cls, "check", None)
         if check is not None:
             # The caller of the verifier may not have entered a context, but checks create types and attributes.
@@ -470,6 +530,15 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
         outside.location.emit_error(f"'{outside.name}' op using value defined outside the region")
         return False
     return True
+
+
+def _verified_key(cls: type[DialectOp], op: ir.Operation) -> tuple[object, ...]:
+    """Return what determines whether an operation is valid, but for its own `check`."""
+    attributes = op.attributes
+    return (
+        cls, len(op.regions), tuple(hash(value.type) for value in op.operands),
+        tuple(hash(value.type) for value in op.results), tuple((name, hash(attributes[name])) for name in attributes),
+    )  # fmt: skip
 
 
 def _run_check(check: Callable[[ir.OpView], object], view: ir.OpView) -> None:
@@ -509,7 +578,7 @@ def _verify_attributes(cls: type[DialectOp], view: ir.OpView) -> None:
 
 def _verify_types(cls: type[DialectOp], view: ir.OpView) -> None:
     arguments = [getattr(view, field.name) for field in cls._operand_layout.fields]
-    inferred = _infer(cls, arguments, view.attribute_values())
+    inferred = _infer_once(cls, arguments, view.operation.attributes, view.attribute_values)
     declared = view.operation.results
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")

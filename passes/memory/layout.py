@@ -7,6 +7,7 @@ expressions that compiled code evaluates in each call.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import field
 
@@ -35,6 +36,20 @@ class Interval:
 class _ArenaSlot:
     size: Dim
     members: list[Interval] = field(default_factory=list)
+    """In the order of their steps: no two of them are alive at the same time."""
+
+    def has_room(self, buffer: Interval) -> bool:
+        """Return whether no member is alive together with a buffer."""
+        at = bisect_left(self.members, buffer.first, key=_first_step)
+        ends_before = at == 0 or self.members[at - 1].last < buffer.first
+        return ends_before and (at == len(self.members) or self.members[at].first > buffer.last)
+
+    def add(self, buffer: Interval) -> None:
+        insort(self.members, buffer, key=_first_step)
+
+
+def _first_step(buffer: Interval) -> int:
+    return buffer.first
 
 
 def assign_offsets(buffers: Sequence[Interval], alignment: int = ALIGNMENT) -> Dim:
@@ -68,7 +83,7 @@ def _slots(buffers: Sequence[Interval], alignment: int) -> list[_ArenaSlot]:
     slots: list[_ArenaSlot] = []
     for buffer in sorted(buffers, key=lambda b: (-D.estimate_dim(b.size), b.first)):
         size = aligned(buffer.size, alignment)
-        free = [slot for slot in slots if not any(other.overlaps(buffer) for other in slot.members)]
+        free = [slot for slot in slots if slot.has_room(buffer)]
         wanted = D.estimate_dim(size)
         best = min(
             free,
@@ -79,7 +94,7 @@ def _slots(buffers: Sequence[Interval], alignment: int) -> list[_ArenaSlot]:
             slots.append(_ArenaSlot(size, [buffer]))
             continue
         best.size = D.maximum(best.size, size)
-        best.members.append(buffer)
+        best.add(buffer)
     return slots
 
 

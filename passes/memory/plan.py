@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -63,6 +64,10 @@ class Requirements:
         self.products = SizeProducts(symbols.bound_by)
         self._dims: dict[str, tuple[NonnegativeDim, bool]] = {}
         self._limits: dict[str, set[str]] = {}
+        self._kernels: set[str] = set()
+        """The kernels, by name, whose requirements are among the products."""
+        self._tensors: set[tuple[TensorType, bool]] = set()
+        """The types of tensors that were required to fit in memory, and whether every call creates one."""
         for name in symbols.solved:
             self._require_nonnegative(D.symbol(name), f"the dim '{name}' of an input is negative", True)
         for value in timeline.body.arguments:
@@ -102,15 +107,22 @@ class Requirements:
             for dims in extents_of(op):
                 self.products.add(dims, 1, MAX_BYTES, f"{names}: a tensor of {_joined(dims)} bytes is too large")
             if op.name == "relax.call_tir":
-                callee = self.callee(op)
-                self.products.add_dim(workspace_of(callee), f"{names}: its scratch memory is too large", MAX_BYTES)
-                for dims in extents_of(callee.operation):
-                    text = f"{names}: a computation of {_joined(dims)} elements is too large"
-                    self.products.add(dims, 1, MAX_ITERATIONS, text)
+                self._kernel(op, names)
             for nested in step.bodies:
                 for argument in nested.arguments:
                     self._tensor(argument, names, False)
                 self._visit(nested, False)
+
+    def _kernel(self, op: ir.Operation, names: str) -> None:
+        """Require what a kernel computes with, once for all its calls."""
+        if op.opview.callee in self._kernels:
+            return
+        self._kernels.add(op.opview.callee)
+        callee = self.callee(op)
+        self.products.add_dim(workspace_of(callee), f"{names}: its scratch memory is too large", MAX_BYTES)
+        for dims in extents_of(callee.operation):
+            text = f"{names}: a computation of {_joined(dims)} elements is too large"
+            self.products.add(dims, 1, MAX_ITERATIONS, text)
 
     def _require(self, op: ir.OpView, always: bool) -> None:
         """Check the dims of an operation before the call if they are known there, or else show them where it fails."""
@@ -124,7 +136,10 @@ class Requirements:
     def _tensor(self, value: ir.Value, names: str, always: bool) -> None:
         """Require that a tensor fits in memory; `always`, for one that is created in every call."""
         tensor = TensorType.from_mlir(value.type) if is_tensor(value) else None
-        if tensor is None or D.UNKNOWN in tensor.shape or all(isinstance(dim, int) for dim in tensor.shape):
+        if tensor is None or (tensor, always) in self._tensors:
+            return
+        self._tensors.add((tensor, always))
+        if D.UNKNOWN in tensor.shape or all(isinstance(dim, int) for dim in tensor.shape):
             return
         self.products.add(tensor.shape, tensor.dtype.bytes, MAX_BYTES, f"{names}: {tensor} is larger than any memory")
         for dim in tensor.shape:
@@ -212,6 +227,8 @@ class _MemoryPlanner:
     module: ir.OpView
     aliases: bool
     alignment: int
+    _scheduled: set[str] = field(default_factory=set)
+    """The kernels, by name, that were found to be scheduled."""
 
     def run(self) -> MemoryRecord:
         self.timeline = Timeline(self.function.operation.regions[0].blocks[0])
@@ -340,11 +357,14 @@ class _MemoryPlanner:
             near = difflib.get_close_matches(name, self.functions, n=1)
             hint = f"; did you mean '@{near[0]}'?" if near else ""
             raise PassError(f"there is no function '@{name}'{hint}", op.location)
+        if name in self._scheduled:
+            return callee
         kind = ir.TypeAttr(callee.operation.attributes["function_type"]).value
         if kind.results and not callee.operation.regions[0].blocks:
             raise PassError(f"'@{name}' is declared over tensors and has no body: give it one", op.location)
         if not is_prim_func(callee) or is_tensor_form(callee):
             raise PassError(f"'@{name}' is not a scheduled prim function: run schedule before plan-memory", op.location)
+        self._scheduled.add(name)
         return callee
 
 

@@ -103,12 +103,12 @@ class FunctionSymbols:
             result.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
         return result
 
-    @property
+    @cached_property
     def plain(self) -> list[str]:
         """Return the inputs' dims that are plain symbols."""
         return [text for text in self.inputs if D.is_symbol_name(text)]
 
-    @property
+    @cached_property
     def early(self) -> set[str]:
         """Return the symbols whose values are known before the call."""
         return {*self.plain, *self.solved}

@@ -1,0 +1,36 @@
+"""What a compilation does once for all equal layers: counts, not seconds."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+from pathlib import Path
+
+from layered_folders import write_layers
+from mirlo_llm import generate
+
+TARGET = "llvm{cpu=znver4}"
+
+
+def compiled_kernels(folder: Path) -> tuple[set[str], int]:
+    """Return the functions that the kernels of a model call, and how many calls there are."""
+    kernels = generate.load(folder, cache=False, target=TARGET).executable.artifact.kernels
+    return {kernel.symbol for kernel in kernels}, len(kernels)
+
+
+def test_equal_layers_share_kernels(tmp_path: Path) -> None:
+    few, many = (compiled_kernels(write_layers(tmp_path / str(layers), layers)) for layers in (3, 9))
+    assert len(few[0]) == len(many[0])
+    assert many[1] - few[1] == 6 * (few[1] - compiled_kernels(write_layers(tmp_path / "2", 2))[1])
+
+
+def test_work_grows_linearly(tmp_path: Path) -> None:
+    def calls(layers: int) -> int:
+        folder, profile = write_layers(tmp_path / str(layers), layers), cProfile.Profile()
+        profile.runcall(generate.load, folder, cache=False, target=TARGET, jobs=1)
+        return pstats.Stats(profile).total_calls  # type: ignore[attr-defined,no-any-return]
+
+    calls(2)
+    least = calls(2)  # what each compilation does
+    few, many = (calls(layers) - least for layers in (4, 10))
+    assert many <= 4.4 * few  # 8 layers more than 2 are 4 times 2
