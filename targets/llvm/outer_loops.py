@@ -15,12 +15,23 @@ from mirlo.dialects.core.value import create, inline_asm
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
+MANY_ACCESSES = 48
+"""The accesses to memory in an iteration above which the addresses are sums of the index, not induction variables.
+
+LoopStrengthReduction looks at all pairs of them: in the transforms of Winograd's algorithm it takes half of the time of
+code generation, for addresses that are constants apart.
+"""
+_ACCESSES = frozenset(
+    ("vector.load", "vector.store", "vector.maskedload", "vector.maskedstore", "memref.load", "memref.store")
+)
+
 
 def hide_outer_indices(module: ir.Module) -> None:
     """Pass indices through assembly without instructions.
 
-    These are the starts of loops over accumulators, and in kernels with dynamic dims the indices of the loops around
-    register tiles. In other kernels the addresses between loops are numbers apart.
+    These are the starts of loops over accumulators, the indices of loops with many accesses and no accumulators, and in
+    kernels with dynamic dims the indices of the loops around register tiles. In other kernels the addresses between
+    loops are numbers apart.
     """
     for op in module.body.operations:
         kernel = op.operation
@@ -28,6 +39,8 @@ def hide_outer_indices(module: ir.Module) -> None:
             loops = _Loops(kernel)
             for loop in loops.over_accumulators:
                 _hide_beginnings(loop, loops)
+            for loop in loops.of_many_accesses:
+                _hide_index(loop)
             if _has_sizes(kernel):
                 for loop in loops.around_tiles:
                     _hide_index(loop)
@@ -47,6 +60,8 @@ class _Loops:
         """The loops that have a loop over accumulators below them."""
         self.over_accumulators: list[ir.Operation] = []
         """The scheduled loops over accumulators that have no loop below them."""
+        self.of_many_accesses: list[ir.Operation] = []
+        """The loops without results and without a loop below them that access memory at `MANY_ACCESSES` places."""
         self._varying: dict[ir.Value, bool] = {}
         self._collect(kernel)
 
@@ -60,6 +75,8 @@ class _Loops:
                 self.around_tiles.append(inner)
             if _is_over_accumulators(inner) and not has_inner:
                 self.over_accumulators.append(inner)
+            elif is_loop and not has_inner and not len(inner.results) and _has_many_accesses(inner):
+                self.of_many_accesses.append(inner)
             has_loop = has_loop or has_inner or is_loop
             has_tile = has_tile or is_around or (_is_over_accumulators(inner) and len(inner.results) > 1)
         return has_loop, has_tile
@@ -77,6 +94,11 @@ class _Loops:
 
 def _is_over_accumulators(op: ir.Operation) -> bool:
     return op.name == "scf.for" and LOOP_ANNOTATION in op.attributes and len(op.results) > 0
+
+
+def _has_many_accesses(loop: ir.Operation) -> bool:
+    body = loop.regions[0].blocks[0].operations
+    return len(body) >= MANY_ACCESSES and sum(op.operation.name in _ACCESSES for op in body) >= MANY_ACCESSES
 
 
 def _with_regions(op: ir.Operation) -> list[ir.Operation]:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 LoopIndex = Dim | ir.Value
 """An index: a dim, or a value that is computed at run time."""
+PixelReader = Callable[[int, int], ir.Value]
+"""Loads a vector of channels of a pixel of a tile, by its row and column there."""
 
 
 def schedule_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
@@ -276,36 +278,52 @@ class _TileEmitter(_Emitter):
         height, width = tiling.size
         top = index.add(index.times(th, tiling.m), -tiling.pad[0])
         left = index.add(index.times(tw, tiling.m), -tiling.pad[1])
-        rows = [index.add(top, r) for r in range(self.side)]
-        columns = [index.add(left, s) for s in range(self.side)]
         edges = index.both(
             index.inside(top, D.maximum(height - self.side + 1, 0)),
             index.inside(left, D.maximum(width - self.side + 1, 0)),
         )
-
-        def position(r: int, s: int) -> LoopIndex:
-            pixel = index.add(index.times(index.add(index.times(n, height), rows[r]), width), columns[s])
-            return index.times(pixel, tiling.channels)
-
-        every = [(r, s) for r in range(self.side) for s in range(self.side)]
+        image, side = index.times(n, height), range(self.side)
+        to_row, to_column = width * tiling.channels, tiling.channels
 
         def within() -> None:
-            indices = {at: position(*at) for at in every}
-            self._walk(number, lambda c, at: self._load(index.add(indices[at], c)))
+            # One address and constants: the address of each element would be live in the loop over channels.
+            first = index.times(index.add(index.times(index.add(image, top), width), left), tiling.channels)
+
+            def pixels(c: LoopIndex) -> PixelReader:
+                start = index.add(first, c)
+                return lambda r, s: self._load(index.add(start, r * to_row + s * to_column))
+
+            self._walk(number, pixels)
 
         def beyond() -> None:
+            rows, columns = ([index.add(start, step) for step in side] for start in (top, left))
             row_is = [index.inside(row, height) for row in rows]
             column_is = [index.inside(column, width) for column in columns]
-            there = {(r, s): index.both(row_is[r], column_is[s]) for r, s in every}
+            there = {(r, s): index.both(row_is[r], column_is[s]) for r in side for s in side}
             zero = self.vectors.zeros(self.lanes, self.source.type.element_type)
+            # Where there is no row or column, the first one is read.
             kind, start = ir.IndexType.get(), self.constants.index(0)
-            indices = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
+            rows = [
+                create("arith.select", kind, is_in, index.value(at), start)
+                for at, is_in in zip(rows, row_is, strict=True)
+            ]
+            columns = [
+                create("arith.select", kind, is_in, index.value(at), start)
+                for at, is_in in zip(columns, column_is, strict=True)
+            ]
+            in_rows = [index.times(index.add(image, row), to_row) for row in rows]
+            in_columns = [index.times(column, to_column) for column in columns]
 
-            def read(c: LoopIndex, at: tuple[int, int]) -> ir.Value:
-                loaded = self._load(index.add(indices[at], c))
-                return create("arith.select", loaded.type, there[at], loaded, zero)
+            def pixels(c: LoopIndex) -> PixelReader:
+                starts = [index.add(row, c) for row in in_rows]
 
-            self._walk(number, read)
+                def read(r: int, s: int) -> ir.Value:
+                    loaded = self._load(index.add(starts[r], in_columns[s]))
+                    return create("arith.select", loaded.type, there[r, s], loaded, zero)
+
+                return read
+
+            self._walk(number, pixels)
 
         either(edges, within, beyond)
 
@@ -319,15 +337,16 @@ class _TileEmitter(_Emitter):
         kind = ir.VectorType.get([self.lanes], self.target.type.element_type)
         return create("arith.extui" if self.tiling.image == "u8" else "arith.extsi", kind, value)
 
-    def _walk(self, number: LoopIndex, read: Callable[[LoopIndex, tuple[int, int]], ir.Value]) -> None:
-        """Transform a tile, vector by vector; `read` loads its elements."""
+    def _walk(self, number: LoopIndex, pixels: Callable[[LoopIndex], PixelReader]) -> None:
+        """Transform a tile, vector by vector; `pixels` loads the elements from a channel on."""
         tiling, index = self.tiling, self.index
         size, side = range(tiling.alpha), range(self.side)
         first = index.times(number, tiling.channels)
         plane = tiling.count * tiling.channels
 
         def step(c: LoopIndex) -> None:
-            tile = [[self._extended(read(c, (r, s))) for s in side] for r in side]
+            read = pixels(c)
+            tile = [[self._extended(read(r, s)) for s in side] for r in side]
             result = _transform(self.matrix, tile, self.ops)
             base = index.add(first, c)
             for i in size:

@@ -106,3 +106,39 @@ def test_convolutions_of_any_size(threads: int) -> None:
         windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2]
         expected = np.einsum("bchwij,ocij->bohw", windows, weights)
         np.testing.assert_allclose(compiled(x), expected, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(("accesses", "results", "hidden"), [(48, 0, 1), (47, 0, 0), (0, 0, 0), (48, 1, 0)])
+def test_indices_of_loops_with_many_accesses(accesses: int, results: int, hidden: int) -> None:
+    copies = [
+        f"""
+        %at{i} = arith.addi %k, %n{i} : index
+        %x{i} = memref.load %a[%at{i}] : memref<4096xf32>"""
+        for i in range(accesses)
+    ]
+    carried = "iter_args(%s = %zero) -> (f32) " if results else ""
+    text = f"""
+func.func @copies(%a: memref<4096xf32>) attributes {{tir.prim_func}} {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %zero = arith.constant 0.0 : f32
+  {" ".join(f"%n{i} = arith.constant {i} : index" for i in range(accesses))}
+  scf.for %i = %c0 to %c8 step %c1 {{
+    {"%r = " if results else ""}scf.for %k = %c0 to %c8 step %c1 {carried}{{
+        {"".join(copies)}
+        scf.yield {"%s : f32" if results else ""}
+    }} {{llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}}
+  }}
+  return
+}}"""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        hide_outer_indices(module)
+        module.operation.verify()
+        printed = str(module)
+    assert printed.count("llvm.inline_asm") == hidden
+    if hidden:  # the loop still counts by its own index; each address is a sum of the hidden one
+        name = re.search(r"llvm.inline_asm .*\n\s+(%\d+) = arith.index_cast", printed)
+        assert name is not None
+        assert printed.count(f"arith.addi {name[1]},") == accesses
