@@ -128,7 +128,9 @@ def instance_conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequen
     """Return the same as `conditions_of` for a block at its place."""
     conditions: list[tuple[IndexExpr, Sequence[Dim]]] = []
     for operand in instance.needed_inputs:
-        conditions += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
+        # Where one dim is always outside, no element is read, wherever the others are.
+        if not instance.always_outside(operand):
+            conditions += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
     for op in instance.block.body_ops:
         if op.name == "arith.cmpi" and instance.known(op.results[0]) is None:
             difference = instance.difference(op)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -126,6 +128,20 @@ def test_padding() -> None:
         machine="avx2",
     )  # fmt: skip
     assert "cmpi" not in kernel.text
+
+
+@pytest.mark.parametrize("pads", list(product((0, 1), repeat=3)))
+def test_padding_is_cut_once_for_each_edge(pads: tuple[int, int, int]) -> None:
+    sizes = (5, 6, 7)
+    kernel = compare(
+        lambda p, x: p.compute(
+            (*(size + 2 * pad for size, pad in zip(sizes, pads, strict=True)), 32),
+            lambda *at: x.at(*(axis - pad for axis, pad in zip(at, pads, strict=False)), at[-1], outside=1.5),
+        ),
+        [tensor(*sizes, 32)], "elementwise", machine="avx2",
+    )  # fmt: skip
+    # Where one index is outside, those of the other dims are not looked at.
+    assert f"pieces = {1 + 2 * sum(pads)} " in kernel.text
 
 
 @pytest.mark.parametrize("kind", ["reflect", "edge"])
