@@ -52,6 +52,7 @@ from mirlo.runtime.processes import end_group, end_with_parent
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"
 TESTED_BY = {
+    "passes/bounds": ("passes/verify",),
     "passes/schedule": ("targets/llvm/schedule", "targets/gpu"),
     "targets/gpu": ("targets/nvvm", "targets/spirv"),
     "targets/llvm/schedule": ("targets/llvm/test_inner_loops.py",),
@@ -128,6 +129,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", action="store_true", help="with --report, list each change that survived")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     options = parser.parse_args(arguments)
+    for folder in options.folder:
+        if not (ROOT / folder).exists():
+            parser.error(
+                f"--folder {folder}: expected a folder or a file of {ROOT}; the first ones: {', '.join(FOLDERS)}"
+            )
     for number in SIGNALS:
         signal.signal(number, _end_with_groups)
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else math.inf

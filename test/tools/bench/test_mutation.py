@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from commands import ROOT
 
 from mirlo.benchmarks import mutation
@@ -49,3 +50,9 @@ def test_packages_of_plugins_are_tested_by_their_own_tests() -> None:
     assert (ROOT / PLUGIN_TESTS).exists() and "plugins" in FOLDERS
     paths = {mutant.path for mutant in find_mutants(ROOT, ["plugins/systolic"])}
     assert paths and not any("tests" in Path(path).parts for path in paths)
+
+
+def test_a_folder_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        mutation.main(["--folder", "passes/exact", "--folder", "passes/exakt", "--map"])
+    assert "--folder passes/exakt: expected a folder or a file of " in capsys.readouterr().err
