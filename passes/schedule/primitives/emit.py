@@ -231,6 +231,8 @@ class _Emitter(PointEmitter):
         """The loops that are bound to hardware axes, in the order in which they were emitted."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
+        self.summed: frozenset[str] = frozenset()
+        """The loops that are emitted now whose accumulators have begun from zero."""
         self.ends: Mapping[str, ir.Value] = {}
         """Where loops end early."""
         self.straight = straight
@@ -446,6 +448,11 @@ class _Emitter(PointEmitter):
 
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is not vectorized."""
+        if self.accumulators is not None and loop.name in self.accumulators.blocked - self.summed:
+            before, self.summed = self.summed, self.summed | {loop.name}
+            block = self.each_iteration(loop, values, self.accumulators.zeros())
+            self.summed = before
+            return self.accumulators.combine(carried, block)
         in_thread = is_thread(loop)
         if loop.waits:
             # The classes of the dialect take 10 ms to create, of each process that compiles for CPUs.
@@ -652,13 +659,32 @@ class _Emitter(PointEmitter):
             iteration = partial(_at_position, loop.name, part, body)
         if is_at_most_one:
             return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
-        new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(step), carried)
-        if kind == PARALLEL:
-            new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
-        with ir.InsertionPoint(new_loop.body):
-            scf.YieldOp(iteration(new_loop.induction_variable, list(new_loop.inner_iter_args)))
-        self._improve(new_loop.operation, loop, kind, isinstance(low, int) and isinstance(high, int), bool(carried))
-        return list(new_loop.results)
+        is_static = isinstance(low, int) and isinstance(high, int)
+
+        def rolled(low: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int]) -> Carried:
+            size = blocks[0] * step if blocks else step
+            new_loop = scf.ForOp(low, high, values.emit(size), held)
+            if kind == PARALLEL:
+                new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
+            with ir.InsertionPoint(new_loop.body):
+                i, inner = new_loop.induction_variable, list(new_loop.inner_iter_args)
+                if blocks:
+                    assert self.accumulators is not None
+                    end = Value(i) + index(size)
+                    end = end if divides(size) else end.minimum(high)
+                    block = rolled(i, end, self.accumulators.zeros(), blocks[1:])
+                    scf.YieldOp(self.accumulators.combine(inner, block))
+                else:
+                    scf.YieldOp(iteration(i, inner))
+            if not blocks:
+                self._improve(new_loop.operation, loop, kind, is_static, bool(carried))
+            return list(new_loop.results)
+
+        def divides(size: int) -> bool:
+            return isinstance(low, int) and isinstance(high, int) and (high - low) % size == 0
+
+        blocks = [] if self.accumulators is None else self.accumulators.sum_blocks(loop, bounds)
+        return rolled(emit_bound(low, values), emit_bound(high, values), carried, blocks)
 
     def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
         """Forbid LLVM to unroll an emitted loop that is work enough, and hoist what does not vary in it."""
