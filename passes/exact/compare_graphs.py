@@ -31,8 +31,8 @@ from mirlo.runtime.records import dataclass
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-UNIT = 24 * 24
-"""Weights are multiples of it: transforms of Winograd's algorithm divide by 24 on both sides."""
+UNIT = 36 * 36
+"""Weights are multiples of it: transforms of Winograd's algorithm divide by 36 on both sides."""
 LARGEST = 4
 SIZE = 3
 """The size of each symbol of a model of dynamic shapes, if none is requested and calls accept it."""

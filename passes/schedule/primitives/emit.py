@@ -48,7 +48,7 @@ from mirlo.passes.schedule.primitives.ranges import (
     reached,
     steps_of,
 )
-from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults, accumulate
+from mirlo.passes.schedule.primitives.registers import LAST_BLOCKS, Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
@@ -661,30 +661,39 @@ class _Emitter(PointEmitter):
             return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
         is_static = isinstance(low, int) and isinstance(high, int)
 
-        def rolled(low: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int]) -> Carried:
-            size = blocks[0] * step if blocks else step
-            new_loop = scf.ForOp(low, high, values.emit(size), held)
+        def rolled(low: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int | None]) -> Carried:
+            by = values.emit(step) if not blocks else self._block_step(low, high, step, blocks)
+            new_loop = scf.ForOp(low, high, by, held)
             if kind == PARALLEL:
                 new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
             with ir.InsertionPoint(new_loop.body):
-                i, inner = new_loop.induction_variable, list(new_loop.inner_iter_args)
-                if blocks:
-                    assert self.accumulators is not None
-                    end = Value(i) + index(size)
-                    end = end if divides(size) else end.minimum(high)
-                    block = rolled(i, end, self.accumulators.zeros(), blocks[1:])
-                    scf.YieldOp(self.accumulators.combine(inner, block))
-                else:
-                    scf.YieldOp(iteration(i, inner))
+                i, inner = new_loop.induction_variable, Carried(new_loop.inner_iter_args)
+                scf.YieldOp(block(i, by, high, inner, blocks) if blocks else iteration(i, inner))
             if not blocks:
                 self._improve(new_loop.operation, loop, kind, is_static, bool(carried))
             return list(new_loop.results)
 
-        def divides(size: int) -> bool:
-            return isinstance(low, int) and isinstance(high, int) and (high - low) % size == 0
+        def block(i: ir.Value, by: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int | None]) -> Carried:
+            """Emit the iterations of a block, from zero, and add them to the accumulators."""
+            assert self.accumulators is not None
+            size, end = blocks[0], Value(i) + by
+            is_whole = size is not None and is_static and (high_at - low_at) % (size * step) == 0  # type: ignore[operator]
+            added = rolled(i, end if is_whole else end.minimum(high), self.accumulators.zeros(), blocks[1:])
+            return self.accumulators.combine(held, added)
 
+        low_at, high_at = low, high
         blocks = [] if self.accumulators is None else self.accumulators.sum_blocks(loop, bounds)
         return rolled(emit_bound(low, values), emit_bound(high, values), carried, blocks)
+
+    def _block_step(self, low: ir.Value, high: ir.Value, step: int, blocks: Sequence[int | None]) -> ir.Value:
+        """Emit the step of a loop over blocks, the largest of these."""
+        if blocks[0] is not None:
+            return index(blocks[0] * step)
+        least = step * (next(iter(blocks[1:]), None) or 1)
+        return (
+            Value(create("arith.ceildivsi", high.type, Value(high) - low, index(LAST_BLOCKS * least))).maximum(1)
+            * least
+        )
 
     def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
         """Forbid LLVM to unroll an emitted loop that is work enough, and hoist what does not vary in it."""

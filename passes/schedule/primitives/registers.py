@@ -6,13 +6,12 @@ combined after the loop.
 
 Sums of floats are computed in blocks: an accumulator adds up some tens of elements from zero, and is then added to the
 one of the next larger block. The rounding error of a sum grows with the root of the additions that one accumulator
-takes, so that of 32,768 elements is an eighteenth of that of a single accumulator.
+takes: 32,768 elements are 32 of 32 of 32, and their error is an eighteenth of that of a single accumulator.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Protocol
@@ -108,11 +107,13 @@ class LoopEmitter(Protocol):
 MAX_ACCUMULATORS = 64
 """Most accumulators: no machine has more registers."""
 SUM_BLOCK = 32
-"""Elements that an accumulator of floats adds up from zero."""
-MIN_SUM_BLOCK = 16
-"""Least elements of an inner loop that begins from zero in each iteration of the loops around it."""
-MAX_BLOCK_LEVELS = 2
-"""Blocks of blocks into which one loop is cut: 65,536 elements are 32 of 32 of 64."""
+"""Elements that an accumulator of floats adds up from zero, where one loop has more."""
+MIN_SUM_BLOCK = 8
+"""Least elements of an inner loop that begins from zero in each iteration of the loop around it."""
+MAX_BLOCK_LEVELS = 3
+"""Blocks of blocks into which one loop is cut: a million elements are 32 of 32 of 32 of 32."""
+LAST_BLOCKS = 8
+"""Blocks that the last accumulator adds up: where elements have a mean, its error is that of the largest sums."""
 
 
 def accumulate(root: Root, leaf: BlockLeaf, loop: Loop, in_order: bool = False) -> None:
@@ -187,7 +188,11 @@ class Accumulators:
     @cached_property
     def blocked(self) -> frozenset[str]:
         """Return the loops that begin from zero in each iteration of those around them."""
-        return frozenset(name for loop in self.loops for name in _blocked_loops(loop)) if self._sums_floats else frozenset()
+        return (
+            frozenset(name for loop in self.loops for name in _blocked_loops(loop))
+            if self._sums_floats
+            else frozenset()
+        )
 
     @cached_property
     def _sums_floats(self) -> bool:
@@ -195,14 +200,24 @@ class Accumulators:
         results = list(self._results.values())
         return all(each.may_have_blocks for each in results) and any(each.sums_floats for each in results)
 
-    def sum_blocks(self, loop: Loop, bounds: tuple[object, object]) -> list[int]:
-        """Return the iterations of a loop that are added up from zero, largest blocks first; none of a short loop."""
+    def sum_blocks(self, loop: Loop, bounds: tuple[object, object]) -> list[int | None]:
+        """Return the iterations of a loop that are added up from zero, largest blocks first; none of a short loop.
+
+        None stands for those of which there are `LAST_BLOCKS`, where only the run time knows how many these are.
+        """
         if not self._sums_floats or loop.kind != SERIAL:
             return []
         low, high = bounds
-        count = high - low if isinstance(low, int) and isinstance(high, int) else None
+        # The lanes of a row are partial results, which are added up in pairs.
+        is_last = loop in self.loops and not all(each.is_summed for each in self._results.values())
         sizes = [SUM_BLOCK**level for level in range(MAX_BLOCK_LEVELS, 0, -1)]
-        return [size for size in sizes if count is None or count > 2 * size]
+        if not isinstance(low, int) or not isinstance(high, int):
+            return [*sizes[-1:]] if not is_last else [None] if self.blocked else [None, *sizes[-2:]]
+        sizes = [size for size in sizes if high - low > (LAST_BLOCKS * size if size > SUM_BLOCK else 2 * size)]
+        least = sizes[0] if sizes else 1
+        last = -(-(high - low) // (LAST_BLOCKS * least)) * least
+        has_last = is_last and last > least and (bool(sizes) or bool(self.blocked))
+        return [last, *sizes] if has_last else [*sizes]
 
     def zeros(self) -> Carried:
         """Emit the identities of all accumulators."""
@@ -523,16 +538,14 @@ class RegisterResults:
 
 
 def _blocked_loops(outer: Loop) -> Iterator[str]:
-    """Yield the serial loops in a loop that add up enough elements to begin from zero, where all are many."""
-    inner = [loop for loop in [outer, *loops_of(outer)] if loop.kind == SERIAL]
-    if _points(inner) > 2 * SUM_BLOCK:
-        for position, loop in enumerate(inner[1:], 1):
-            if _points(inner[position:]) >= MIN_SUM_BLOCK:
-                yield loop.name
-
-
-def _points(loops: Sequence[Loop]) -> int:
-    return math.prod(D.estimate_dim(loop.extent) for loop in loops)
+    """Yield the serial loops in a loop that begin from zero, so that no accumulator adds up many elements."""
+    loops, added = [loop for loop in [outer, *loops_of(outer)] if loop.kind == SERIAL], 1
+    for inner, loop in zip([None, *loops[::-1]], loops[::-1], strict=False):
+        extent = D.estimate_dim(loop.extent)
+        if inner is not None and extent > 1 and added >= MIN_SUM_BLOCK and added * extent > 2 * SUM_BLOCK:
+            yield inner.name
+            added = 1
+        added *= extent
 
 
 def reduce_threads(reducer: Reducer, points: list[Carried], axes: Sequence[str]) -> list[Carried]:

@@ -16,7 +16,7 @@ from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, 
 from mirlo.dialects.tir.view import BlockView
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.winograd import GRADIENT_BLOCK, INPUT_BLOCK, OUTPUT_BLOCK
-from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix, transposed
+from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_INPUT, INTEGER_OUTPUT, OUTPUT, Matrix, transposed
 
 IMAGE = 224
 """Assumed height and width of an image with dynamic size."""
@@ -56,6 +56,11 @@ class Tiling:
     def product_dtype(self) -> str:
         """Return the element type of products of tiles, and of their sums."""
         return "i32" if self.is_integer else "f32"
+
+    @property
+    def input_matrix(self) -> Matrix:
+        """Return the matrix that transforms tiles of the image."""
+        return (INTEGER_INPUT if self.is_integer else INPUT)[self.m]
 
     @property
     def output_matrix(self) -> Matrix:
@@ -109,7 +114,7 @@ def input_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
 
 
 def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
-    m, matrix = tiling.m, INPUT[tiling.m]
+    m, matrix = tiling.m, tiling.input_matrix
 
     def element(i: Expr, j: Expr, n: Expr, th: Expr, tw: Expr, c: Expr, r: Expr, s: Expr) -> Expr:
         outside = 0 if tiling.is_integer else 0.0

@@ -16,27 +16,47 @@ if TYPE_CHECKING:
 
 Matrix = tuple[tuple[float, ...], ...]
 
-INPUT: dict[int, Matrix] = {
-    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-    4: (
-        (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0),
-        (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
-    ),
-}  # fmt: skip
+
+def _input(a: float, b: float) -> Matrix:
+    """Return B^T of tiles of 4x4, of the points 0, a, -a, b, -b and infinity."""
+    x, y = a * a, b * b
+    return (
+        (x * y, 0, -x - y, 0, 1, 0), (0, -a * y, -y, a, 1, 0), (0, a * y, -y, -a, 1, 0),
+        (0, -b * x, -x, b, 1, 0), (0, b * x, -x, -b, 1, 0), (0, x * y, 0, -x - y, 0, 1),
+    )  # fmt: skip
+
+
+def _output(a: float, b: float) -> Matrix:
+    """Return A^T of these points."""
+    return tuple((float(i == 0), a**i, (-a) ** i, b**i, (-b) ** i, float(i == 3)) for i in range(4))
+
+
+def _weight(a: float, b: float) -> Matrix:
+    """Return G of these points."""
+    x, y = a * a, b * b
+    row_a, row_b = 2 * x * (x - y), 2 * y * (y - x)
+    return (
+        (1 / (x * y), 0, 0), (1 / row_a, a / row_a, x / row_a), (1 / row_a, -a / row_a, x / row_a),
+        (1 / row_b, b / row_b, y / row_b), (1 / row_b, -b / row_b, y / row_b), (0, 0, 1),
+    )  # fmt: skip
+
+
+_POINTS, _INTEGER_POINTS = (0.5, 1.5), (1, 2)
+"""The points a and b of tiles of 4x4 by their elements: floats have 0.6 of the error that 1 and 2 have, integers are
+transformed to integers."""
+_INPUT_2 = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
+INPUT: dict[int, Matrix] = {2: _INPUT_2, 4: _input(*_POINTS)}
 """B^T by m."""
-OUTPUT: dict[int, Matrix] = {
-    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
-    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-}
+INTEGER_INPUT: dict[int, Matrix] = {2: _INPUT_2, 4: _input(*_INTEGER_POINTS)}
+"""B^T by m, of integers."""
+_OUTPUT_2 = ((1, 1, 1, 0), (0, 1, -1, -1))
+OUTPUT: dict[int, Matrix] = {2: _OUTPUT_2, 4: _output(*_POINTS)}
 """A^T by m."""
-_WEIGHT: dict[int, Matrix] = {
-    2: ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
-    4: (
-        (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
-        (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
-    ),
-}  # fmt: skip
+_WEIGHT_2 = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
+_WEIGHT: dict[int, Matrix] = {2: _WEIGHT_2, 4: _weight(*_POINTS)}
 """G by m."""
+_INTEGER_WEIGHT: dict[int, Matrix] = {2: _WEIGHT_2, 4: _weight(*_INTEGER_POINTS)}
+"""G by m, for integers."""
 _BLOCK = 1024
 """Windows transformed at a time: doubles that fit the cache, in products too small for BLAS threads."""
 
@@ -47,10 +67,10 @@ _INTEGER_SCALE = {2: 2, 4: 24}
 """Multiples of all entries of `_INTEGER_ROWS`, by m. Results are too large by the square."""
 INTEGER_OUTPUT: dict[int, Matrix] = {
     m: tuple(
-        tuple(number * _INTEGER_SCALE[m] // scale for number, scale in zip(row, _INTEGER_ROWS[m], strict=True))
+        tuple(int(number) * _INTEGER_SCALE[m] // scale for number, scale in zip(row, _INTEGER_ROWS[m], strict=True))
         for row in matrix
     )
-    for m, matrix in OUTPUT.items()
+    for m, matrix in {2: _OUTPUT_2, 4: _output(*_INTEGER_POINTS)}.items()
 }
 """A^T by m, for products with windows whose rows are multiplied by `_INTEGER_ROWS`."""
 
@@ -72,21 +92,28 @@ def exact_quotient(m: int) -> tuple[int, int]:
 
 
 def transformed_integers(weight: np.ndarray, m: int) -> np.ndarray:
-    """Transform int8 as `transformed_weight`, exactly: the rows of G are multiplied by `_INTEGER_ROWS`, in 16 bits."""
+    """Transform int8, exactly: the rows of G are multiplied by `_INTEGER_ROWS`, in 16 bits."""
     scale = np.asarray(_INTEGER_ROWS[m], np.float64)
-    exact = transformed_weight(weight.astype(np.float64), m) * np.kron(scale, scale)[:, None, None]
-    return np.asarray(np.rint(exact), np.int16)
+    exact = _transformed(weight.astype(np.float64), _on_both_sides(_INTEGER_WEIGHT[m]))
+    return np.asarray(np.rint(exact * np.kron(scale, scale)[:, None, None]), np.int16)
 
 
 def window_matrix(m: int) -> np.ndarray:
     """Return the matrix that transforms flat windows of 3x3, in f64."""
-    g = np.asarray(_WEIGHT[m], np.float64)
-    return np.kron(g, g)
+    return _on_both_sides(_WEIGHT[m])
 
 
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     """Transform [3, 3, in, out] to [(m + 2)^2, in, out], computed in f64 and rounded once."""
-    both = window_matrix(m)
+    return _transformed(weight, window_matrix(m))
+
+
+def _on_both_sides(matrix: Matrix) -> np.ndarray:
+    g = np.asarray(matrix, np.float64)
+    return np.kron(g, g)
+
+
+def _transformed(weight: np.ndarray, both: np.ndarray) -> np.ndarray:
     windows = weight.reshape(both.shape[1], -1)
     array = np.empty((len(both), windows.shape[1]), weight.dtype)
     for start in range(0, windows.shape[1], _BLOCK):

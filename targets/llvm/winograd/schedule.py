@@ -62,7 +62,7 @@ def schedule_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
     buffers = BufferFunction(kernel.view)
-    emitter = _TileEmitter(TensorBuffers(buffers), block, tiling, lanes, INPUT[tiling.m])
+    emitter = _TileEmitter(TensorBuffers(buffers), block, tiling, lanes, tiling.input_matrix)
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 

@@ -198,8 +198,8 @@ def test_a_pass_that_changes_results_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_transformed_weights_are_integers() -> None:
-    """Windows of multiples of 576 are integers when they are transformed in floats: sums that cancel are zero."""
-    windows = np.random.default_rng(0).integers(-4, 5, (3, 3, 8, 8)).astype(np.float32) * 576
+    """Windows of multiples of 1,296 are integers when they are transformed in floats: sums that cancel are zero."""
+    windows = np.random.default_rng(0).integers(-4, 5, (3, 3, 8, 8)).astype(np.float32) * 1296
     result = graph_function._without_rounding(transformed_weight(windows, 4).astype(np.float64))
     assert (result == np.rint(result)).all() and (result == 0).any()
 

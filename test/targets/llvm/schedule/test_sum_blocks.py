@@ -1,0 +1,67 @@
+"""Sums of floats in registers are computed in blocks: their errors are those of numpy, which adds up in pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_models import F32, make_model, node
+from scheduled import Kernel, tensor
+
+import mirlo
+
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((32, 32, 32, 48), (0, 1, 2)),  # statistics of batch norm, channels last
+    ((16, 14, 14, 64), (0, 1, 2)),
+    ((65, 7, 9, 16), (0, 1, 2)),
+    ((4100, 37), (0,)),
+    ((70000, 16), (0,)),
+    ((24, 33000), (1,)),  # rows, whose lanes are partial sums, too
+    ((8, 24, 40, 41), (0, 2, 3)),  # statistics of batch norm, channels first
+)
+"""The shape of an operand, and the axes that are summed."""
+
+
+def _model(shape: Sequence[int | str], axes: Sequence[int], operator: str = "ReduceSum") -> Any:
+    constants = {"axes": np.array(axes)}
+    return make_model([node(operator, "x axes", "y", keepdims=0)], {"x": (F32, list(shape))}, ["y"], constants)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("target", ["llvm", "llvm{cpu=x86-64-v2}"])
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+def test_errors_of_sums(shape: tuple[int, ...], axes: tuple[int, ...], is_dynamic: bool, target: str) -> None:
+    """The error of a sum is at most twice that of numpy, which adds contiguous blocks of 128 in pairs."""
+    x = (np.random.default_rng(sum(shape)).standard_normal(shape) + 0.1).astype(np.float32)
+    sizes: Sequence[int | str] = [f"size{axis}" for axis in range(len(shape))] if is_dynamic else shape
+    total = mirlo.compile(_model(sizes, axes), target=target)(x)
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    rows = np.ascontiguousarray(x.transpose(*kept, *axes)).reshape(*(shape[axis] for axis in kept), -1)
+    exact = rows.sum(-1, dtype=np.float64)
+    errors = [np.linalg.norm(each.astype(np.float64) - exact) for each in (total, rows.sum(-1))]
+    assert errors[0] <= 2 * errors[1], f"{errors[0] / errors[1]:.1f} times numpy's"
+
+
+def _depth(kind: str, size: int, dtype: str = "f32") -> int:
+    """Return how many loops of the reduction of the first dim are around one another."""
+
+    def build(p: Any, x: Any) -> Any:
+        return p.reduce(kind, (32,), (size,), lambda c, i: x.at(i, c))
+
+    text = Kernel(build, [tensor(size, 32, dtype=dtype)], options={"machine": "avx512vnni"}).text
+    return len(re.findall(r"scf\.for .* iter_args", text))
+
+
+@pytest.mark.parametrize(("size", "depth"), [(64, 1), (65, 2), (256, 2), (257, 3), (8193, 4), (1 << 20, 5)])
+def test_blocks_of_sums(size: int, depth: int) -> None:
+    """A loop has blocks of 32 elements where it has more than 64, blocks of these, and eight of the largest."""
+    assert _depth("add", size) == depth
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("max", "f32"), ("add", "i32")])
+def test_no_blocks_without_rounding(kind: str, dtype: str) -> None:
+    assert _depth(kind, 1 << 20, dtype) == 1
