@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,24 @@ def largest_error(
     result: np.ndarray, exact: tuple[np.ndarray, np.ndarray], kind: str, least_size: float = 0.0
 ) -> float:
     """Return the largest error, in ulps of the exact value; infinite where a value is not finite and should be."""
+    return float(errors_in_ulps(result, exact, kind, least_size).max(initial=0.0))
+
+
+def errors_in_ulps(
+    result: np.ndarray, exact: tuple[np.ndarray, np.ndarray], kind: str, least_size: float = 0.0
+) -> np.ndarray:
+    """Return the errors in ulps of exact values; infinite ones where a value is not finite and should be."""
     bits, least = FORMATS[kind]
     high, low = exact
     known = np.isfinite(high)
     computed = result.astype(np.float64)
     limit = float(np.finfo(np.float64).max) if kind == "f64" else 2.0 ** (1 - least) * (2.0 - 2.0 ** (1 - bits))
     inside = known & (np.abs(high) <= limit)
-    _, exponent = np.frexp(np.maximum(np.abs(high[inside]), least_size))
+    _, exponent = np.frexp(np.maximum(np.abs(high), least_size))
     ulp = np.ldexp(1.0, np.maximum(exponent - 1, least) - (bits - 1))
     with np.errstate(all="ignore"):
-        errors = np.abs((computed[inside] - high[inside]) - low[inside]) / ulp
-    return float(np.nan_to_num(errors, nan=math.inf).max(initial=0.0))
+        errors = np.abs((computed - high) - low) / ulp
+    return np.where(inside, np.nan_to_num(errors, nan=math.inf), 0.0)
 
 
 def compiled(function: MathFunction, kind: str, target: str, count: int) -> mirlo.Executable:
@@ -146,6 +154,40 @@ def compiled(function: MathFunction, kind: str, target: str, count: int) -> mirl
         result = mirlo.compile(module, target)
         assert isinstance(result, mirlo.Executable)
         return result
+
+
+LEAST_EXPONENT = -24
+"""Of the magnitudes that `largest_error_of_many` visits: below it, functions are 0, 1, their argument, or periodic."""
+STEP, CHUNK = 13, 1 << 15
+"""One in so many arguments of f32 is computed, so many in a call: they stay in a cache."""
+
+
+def exponents_of(function: MathFunction) -> range:
+    """Return the exponents of the arguments in which the largest error of f32 is searched."""
+    return range(LEAST_EXPONENT, 17 if function.high == FAR else 7)
+
+
+def largest_error_of_many(name: str, exponents: Sequence[int] = ()) -> tuple[float, float]:
+    """Return the largest error of f32 on `llvm` over arguments of these exponents, and the argument that has it.
+
+    The reference is the function in f64 on `llvm`, whose own error is 2e-9 units in the last place of f32 at most.
+    """
+    function = functions()[name]
+    narrow, wide = (compiled(function, kind, "llvm", CHUNK) for kind in ("f32", "f64"))
+    worst, place = 0.0, 0.0
+    for exponent, start in product(exponents or exponents_of(function), range(0, 1 << 23, STEP * CHUNK)):
+        bits = np.minimum(np.arange(start, start + STEP * CHUNK, STEP), (1 << 23) - 1) | (exponent + 127) << 23
+        magnitudes = bits.astype(np.uint32).view(np.float32)
+        for x in (magnitudes, -magnitudes):
+            if x.max() <= function.low or x.min() >= function.high:
+                continue
+            x = np.clip(x, function.low, function.high)
+            exact = np.asarray(wide(x.astype(np.float64)))
+            errors = errors_in_ulps(np.asarray(narrow(x)), (exact, np.zeros(())), "f32", function.least)
+            first = int(np.argmax(errors))
+            if errors[first] > worst:
+                worst, place = float(errors[first]), float(x[first])
+    return worst, place
 
 
 def measure_targets(

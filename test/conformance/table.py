@@ -1,6 +1,6 @@
-"""Write the tables of `docs/intrinsics.md`: `python -m mirlo.test.conformance.table [meanings] [targets]`.
+"""Write the tables of `docs/intrinsics.md`: `python -m mirlo.test.conformance.table [meanings] [targets] [arguments]`.
 
-The second table takes some minutes.
+The second and the third table take some minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.test.conformance.precise import KINDS, TARGETS, measure_targets
+from mirlo.test.conformance.precise import KINDS, TARGETS, functions, largest_error_of_many, measure_targets
 
 PAGE = Path(__file__).parents[2] / "docs" / "intrinsics.md"
 
@@ -38,6 +38,24 @@ def targets() -> str:
     for name, cells in found.items():
         lines.append(f"| `{name}` | " + " | ".join(cells.get(column, "") for column in columns) + " |")
     return "\n".join(lines)
+
+
+def arguments() -> str:
+    """Return the table of the largest errors of f32 on `llvm` over many arguments."""
+    lines = ["| operator | largest error | at |", "| --- | --- | --- |"]
+    for name, function in functions().items():
+        if function.operands == 1:
+            worst, place = largest_error_of_many(name)
+            print(name, worst, place, file=sys.stderr, flush=True)
+            lines.append(f"| `{name}` | {worst:.2f} | {place:.9g} |")
+    return "\n".join(lines)
+
+
+def documented_maxima(page: str) -> dict[str, tuple[float, float]]:
+    """Return the largest errors of f32 on `llvm` that the page claims, and their arguments, by operator."""
+    _, _, *rows = page[_section(page, "arguments")].splitlines()
+    cells = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in rows]
+    return {name: (float(worst), float(place)) for name, worst, place in cells}
 
 
 def documented(page: str) -> dict[tuple[str, str, str], float]:
@@ -69,6 +87,6 @@ def rewritten(page: str, **sections: Callable[[], str]) -> str:
 
 
 if __name__ == "__main__":
-    tables = {"meanings": meanings, "targets": targets}
+    tables = {"meanings": meanings, "targets": targets, "arguments": arguments}
     chosen = {name: tables[name] for name in sys.argv[1:] or tables}
     PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), **chosen), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -16,8 +17,8 @@ from mirlo.passes.lower.formats import FORMATS
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
 from mirlo.test.conformance.precise import COUNT as PRECISE_COUNT
-from mirlo.test.conformance.precise import functions, measure_targets
-from mirlo.test.conformance.table import PAGE, documented, meanings
+from mirlo.test.conformance.precise import TARGETS, functions, largest_error_of_many, measure_targets
+from mirlo.test.conformance.table import PAGE, documented, documented_maxima, meanings
 from mirlo.tools.conformance.arguments import intrinsic_arguments
 from mirlo.tools.conformance.check import intrinsic_bound, intrinsic_reference
 from mirlo.tools.conformance.errors import ulp_errors
@@ -197,6 +198,7 @@ def test_the_page_is_up_to_date() -> None:
     assert meanings() in page, "run python -m mirlo.test.conformance.table"
     pytest.importorskip("mpmath")
     assert {name for name, _, _ in documented(page)} == set(functions())
+    assert set(documented_maxima(page)) == {name for name, each in functions().items() if each.operands == 1}
 
 
 def test_errors_of_f32_on_the_page_are_within_their_goals() -> None:
@@ -210,16 +212,36 @@ def test_errors_of_f32_on_the_page_are_within_their_goals() -> None:
     assert max(listed[name, "f32", "c"] for name in by_library) <= 1.0
 
 
+def test_the_page_names_what_exceeds_the_goal() -> None:
+    """Each function of f32 on `llvm` with an error above 2.5 for some argument is named with it, and no other one."""
+    page = PAGE.read_text(encoding="utf-8")
+    statement = page[page.index("The goals for f32 are") : page.index("are not used.")]
+    named = {name: float(error) for name, error in re.findall(r"`(\w+)` \((\d+\.\d+)", statement)}
+    assert named == {name: worst for name, (worst, _) in documented_maxima(page).items() if worst > 2.5}
+
+
 @pytest.mark.sample(0)
-@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("name", [name for name, each in functions().items() if each.operands == 1])
+def test_many_arguments_are_within_the_largest_errors_of_the_page(name: str) -> None:
+    worst, place = documented_maxima(PAGE.read_text(encoding="utf-8"))[name]
+    exponents = [*range(-3, 4), int(np.frexp(place)[1]) - 1]
+    assert largest_error_of_many(name, exponents)[0] <= 1.02 * worst + 0.02
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16"])
 def test_errors_are_those_of_the_page(kind: str, target: str) -> None:
-    """Other arguments than those of the page may show a little more."""
+    """Other arguments than those of the page may show a little more, and what its second table has for more of them."""
     pytest.importorskip("mpmath")
-    listed = documented(PAGE.read_text(encoding="utf-8"))
-    measured = measure_targets([target], [kind], PRECISE_COUNT // 2, seed=1)
-    wrong = {
-        name: worst for name, *_, worst in measured
-        if worst is not None and worst > 1.25 * listed[name, kind, target] + 0.1
-    }  # fmt: skip
-    assert not wrong and {name for name, *_ in listed} == set(functions())
+    page = PAGE.read_text(encoding="utf-8")
+    listed, maxima = documented(page), documented_maxima(page) if kind == "f32" and target != "c" else {}
+    if (kind, target) == ("bf16", "llvm") and host_processor().has("avx512bf16"):
+        listed["sigmoid", kind, target] = 66.0  # as the page says of a processor with such an instruction
+    measured = [each for each in measure_targets([target], [kind], PRECISE_COUNT // 2, seed=1) if each[-1] is not None]
+    limits = {
+        name: max(1.25 * listed[name, kind, target] + 0.1, 1.1 * maxima.get(name, (0.0, 0.0))[0])
+        for name, *_ in measured
+    }
+    wrong = {name: worst for name, *_, worst in measured if worst > limits[name]}
+    assert not wrong and {name for name, *_ in measured} == {key[0] for key in listed if key[1:] == (kind, target)}
