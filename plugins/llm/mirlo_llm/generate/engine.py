@@ -14,6 +14,7 @@ from mirlo_llm.generate.guidance import Grammar
 from mirlo_llm.generate.json_file import is_count
 from mirlo_llm.generate.led_caches import LedCaches, NewCaches, SendOperation
 from mirlo_llm.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
+from mirlo_llm.generate.prompt_pace import PromptPace
 from mirlo_llm.generate.request import NO_RULES, Request, TokenRules
 from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo_llm.generate.sequences import FIRST_CAPACITY
@@ -44,10 +45,10 @@ class ServingEngine:
     """Runs requests together.
 
     `add` takes a request at any time, from any thread. Each `step` computes a token of every active sequence in one
-    call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. What ends
-    makes room for what waits. Every request gets the tokens that it would get alone. A prompt that begins like another
-    sequence, active or ended, takes over the part that is the same: from the caches of that sequence, or from the pages
-    that the model keeps.
+    call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. Beside active
+    sequences it computes so few that a step takes at most three times as long. What ends makes room for what waits.
+    Every request gets the tokens that it would get alone. A prompt that begins like another sequence, active or ended,
+    takes over the part that is the same: from the caches of that sequence, or from the pages that the model keeps.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ServingEngine:
         if not is_count(slots, 1, MAX_SLOTS):
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
+        self.pace = PromptPace()
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
         self._count, self._lead = slots, lead
         self._slots = self._new_slots()
@@ -206,8 +208,11 @@ class ServingEngine:
         try:
             self._admit()
             self.counts.steps += 1
-            for call in self._slots.calls(self._search.chunk_size):
+            budget = self.pace.most(self._search.chunk_size, self._slots.has_ready)
+            for call in self._slots.calls(budget):
+                start = self.pace.clock()
                 self._compute(call)
+                self.pace.note(call, self.pace.clock() - start)
             self._drop_those_done()
         except BaseException:  # of a call that was interrupted, the caches may hold a part
             self._slots = self._new_slots()

@@ -98,6 +98,11 @@ class EngineSlots:
         """Return the requests that have a slot."""
         return [slot.request for slot in self._slots if slot.request is not None]
 
+    @property
+    def has_ready(self) -> bool:
+        """Return whether a sequence needs one more token to be computed to get its next one."""
+        return any(slot.pending == 1 for slot in self._slots)
+
     def end_those_done(self) -> None:
         """Free the slots of requests that are done."""
         for i, slot in enumerate(self._slots):

@@ -89,7 +89,9 @@ class LanguageBackend(Backend):
         self._most_characters = min(options.max_prompt_tokens, self.longest - 1) * model.tokenizer.longest
         """More characters than tokens can hold: such prompts are not encoded."""
         model.tokenizer.most_characters = self._most_characters
-        self._engine = model.engine(options.slots, None if ranks is None else ranks.send, max_length=self.longest)
+        chunk = {} if options.chunk_size is None else {"chunk_size": options.chunk_size}
+        send = None if ranks is None else ranks.send
+        self._engine = model.engine(options.slots, send, max_length=self.longest, **chunk)
 
         def on_failure() -> None:
             metrics.failures.add(1, name)

@@ -16,6 +16,7 @@ from mirlo.extend.options import (
     is_text,
     number,
     option,
+    optional,
     parse_bytes,
     values_that,
 )
@@ -62,6 +63,17 @@ class ServeOptions(CodeOptions):
         "The number of requests of a model that may wait; further ones get status 429.",
         OptionFlag("--queue", "N"),
         kind=integer(0, 1 << 16),
+    )
+    chunk_size: int | None = option(
+        None,
+        "The maximum number of tokens of prompts that a step computes; fewer while other answers are written, so that "
+        "these are at most three times as slow. Without it, what the folder says, or 512.",
+        OptionFlag(
+            "--chunk-size",
+            "N",
+            help="maximum number of tokens of prompts in a step (default: 512; fewer beside other answers)",
+        ),
+        kind=optional(integer(1, 1 << 24)),
     )
     max_tokens: int = option(
         4096, "The maximum number of tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
