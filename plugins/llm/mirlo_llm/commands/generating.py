@@ -65,6 +65,7 @@ def _add_generation(parser: ArgumentParser) -> None:
     form.add_argument("--json-schema", metavar="FILE", help="generate JSON that follows the schema in this file")
     form.add_argument("--regex", metavar="PATTERN", help="generate text that matches this regular expression")
     form.add_argument("--lark", metavar="FILE", help="generate text of the grammar in this file, in Lark's syntax")
+    form.add_argument("--grammar", metavar="FILE", help="generate text of the grammar in this file, in GBNF or Lark")
     add_options(parser, of=code_options)
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
@@ -144,7 +145,7 @@ def _rewrite(arguments: Namespace) -> None:
     from mirlo_llm import generate
     from mirlo_llm.generate import GenerationError
 
-    others = ("prompts", "chat", "image", "mmproj", "adapter", "pages", "regex", "lark", "json_schema")
+    others = ("prompts", "chat", "image", "mmproj", "adapter", "pages", "regex", "lark", "grammar", "json_schema")
     refused = [name for name in others if getattr(arguments, name)]
     if refused:
         flag = refused[0].replace("_", "-")
@@ -190,7 +191,8 @@ def _generator(model: LanguageModel, arguments: Namespace) -> Generator:
 def _form(arguments: Namespace) -> dict[str, Any]:
     """Return the form of answers that a flag sets, if any."""
     forms: dict[str, Any] = {} if arguments.regex is None else {"regex": arguments.regex}
-    for form, file in (("json_schema", arguments.json_schema), ("lark", arguments.lark)):
+    for form in ("json_schema", "lark", "grammar"):
+        file = getattr(arguments, form)
         if file is not None:
             forms[form] = read_text(file)
     return forms

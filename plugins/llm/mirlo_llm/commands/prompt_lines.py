@@ -23,7 +23,7 @@ MAX_LINE = 16 << 20
 BLOCK = 1 << 16
 SOURCES = ("prompt", "messages", "tokens")
 """What a line gives the prompt as: a text, messages of a conversation, or tokens."""
-OTHERS = ("stop", "json_schema", "regex", "lark")
+OTHERS = ("stop", "json_schema", "regex", "lark", "grammar")
 Changes = Callable[[Mapping[str, object]], dict[str, object]]
 
 

@@ -105,6 +105,7 @@ class ServingEngine:
         json_schema: Mapping[str, object] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
+        grammar: str | None = None,
         adapter: str | None = None,
         logprobs: int | None = None,
         kept: Sequence[str] = (),
@@ -137,9 +138,9 @@ class ServingEngine:
         if not tokens:
             raise GenerationError("a prompt has no tokens")
         require_length(options, self._decoder.config, len(tokens))
-        grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
+        form = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark, "grammar": grammar})
         request = Request(
-            tokens, options, self._decoder.config, self._texts_with(tuple(kept)), stops, grammar, adapter, logprobs,
+            tokens, options, self._decoder.config, self._texts_with(tuple(kept)), stops, form, adapter, logprobs,
             self.step, rules, prompt_logprobs, has_answer,
         )  # fmt: skip
         if not request.is_done:

@@ -15,10 +15,11 @@ import numpy as np
 
 from mirlo.extend.process import BoundedFailure, BoundedProcess, BoundedRefusal, Places
 from mirlo_llm.generate.errors import FormError, GenerationError
-from mirlo_llm.generate.references import MAX_CHAIN, lark_chain, schema_chain
+from mirlo_llm.generate.references import MAX_CHAIN, is_gbnf, lark_chain, schema_chain
 from mirlo_llm.generate.tokenizer import INSTALL, ModelTokenizer
 
-FORMS = ("json_schema", "regex", "lark")
+FORMS = ("json_schema", "regex", "lark", "grammar")
+"""Keys of a form; `grammar` is one in GBNF, as llama.cpp has them, or in Lark's syntax."""
 COMPILE_SECONDS = 5
 """Time in which a form must be compiled; schemas of large interfaces take some 100 ms."""
 STEP_SECONDS = 2
@@ -106,7 +107,7 @@ def _text(form: str, text: object) -> str:
     elif not isinstance(text, str):
         raise GenerationError(f"{form}: expected text, found {text!r:.60}")
     else:
-        written, chain = text, lark_chain(text) if form == "lark" else 0
+        written, chain = text, lark_chain(text) if form in ("lark", "grammar") and not is_gbnf(text) else 0
     if chain > MAX_CHAIN:
         what = "definitions" if form == "json_schema" else "rules"
         raise FormError(f"{form}: expected up to {MAX_CHAIN} {what} that refer to one another, found {chain}")

@@ -106,6 +106,7 @@ class LanguageModel:
         json_schema: Mapping[str, object] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
+        grammar: str | None = None,
         draft: LanguageModel | None = None,
         adapter: str | None = None,
         **search: object,
@@ -113,12 +114,13 @@ class LanguageModel:
         """Return a generator without tokens.
 
         `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
-        follows are not part of the streamed text. `json_schema`, `regex` or `lark`, a grammar, is the form that each
-        answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
-        the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that was loaded.
+        follows are not part of the streamed text. `json_schema`, `regex`, `lark` or `grammar` (in GBNF or Lark) is the
+        form that each answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses
+        what follows: the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that
+        was loaded.
         """
         options = self._search_options(search)
-        grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
+        form = self._grammar(dict(zip(FORMS, (json_schema, regex, lark, grammar), strict=True)))
         if draft is not None and not isinstance(draft, LanguageModel):
             raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
         if draft is not None and self.config.images is not None:
@@ -128,7 +130,7 @@ class LanguageModel:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
             raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
         decoder = self._decoder.with_adapter(adapter)
-        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), grammar, drafting)
+        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), form, drafting)
 
     def engine(self, slots: int = 8, lead: SendOperation | None = None, **search: object) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.

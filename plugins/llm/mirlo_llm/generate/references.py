@@ -12,6 +12,14 @@ _LARK_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 _LARK_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+_GBNF_RULE = re.compile(r"(?m)^[ \t]*[\w-]+\s*::=")
+
+
+def is_gbnf(text: str) -> bool:
+    """Return whether a grammar is in GBNF, where a rule is `name ::= ...`; in Lark's syntax it is `name: ...`."""
+    return _GBNF_RULE.search(text) is not None
+
+
 def lark_chain(text: str) -> int:
     """Return the most rules of a grammar of which each refers to the next; at least the references of its schemas."""
     references: dict[str, set[str]] = {}

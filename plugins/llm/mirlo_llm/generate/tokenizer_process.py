@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer
 
 from mirlo.extend.process import ArgumentsRefused, Function, Result
+from mirlo_llm.generate.references import MAX_CHAIN, is_gbnf, lark_chain
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -72,7 +73,8 @@ class _Forms:
             elif form == "regex":
                 self._grammar = str(LLMatcher.grammar_from_regex(text))
             else:
-                self._grammar = str(LLMatcher.grammar_from_lark(text))
+                is_converted = form == "grammar" and is_gbnf(text)
+                self._grammar = str(LLMatcher.grammar_from_lark(_lark_of(text) if is_converted else text))
         except ValueError as error:
             raise ArgumentsRefused(str(error)) from None
         _Guide(self._matcher()).allowed(array("i"))
@@ -93,6 +95,22 @@ class _Forms:
         from llguidance import LLMatcher
 
         return LLMatcher(self._tokens, self._grammar, log_level=0)
+
+
+def _lark_of(text: str) -> str:
+    """Return a grammar in GBNF in Lark's syntax."""
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        converted = str(gbnf_to_lark(text))
+    except RecursionError:
+        raise ValueError("its parts are too deep in one another") from None
+    except Exception as error:  # the converter raises plain ones
+        raise ValueError(str(error)) from None
+    chain = lark_chain(converted)
+    if chain > MAX_CHAIN:
+        raise ValueError(f"expected up to {MAX_CHAIN} rules that refer to one another, found {chain}")
+    return converted
 
 
 class _Guide:

@@ -32,7 +32,7 @@ STRUCTURED = ("json", "regex", "choice", "grammar", "json_object")
 _COMMON = {
     "model", "n", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "top_k", "min_p",
     "repetition_penalty", "frequency_penalty", "presence_penalty", "max_tokens", "logprobs", "logit_bias", "user",
-    "regex", "lark", "structured_outputs", "stop_token_ids", "ignore_eos",
+    "regex", "lark", "grammar", "structured_outputs", "stop_token_ids", "ignore_eos",
 }  # fmt: skip
 CHAT_KEYS = _COMMON | {
     "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
@@ -210,7 +210,7 @@ def _structured(form: BodyFields) -> dict[str, object]:
     if key == "json":
         value = form.value(key)
         return {"json_schema": value if isinstance(value, str) else form.mapping(key)}
-    return {"lark" if key == "grammar" else key: form.text(key, most=MAX_FORM)}
+    return {key: form.text(key, most=MAX_FORM)}
 
 
 def _response_form(body: BodyFields) -> Mapping[str, object]:

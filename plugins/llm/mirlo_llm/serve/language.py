@@ -42,7 +42,7 @@ class GenerationCall:
     """The most tokens of an answer; with 0 there is none."""
     stop: tuple[str, ...] = ()
     form: Mapping[str, Any] = field(default_factory=dict)
-    """The form of an answer: `json_schema`, `regex` or `lark`."""
+    """The form of an answer: `json_schema`, `regex`, `lark` or `grammar`."""
     search: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     logprobs: int | None = None

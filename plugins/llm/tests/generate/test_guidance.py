@@ -55,6 +55,27 @@ def test_forms(model: LanguageModel, search: dict[str, Any]) -> None:
         assert re.fullmatch(r"the [a-c]{2}( and [a-c]{2})?!", text)
 
 
+GBNF = (
+    ('root ::= "the " word (" and " word)? "!"\nword ::= [a-c]{2}', r"the [a-c]{2}( and [a-c]{2})?!"),
+    ('# a comment\nroot ::= start-word\nstart-word ::= "x" | [0-9] [0-9]', r"x|[0-9]{2}"),
+    ('root ::= "\\"" [^"\\\\]{1,3} "\\"" "\\n"', r'"[^"\\]{1,3}"\n'),
+    ('start: "a" /[xy]{2}/', r"a[xy]{2}"),  # Lark's syntax
+    ('root ::= (\n  "a" |\n  "b" item\n) "c"\nitem ::= "d"{2,3}', r"(a|bd{2,3})c"),
+)
+
+
+@pytest.mark.parametrize(("grammar", "pattern"), GBNF)
+def test_grammars_of_llama_cpp(model: LanguageModel, grammar: str, pattern: str) -> None:
+    for search in ({}, {"do_sample": True, "seed": 5}):
+        generator = model.generator(grammar=grammar, max_new_tokens=60, **search)
+        assert re.fullmatch(pattern, "".join(generator.stream("the lazy dog")))
+    engine = model.engine(slots=1)
+    request = engine.add("the lazy dog", grammar=grammar, max_new_tokens=60)
+    assert model.tokenizer is not None
+    request.result()
+    assert re.fullmatch(pattern, request.take())
+
+
 def test_each_answer_has_the_form(model: LanguageModel) -> None:
     generator = model.generator(regex="[ab]{4}", max_new_tokens=20, do_sample=True, seed=3)
     answers = ["".join(generator.stream(prompt)) for prompt in ("x", "y", "z")]
@@ -99,6 +120,16 @@ def test_beams_that_no_token_may_follow(model: LanguageModel) -> None:
         ({"json_schema": {"type": "nothing"}}, "json_schema: "),
         ({"json_schema": 3}, "json_schema: expected a dict or JSON as text, found 3"),
         ({"json_schema": {"x": object()}}, "json_schema: .* not JSON serializable"),
+        ({"grammar": "root ::= missing"}, "grammar: Rule 'missing' not found"),
+        ({"grammar": "root ::= ["}, "grammar: "),
+        ({"grammar": 'word ::= "a"'}, "grammar: No 'root' rule"),
+        ({"grammar": 'root ::= "a'}, "grammar: "),
+        ({"grammar": "root ::= " + "(" * 5000 + '"a"' + ")" * 5000}, "grammar: its parts are too deep"),
+        (
+            {"grammar": "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(900)) + 'r900 ::= "a"\n'},
+            "grammar: expected up to 500 rules that refer to one another, found 902",
+        ),
+        ({"grammar": 3}, "grammar: expected text, found 3"),
         ({"regex": "a", "lark": "b"}, "an answer has one form, found regex and lark"),
     ),
 )
@@ -206,6 +237,7 @@ def test_commands(tmp_path: Path) -> None:
     (tmp_path / "b.lark").write_bytes(b"\xff\xfe")
     for flag, value, text in (
         ("--lark", tmp_path / "none", "none: No such file or directory"),
+        ("--grammar", tmp_path / "b.lark", "b.lark: not a text in UTF-8"),
         ("--lark", tmp_path / "b.lark", "b.lark: not a text in UTF-8"),
         ("--json-schema", tmp_path / "a.lark", "json_schema: "),
     ):
