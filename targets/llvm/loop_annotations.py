@@ -19,6 +19,11 @@ SCHEDULED = "mirlo-scheduled"
 """Attribute of a function of LLVM IR, the only one of its module, whose innermost loops all stay as they are.
 
 LLVM's other passes make vectors of loops over scalars, and unroll those."""
+ONCE = "mirlo-once"
+"""Attribute of a function of LLVM IR: no function of its module has a loop.
+
+Such is the function that calls the kernels of a model. LLVM would keep addresses in registers, or spill them, from one
+call to the next, hundreds of calls later: that takes it longer than the largest kernel, and a call no less time."""
 _PASSTHROUGH = "passthrough"
 """Attribute of a function of the LLVM dialect: attributes in LLVM IR that the dialect does not know."""
 _NE, _SLT = 1, 2
@@ -40,6 +45,22 @@ def annotate_branches(module: ir.Module) -> None:
             _mark_scheduled(function, branches)
 
 
+def mark_once(module: ir.Module) -> None:
+    """Mark the functions of a module of the LLVM dialect as `ONCE` if none of them has a loop."""
+    functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
+    for function in functions:
+        branches = {block: _terminator(block) for block in function.regions[0].blocks}
+        if _latches(function.regions[0].blocks[0], branches):
+            return
+    for function in functions:
+        _add_attribute(function, ONCE)
+
+
+def _add_attribute(function: ir.Operation, name: str) -> None:
+    others = ir.ArrayAttr(function.attributes[_PASSTHROUGH]) if _PASSTHROUGH in function.attributes else ()
+    function.attributes[_PASSTHROUGH] = ir.ArrayAttr.get([*others, ir.StringAttr.get(name)])
+
+
 def _mark_scheduled(function: ir.Operation, branches: Mapping[ir.Block, ir.Operation]) -> None:
     """Mark a function whose innermost loops must all stay unchanged, and make its loops end by inequality."""
     latches = _latches(function.regions[0].blocks[0], branches)
@@ -51,8 +72,7 @@ def _mark_scheduled(function: ir.Operation, branches: Mapping[ir.Block, ir.Opera
             return
     for latch, head in latches:
         _end_by_inequality(head, branches[latch], [branches[block] for block in head.predecessors])
-    others = ir.ArrayAttr(function.attributes[_PASSTHROUGH]) if _PASSTHROUGH in function.attributes else ()
-    function.attributes[_PASSTHROUGH] = ir.ArrayAttr.get([*others, ir.StringAttr.get(SCHEDULED)])
+    _add_attribute(function, SCHEDULED)
 
 
 def _latches(entry: ir.Block, branches: Mapping[ir.Block, ir.Operation]) -> list[tuple[ir.Block, ir.Block]]:

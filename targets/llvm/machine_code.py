@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from math import gcd
@@ -20,7 +21,7 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
-from mirlo.targets.llvm.loop_annotations import SCHEDULED
+from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED
 from mirlo.targets.llvm.processor import Processor
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def generate(module: ir.Module, settings: CodeSettings, keep: Callable[[str], ob
 
 
 def generate_from(text: str, settings: CodeSettings) -> bytes:
-    """Compile LLVM IR that is not optimized yet to a form of code."""
+    """Compile LLVM IR that is not optimized yet to a form of code, without optimizations where no loop is in it."""
+    if settings.opt_level == DEFAULT_LEVEL and f'"{ONCE}"' in text:
+        settings = replace(settings, opt_level=0)
     try:
         with freed(optimized(text, settings)) as optimized_module:
             return emit(optimized_module, settings)

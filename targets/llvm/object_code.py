@@ -18,6 +18,7 @@ from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.intrinsics.arm import missing_arm_instruction
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
+from mirlo.targets.llvm.loop_annotations import mark_once
 from mirlo.targets.llvm.machine_code import DIALECT, CodeSettings, generate, generate_from
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor
@@ -101,6 +102,7 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
         _add_entry(module, entry)
         exported = {ENTRY: None}
         _internalize(module, exported)
+        mark_once(module)
 
 
 def _lower(module: ir.Module, processor: Processor, calls_kernels: bool, text: str) -> None:

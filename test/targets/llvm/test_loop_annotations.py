@@ -1,13 +1,15 @@
 """Loops that schedules leave as they are: when they end, and how many of LLVM's passes they go through."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.targets.host.llvm_ir import to_llvm_ir
-from mirlo.targets.llvm.loop_annotations import SCHEDULED
-from mirlo.targets.llvm.machine_code import CodeSettings, optimized
+from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED, mark_once
+from mirlo.targets.llvm.machine_code import ASSEMBLY, CodeSettings, generate_from, optimized
+from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import host_processor
 
@@ -133,3 +135,42 @@ def test_kernels_whose_innermost_loops_are_left_as_they_are_are_marked(text: str
 def test_marked_loops_test_their_end_at_the_bottom(level: int) -> None:
     code = str(optimized(_llvm_ir(_loop("0", "8", "1")), CodeSettings(host_processor(), level)))
     assert "insertvalue" not in code and code.count("phi") == code.count("br i1") == 1
+
+
+STRAIGHT = """
+llvm.func @entry() { llvm.call @main() : () -> ()
+  llvm.return }
+llvm.func @main() { llvm.return }
+"""
+LOOP = """
+llvm.func @loop(%c: i1) { llvm.br ^head
+^head:
+  llvm.cond_br %c, ^head, ^end
+^end:
+  llvm.return }
+"""
+
+
+@pytest.mark.parametrize(("text", "marked"), [(STRAIGHT, 2), (STRAIGHT + LOOP, 0), (LOOP, 0), ("", 0)])
+def test_modules_without_loops(text: str, marked: int) -> None:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        mark_once(module)
+        module.operation.verify()
+        assert str(module).count(f'passthrough = ["{ONCE}"]') == marked
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+def test_code_without_loops_is_not_optimized(level: int) -> None:
+    settings = CodeSettings(parse_options("cpu=x86-64-v3").processor, opt_level=level, form=ASSEMBLY)
+    text = (
+        "define i64 @f(i64 %a) #0 {{ %b = add i64 %a, 0\n %c = mul i64 %b, 8\n ret i64 %c }}\nattributes #0 = {{ {} }}"
+    )
+    plain, once = (generate_from(text.format(name), settings) for name in ("nounwind", f'"{ONCE}"'))
+    zero = generate_from(text.format("nounwind"), replace(settings, opt_level=0))
+    assert _instructions(once) == _instructions(zero if level == 2 else plain)
+    assert _instructions(zero) != _instructions(plain) or level == 0
+
+
+def _instructions(code: bytes) -> list[str]:
+    return [line for line in code.decode().splitlines() if line.startswith("\t") and not line.startswith("\t.")]
