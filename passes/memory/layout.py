@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import accumulate
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -27,9 +28,6 @@ class Interval:
     offset: Dim = 0
     is_late: bool = False
     """Whether its size is unknown before the call: it is not part of the arena."""
-
-    def overlaps(self, other: Interval) -> bool:
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass
@@ -64,17 +62,20 @@ def assign_offsets(buffers: Sequence[Interval], alignment: int = ALIGNMENT) -> D
 
 def _pack_static(buffers: Sequence[Interval], alignment: int) -> int:
     """Pack buffers of static sizes, largest first, each at the lowest free offset."""
-    placed: list[Interval] = []
+    placed: list[tuple[int, int, int, int]] = []  # by offset: where each begins and ends, and its first and last step
     total = 0
     for buffer in sorted(buffers, key=lambda b: (-_static_size(b.size), b.first)):
-        low = 0
-        for other in sorted((o for o in placed if o.overlaps(buffer)), key=lambda o: _static_size(o.offset)):
-            if low + _static_size(buffer.size) <= _static_size(other.offset):
-                break
-            low = max(low, _static_size(aligned(other.offset + other.size, alignment)))
+        size, first, last, low = _static_size(buffer.size), buffer.first, buffer.last, 0
+        for begin, end, start, stop in placed:
+            if start <= last and first <= stop:
+                if low + size <= begin:
+                    break
+                if end > low:
+                    low = end
         buffer.offset = low
-        placed.append(buffer)
-        total = max(total, _static_size(aligned(low + buffer.size, alignment)))
+        end = _static_size(aligned(low + size, alignment))
+        insort(placed, (low, end, first, last))
+        total = max(total, end)
     return total
 
 
@@ -105,9 +106,12 @@ def _static_size(size: Dim) -> int:
 
 def lower_bound(buffers: Sequence[Interval]) -> int:
     """Return the peak of live bytes of buffers of static sizes: no plan needs less."""
-    fixed = [(_static_size(aligned(b.size)), b) for b in buffers if isinstance(b.size, int)]
-    steps = sorted({b.first for _, b in fixed})
-    return max((sum(size for size, b in fixed if b.first <= s <= b.last) for s in steps), default=0)
+    changes: list[tuple[int, int]] = []  # by step: what is allocated, after what is free
+    for buffer in buffers:
+        if isinstance(buffer.size, int):
+            size = _static_size(aligned(buffer.size))
+            changes += [(buffer.first, size), (buffer.last + 1, -size)]
+    return max(accumulate(size for _, size in sorted(changes)), default=0)
 
 
 __all__ = ["ALIGNMENT", "Interval", "lower_bound", "assign_offsets"]
