@@ -214,12 +214,20 @@ class Study:
 
 
 def tests_of(folder: str) -> list[str]:
-    """Return the folder of tests that is named as a folder, or as one above it, and what else tests it."""
+    """Return the folder of tests that is named as a folder, or as one above it, and what else tests it.
+
+    Of a folder that no tests are named as, these are those of `TESTED_BY` alone.
+    """
     if Path(folder).parts[0] == PLUGINS:
         return [PLUGIN_TESTS]
-    above = [folder, *(parent.as_posix() for parent in Path(folder).parents)]
-    others = next((TESTED_BY[name] for name in above if name in TESTED_BY), ())
-    return [test_folder(folder, ROOT), *(f"test/{name}" for name in others)]
+    named, others = test_folder(folder, ROOT), others_of(folder)
+    return others if named != f"test/{folder}" and folder in TESTED_BY else [named, *others]
+
+
+def others_of(path: str) -> list[str]:
+    """Return what tests a folder or file beside the tests of its name."""
+    above = [path, *(parent.as_posix() for parent in Path(path).parents)]
+    return [f"test/{name}" for name in next((TESTED_BY[each] for each in above if each in TESTED_BY), ())]
 
 
 @dataclass(frozen=True)
@@ -523,10 +531,10 @@ def try_all(
 
 
 def lit_files(mutant: Mutant, source: Path, folders: Sequence[str]) -> list[str]:
-    """Return files of lit in folders, or without any in the one that is named as that of a change; like ones first."""
-    nearest = test_folder(mutant.path, source)
+    """Return files of lit in folders, or without any in those that test the one of a change; like ones first."""
+    nearest = tests_of(Path(mutant.path).parent.as_posix())
     kinds = ("*.mlir", "*.test") if folders else ("*.mlir",)
-    paths = [path for kind in kinds for folder in folders or [nearest] for path in (source / folder).rglob(kind)]
+    paths = {path for kind in kinds for folder in folders or nearest for path in (source / folder).rglob(kind)}
     files = [path.relative_to(source) for path in paths if "Inputs" not in path.parts]
     words = set(Path(mutant.path).stem.split("_"))
     ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))

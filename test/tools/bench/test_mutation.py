@@ -56,3 +56,13 @@ def test_a_folder_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         mutation.main(["--folder", "passes/exact", "--folder", "passes/exakt", "--map"])
     assert "--folder passes/exakt: expected a folder or a file of " in capsys.readouterr().err
+
+
+def test_what_is_named_otherwise_is_tested_by_its_tests() -> None:
+    assert mutation.tests_of("passes/bounds") == ["test/passes/verify"]
+    assert mutation.tests_of("targets/gpu") == ["test/targets/gpu", "test/targets/nvvm", "test/targets/spirv"]
+    (change,) = find_mutants(ROOT, ["passes/bounds/kernel.py"])[:1]
+    files = mutation.lit_files(change, ROOT, ())
+    assert files and all(file.startswith("test/passes/verify/") for file in files)
+    (change,) = find_mutants(ROOT, ["passes/memory"])[:1]
+    assert all(file.startswith("test/passes/memory/") for file in mutation.lit_files(change, ROOT, ()))
