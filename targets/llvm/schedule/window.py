@@ -64,7 +64,8 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
     refusal = _is_profitable(s, block, lane)
     if refusal is not None:
         return refusal
-    is_unrolled = D.is_certain(lambda: D.product([s.extent(loop) for loop in reduced]) <= MAX_UNROLLED_WINDOW)
+    count = D.product([s.extent(loop) for loop in reduced])
+    is_unrolled = isinstance(count, int) and count <= MAX_UNROLLED_WINDOW
     for loop in reduced if is_unrolled else ():
         s.unroll(loop)
     vectors = _choose_vectors(s.instances(block), lane, s.extent(lane), is_unrolled, group.machine, choices)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto
+from onnx.reference import ReferenceEvaluator as Reference
 from onnx_models import F32, make_model, node
 from scheduled import Kernel, compare, tensor
 
@@ -261,3 +262,18 @@ def test_a_plain_reduction_has_as_few_passes_as_registers_permit(channels: int, 
     (kernel,) = explain_model(model, target="llvm{cpu=x86-64-v3}").kernels
     assert kernel.schedule is not None
     assert kernel.schedule.choices == {"lanes": lanes, "unroll": vectors}
+
+
+def test_a_short_window_of_a_dynamic_size_is_a_loop() -> None:
+    """Its size has a bound, `2 - k // 3`, but is no number that a loop is unrolled by."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 8, 5), np.float32)
+    nodes = [
+        node("Conv", "x w", "c", group=2, strides=[3]), node("Softmax", "c", "s", axis=1),
+        node("ReduceMean", "s axes", "y", keepdims=0),
+    ]  # fmt: skip
+    model = make_model(nodes, {"w": (F32, [2, 4, "k"])}, ["y"], {"x": x, "axes": np.array([1, 2])}, opset=20)
+    executable = mirlo.compile(model, "llvm{cpu=x86-64-v3}", cache=False)
+    for size in (1, 2, 3, 5):
+        w = rng.standard_normal((2, 4, size), np.float32)
+        np.testing.assert_allclose(executable(w), Reference(model).run(None, {"w": w})[0], rtol=1e-5)
