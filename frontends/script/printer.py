@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -54,7 +56,8 @@ def _module(op: ir.Operation) -> str:
         symbol = symbol_name(member)
         if symbol:
             names[symbol] = _identifier(symbol, set(names.values()))
-    printer = _Printer(names, _inputs_of(members))
+    calls = _calls_of(members)
+    printer = _Printer(names, calls)
     attributes = _attribute_texts(op, ())
     lines = [f"@mirlo.script(attrs={{{', '.join(attributes)}}})" if attributes else "@mirlo.script", "class Module:"]
     for i, member in enumerate(members):
@@ -72,24 +75,34 @@ def _identifier(symbol: str, taken: set[str]) -> str:
     return name
 
 
-def _inputs_of(members: list[ir.Operation]) -> dict[str, int]:
-    """Return the number of inputs of prim functions that a graph calls."""
-    inputs: dict[str, int] = {}
+def _calls_of(members: list[ir.Operation]) -> dict[str, list[ir.Operation]]:
+    """Return the calls of prim functions in a graph, by their symbols."""
+    calls: dict[str, list[ir.Operation]] = defaultdict(list)
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "relax.call_tir":
-            inputs[op.opview.callee] = len(op.operands)
+            calls[op.opview.callee].append(op)
         return ir.WalkResult.ADVANCE
 
     for member in members:
         walk(member, visit)
-    return inputs
+    return calls
+
+
+def _require_shapes(function: ir.Operation, call: ir.Operation) -> None:
+    """Require that the buffers of a prim function have the shapes of the tensors: scripts have no views of these."""
+    buffers = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
+    tensors = [value.type for value in (*call.operands, *call.results)]
+    for buffer, tensor in zip(buffers, tensors, strict=False):
+        is_pair = isinstance(buffer, ir.MemRefType) and isinstance(tensor, ir.RankedTensorType)
+        if is_pair and list(buffer.shape) != list(tensor.shape):
+            raise NotPrintable(f"a buffer {buffer} of a tensor {tensor}")
 
 
 class _Printer:
-    def __init__(self, names: dict[str, str], inputs: dict[str, int]):
+    def __init__(self, names: dict[str, str], calls: Mapping[str, list[ir.Operation]]):
         self.names = names
-        self.inputs = inputs
+        self.calls = calls
 
     def function(self, op: ir.Operation, prefix: str) -> list[str]:
         """Return a definition with its decorator, or MLIR text."""
@@ -107,7 +120,11 @@ class _Printer:
 
     def _prim(self, op: ir.Operation, symbol: str, name: str, prefix: str) -> list[str]:
         tensors = is_tensor_form(op)
-        body = print_tensor_form(op, name) if tensors else print_buffer_form(op, name, self.inputs.get(symbol))
+        calls = self.calls.get(symbol, [])
+        for call in [] if tensors else calls:
+            _require_shapes(op, call)
+        inputs = len(calls[-1].operands) if calls else None
+        body = print_tensor_form(op, name) if tensors else print_buffer_form(op, name, inputs)
         decorator = self._decorator(
             op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",), _names_text(op)
         )
