@@ -185,6 +185,8 @@ def _attribute_texts(op: ir.Operation, printed: tuple[str, ...]) -> list[str]:
 
 def _mlir_lines(op: ir.Operation, name: str) -> list[str]:
     text = op.get_asm(assume_verified=True, use_local_scope=True)
+    if op.name == "builtin.module":
+        text = f"module {{\n{text}\n}}"  # the outermost module of a text is that of the script
     if '"""' in text or "\\" in text:
         return [f"{name} = T.mlir({text!r})"]
     lines = text.splitlines()
