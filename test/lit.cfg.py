@@ -4,7 +4,6 @@
 
 import importlib.util
 import os
-import re
 import sys
 
 import lit.formats
@@ -31,25 +30,8 @@ if found is None or os.path.dirname(os.path.realpath(found.origin)) != os.path.r
 config.environment["OPENBLAS_NUM_THREADS"] = "1"
 config.environment["XDG_CACHE_HOME"] = os.path.join(ROOT, ".cache", "tests")
 
-TOOLS = {
-    "mirlo-opt": "mirlo.tools.opt:command",
-    "mirlo": "mirlo.tools.cli:command",
-    "FileCheck": "filecheck.main:main",
-}
-if hasattr(os, "fork"):
-    # Commands run in forks of a process that has imported the tools; it ends when lit does.
-    support = os.path.join(ROOT, "test", "support")
-    sys.path.append(support)
-    from tool_process import start
+from mirlo.testing.tool_process import tool_substitutions  # noqa: E402 (of this checkout)
 
-    path = start({**os.environ, **config.environment})
-    commands = {
-        tool: f"{sys.executable} -I -S {os.path.join(support, 'tool_client.py')} {path} {function}"
-        for tool, function in TOOLS.items()
-    }
-else:
-    commands = {tool: f"{sys.executable} -m {function.partition(':')[0]}" for tool, function in TOOLS.items()}
-for tool, command in commands.items():
-    config.substitutions.append((rf"(?<![-\w./%]){re.escape(tool)}(?![-\w./])", command))
+config.substitutions += tool_substitutions(config.environment)
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", ROOT))

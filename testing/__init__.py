@@ -21,8 +21,6 @@ drawn may be rounded up to multiples of a tile, so that rules for whole tiles ar
 from __future__ import annotations
 
 import os
-import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,6 +54,7 @@ from mirlo.passes.schedule.primitives.tensorize import TensorIntrin, find_tensor
 from mirlo.passes.targets import forget_targets, register_target, target_names
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.locks import held_locks
+from mirlo.testing.tool_process import tool_substitutions
 from mirlo.tools import samples
 from mirlo.tools.conformance.case import TABLE, VARIED, Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
@@ -290,9 +289,7 @@ def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> N
     config.environment["PYTHONPATH"] = os.pathsep.join(paths)
     # Threads of the numeric libraries cost each tool more to start than they save.
     config.environment["OPENBLAS_NUM_THREADS"] = "1"
-    for tool, module in {"mirlo-opt": "mirlo.tools.opt", "mirlo": "mirlo.tools.cli", "FileCheck": "filecheck"}.items():
-        pattern = rf"(?<![-\w./%]){re.escape(tool)}(?![-\w./])"
-        config.substitutions.append((pattern, f"{sys.executable} -m {module}"))
+    config.substitutions += tool_substitutions(config.environment)
     path = folder / plugin
     config.substitutions.append(("%plugin", str(path) if plugin and path.exists() else plugin))
 

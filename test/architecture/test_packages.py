@@ -33,6 +33,15 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.module)
 
 
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the first part of the name of each imported module, in functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module).split(".")[0]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_imports_public_modules_only(name: str) -> None:
     wrong = [
@@ -42,6 +51,26 @@ def test_a_package_imports_public_modules_only(name: str) -> None:
         if not PUBLIC.fullmatch(module)
     ]
     assert not wrong, "import mirlo, mirlo.extend or mirlo.testing"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tests_of_a_package_need_no_clone(name: str) -> None:
+    """What they share with the core's tests is in `mirlo.testing`: they run beside installed wheels."""
+    metadata = (PLUGINS / name / "pyproject.toml").read_text(encoding="utf-8")
+    paths = re.findall(r"^pythonpath = \[(.*)\]$", metadata, re.MULTILINE)
+    outside = [
+        path for line in paths for path in re.findall(r'"([^"]*)"', line) if ".." in path or path.startswith("/")
+    ]
+    assert not outside, "import mirlo.testing in place of modules of other folders"
+    shared = {path.stem for path in (ROOT / "test").rglob("*.py") if not path.name.startswith(("test_", "conftest"))}
+    own = {path.stem for path in (PLUGINS / name).rglob("*.py")}
+    wrong = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in sorted((PLUGINS / name).rglob("*.py"))
+        for module in imported_modules(path)
+        if module in shared - own
+    ]
+    assert not wrong, "import mirlo.testing in place of modules of test/support"
 
 
 def test_mirlo_names_no_package() -> None:

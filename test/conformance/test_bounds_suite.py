@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import bounds_suite
-import oracle
 import pytest
 from node_cases import leave_out_slow_cases
+
+from mirlo.testing import oracle
 
 SAMPLE = 40
 

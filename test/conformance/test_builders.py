@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -25,6 +24,7 @@ from mirlo.passes.legalize.builder import LegalizeBuilder
 from mirlo.passes.lower.values import ValueBuilder
 from mirlo.runtime.errors import MirloError
 from mirlo.testing import temporary_registrations
+from mirlo.testing.ptx.driver import emulated
 
 ROWS, COLUMNS = 3, 5
 CHIP = "sm_80"

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import oracle
 import pytest
 import symbolic_suite
 from onnx_suite import PASSED, Outcome, known_failures
+
+from mirlo.testing import oracle
 
 SAMPLE = 40
 KNOWN_FAILURES = Path(__file__).with_name("symbolic_known_failures.txt")

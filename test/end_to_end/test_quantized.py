@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from oracle import exact_session
 
 import mirlo
+from mirlo.testing.oracle import exact_session
 
 KINDS = {"u8": (np.uint8, TensorProto.UINT8, 117), "i8": (np.int8, TensorProto.INT8, -3)}
 

@@ -16,10 +16,10 @@ import pytest
 from c_compiler import needs_c_compiler
 from commands import ENVIRONMENT, ROOT, output_of, python, run_script, shell_commands
 from onnx_models import F32, make_model, node
-from pages import code_blocks
 
 import mirlo
 from mirlo.targets.llvm.processor import host_processor
+from mirlo.testing.pages import code_blocks
 
 DOCS = ROOT / "docs"
 PIXELS = (np.arange(2 * 64, dtype=np.float32) / 128).reshape(2, 64)

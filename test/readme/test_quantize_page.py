@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
-from pages import code_block
+
+from mirlo.testing.pages import code_block
 
 TEXT = (ROOT / "docs" / "quantize-a-model.md").read_text(encoding="utf-8")
 

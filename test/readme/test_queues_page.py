@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from commands import ROOT, output_of, run_script
-from pages import code_blocks
+
+from mirlo.testing.pages import code_blocks
 
 
 def test_the_page(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import onnx
 import pytest
 from commands import ROOT, benchmark_model, mirlo, output_of, run_script, shell_commands
 from onnx import TensorProto, helper
-from pages import code_blocks
 
 from mirlo.runtime import known_packages
+from mirlo.testing.pages import code_blocks
 from mirlo.tools.cli import COMMANDS
 from mirlo.tools.cli.arguments import make_parser
 

@@ -9,13 +9,13 @@ import tracemalloc
 
 import numpy as np
 import onnx
-import oracle
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.testing import oracle
 
 
 def _value(name: str, shape: list[int | str] | None, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

@@ -10,10 +10,9 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from snapshots import checksum
-
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.runtime.options import OptionDeclaration, declared_options
+from mirlo.testing.snapshots import checksum
 from mirlo.tools.cli.arguments import make_parser
 from mirlo.tools.cli.options import OptionsParser
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from snapshots import checksum
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations, make_context
@@ -30,6 +29,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.rules import LEGALIZE
 from mirlo.runtime.errors import MirloError
 from mirlo.testing import temporary_registrations
+from mirlo.testing.snapshots import checksum
 from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import ANY, TABLE, VARIED, Operand, OperatorCase
 from mirlo.tools.conformance.case_search import LATTICES

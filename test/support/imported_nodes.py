@@ -24,7 +24,6 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[1] / "conformance"))
 
 from node_cases import leave_out_slow_cases
-from snapshots import checksum
 
 from mirlo.benchmarks.import_outcomes import with_constants, with_dynamic_dims
 from mirlo.benchmarks.mutated_cases import mutated_cases
@@ -34,6 +33,7 @@ from mirlo.frontends.onnx import import_model
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
+from mirlo.testing.snapshots import checksum
 
 SHARE = 160
 CASES_PER_OPERATOR = 2

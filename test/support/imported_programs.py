@@ -7,22 +7,17 @@ compilation of each, without what tests compare them with.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
-import itertools
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 
 import pytest
-from snapshots import TESTS, checksum
+from snapshots import TESTS
 
 import mirlo
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx import import_model
-from mirlo.runtime.params import ParameterStore
+from mirlo.testing.snapshots import cases_of, checksum, load_tests, outcome_of, tests_of
 
 CASES = 2
 """Cases of a test of ONNX whose models are imported."""
@@ -80,49 +75,6 @@ def _called(function: FunctionType) -> tuple[str, ...]:
     """Return the names that functions of a test's module use which it calls."""
     used = [function.__globals__.get(name) for name in function.__code__.co_names]
     return tuple(name for each in used if isinstance(each, FunctionType) for name in each.__code__.co_names)
-
-
-def tests_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
-    for name, function in sorted(vars(module).items()):
-        if name.startswith("test_") and isinstance(function, FunctionType):
-            yield name, function
-
-
-def load_tests(path: Path) -> ModuleType:
-    """Return a module of tests; other folders have some of its name."""
-    specification = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def cases_of(function: FunctionType) -> Iterator[dict[str, object]]:
-    """Yield the arguments of the cases of a test."""
-    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
-    choices: list[list[dict[str, object]]] = []
-    for mark in marks:
-        names = [name.strip() for name in mark.args[0].split(",")] if isinstance(mark.args[0], str) else mark.args[0]
-        choices.append([_named(names, values) for values in mark.args[1]])
-    for chosen in itertools.product(*choices):
-        yield {name: value for part in chosen for name, value in part.items()}
-
-
-def _named(names: Sequence[str], values: object) -> dict[str, object]:
-    values = getattr(values, "values", values) if hasattr(values, "marks") else values
-    listed = values if len(names) > 1 and isinstance(values, (tuple, list)) else [values]
-    return dict(zip(names, listed, strict=True))
-
-
-def outcome_of(imported: Callable[..., tuple[ir.Module, ParameterStore]], model: object) -> str:
-    """Return the imported module with its constants, or the error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            module, store = imported(model)
-        except Exception as error:  # of what tests compile some is refused elsewhere
-            return f"{type(error).__name__}: {error}"
-    return f"{module}{[(name, store.get(name).dtype, store.get(name).shape) for name in store]}"
 
 
 SNAPSHOTS: dict[str, Callable[[], Iterable[str]]] = {

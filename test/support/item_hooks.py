@@ -53,7 +53,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     folder = item.path.parent.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
     if item.config.getoption("--whole") or not folder.startswith(UNOPTIMIZED):
         return (yield)
-    from unoptimized import unoptimized
+    from mirlo.testing.unoptimized import unoptimized
 
     with unoptimized():
         return (yield)
@@ -75,7 +75,7 @@ def _skip_what_is_lacking() -> Generator[None, object, object]:
     try:
         return (yield)
     except Exception as error:
-        from oracle import lacking
+        from mirlo.testing.oracle import lacking
 
         reason = lacking(error)
         if not reason:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from packed_products import Weights
-from snapshots import TESTS, checksum
+from snapshots import TESTS
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -27,6 +27,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.targets.nvvm.speeds import LIBRARY, MIRLO_KERNELS, expected, figures_of
+from mirlo.testing.snapshots import checksum
 from mirlo.tools.conformance.case import ANY, TABLE, OperatorCase
 from mirlo.tools.conformance.check import names as load_cases
 from mirlo.tools.conformance.programs import module_of, operator_program

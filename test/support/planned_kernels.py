@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from snapshots import TESTS, assert_snapshot, checksum
+from snapshots import TESTS, assert_snapshot
 from weightless import weightless_model
 
 from mirlo.dialects.bindings import ir
@@ -33,6 +33,7 @@ from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.pipeline import compile_pipeline
+from mirlo.testing.snapshots import checksum
 
 PROGRAM = TESTS / "support" / "Inputs" / "planned_kernels.mlir"
 TILES = "tiles"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from snapshots import checksum
-
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.script.tvm_operators import TVM_OPERATORS
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
+from mirlo.testing.snapshots import checksum
 from mirlo.tools.conformance.case import ANY, TABLE
 from mirlo.tools.conformance.check import names as load_cases
 from mirlo.tools.conformance.programs import module_of, operator_program

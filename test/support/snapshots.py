@@ -2,9 +2,6 @@
 
 python test/support/snapshots.py                          # writes all tables again, after a change that is meant
 python test/support/snapshots.py targets/c/planned.txt    # writes one
-
-A checksum notices every change: an operation, an operand, a word of an error. What a line is about says which change
-it was; the difference of a table belongs to the review of what caused it.
 """
 
 from __future__ import annotations
@@ -12,26 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from zlib import crc32
+
+from mirlo.testing.snapshots import assert_snapshot as compare
 
 TESTS = Path(__file__).resolve().parents[1]
 WRITE = "python test/support/snapshots.py"
 
 
-def checksum(value: object) -> str:
-    """Return a checksum of bytes, or of a value's printed text."""
-    return f"{crc32(value if isinstance(value, bytes) else str(value).encode()):08x}"
-
-
 def assert_snapshot(path: str, lines: Iterable[str]) -> None:
     """Compare lines with those of a table below `test`."""
-    recorded = (TESTS / path).read_text(encoding="utf-8").splitlines()
-    current = list(lines)
-    if current != recorded:
-        changed = [line for line in recorded if line not in set(current)]
-        added = [line for line in current if line not in set(recorded)]
-        shown = "\n".join([*(f"- {line}" for line in changed[:20]), *(f"+ {line}" for line in added[:20])])
-        raise AssertionError(f"{WRITE} {path} writes this table again; it differs:\n{shown}")
+    compare(TESTS / path, lines, f"{WRITE} {path}")
 
 
 def tables() -> dict[str, Callable[[], Iterable[str]]]:

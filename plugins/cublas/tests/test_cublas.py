@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_driver import fake_driver
 from fake_cublas import FakeCublas
 from mirlo_cublas.native import library, products
 from mirlo_cublas.native.library import CUBLAS, CuBlasError
@@ -22,6 +22,7 @@ from mirlo.extend.ops import ir, make_context
 from mirlo.extend.runtime import Executable, ParameterStore
 from mirlo.testing.nvidia import gpu, library_loading, pool, read, wheels
 from mirlo.testing.placement import Problem, Targets, choose, decision_lines, report, survey
+from mirlo.testing.ptx.driver import EmulatedDriver, fake_driver
 
 TARGET = ["cublas", "nvvm{chip=sm_80}"]
 RNG = np.random.default_rng(0)
@@ -32,8 +33,9 @@ U = RNG.standard_normal((3, 32, 48), np.float32) / 4
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    yield from fake_driver(monkeypatch)
+def driver() -> Iterator[EmulatedDriver]:
+    with fake_driver() as made:
+        yield made
 
 
 @pytest.fixture

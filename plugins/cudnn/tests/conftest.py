@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cuda_driver import fake_driver
 from fake_cudnn import FakeCudnn
 from mirlo_cudnn.native.library import CUDNN
 
+from mirlo.testing.ptx.driver import EmulatedDriver, fake_driver
+
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    yield from fake_driver(monkeypatch)
+def driver() -> Iterator[EmulatedDriver]:
+    with fake_driver() as made:
+        yield made
 
 
 @pytest.fixture

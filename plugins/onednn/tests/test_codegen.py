@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from commands import output_of, python
 from mirlo_onednn.native.library import is_available
 from mirlo_onednn.reports import reports
 from plans import close, random
 
 import mirlo
+from mirlo.testing.commands import output_of, run_python
 from mirlo.testing.models import F32, make_model, node
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="needs onednn-cpu-gomp")
@@ -231,4 +231,4 @@ def test_loading_needs_nothing_of_the_compiler(tmp_path: Path) -> None:
         "import sys, mirlo; exe = mirlo.load('model.mirlo'); exe.run(exe.random_inputs())\n"
         "print([name for name in sys.modules if name.startswith(('torch_mlir', 'mirlo.dialects', 'mirlo.passes'))])"
     )
-    assert output_of(python("-c", code, cwd=tmp_path)).strip() == "[]"
+    assert output_of(run_python("-c", code, cwd=tmp_path)).strip() == "[]"

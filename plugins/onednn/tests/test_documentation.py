@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import ROOT, mirlo, output_of, run_script
 from mirlo_onednn.native.library import is_available
 from mirlo_onednn.patterns import patterns
+
+from mirlo.testing.commands import output_of, run_command, run_script
+
+ROOT = Path(__file__).resolve().parents[3]
 
 PAGE = ROOT / "docs" / "onednn.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -21,7 +24,7 @@ def test_examples(tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
     printed = output_of(run_script(tmp_path / "page.py", cwd=tmp_path))
     assert "['onednn.onednn_0', 'argmax']" in printed and "convolution" in printed
-    assert "onednn.onednn_0" in output_of(mirlo("run", tmp_path / "small.mirlo", "--profile"))
+    assert "onednn.onednn_0" in output_of(run_command("run", tmp_path / "small.mirlo", "--profile"))
 
 
 @pytest.mark.sample(0)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ROOT, mirlo, output_of, run_script, shell_commands
-from pages import code_block, code_blocks
-from rank_processes import run_ranks
+from mirlo_ranks.testing import run_ranks
 
 from mirlo import load
+from mirlo.testing.commands import output_of, run_command, run_script, shell_commands
+from mirlo.testing.pages import code_block, code_blocks
+
+ROOT = Path(__file__).resolve().parents[3]
 
 TEXT = (ROOT / "plugins" / "ranks" / "README.md").read_text(encoding="utf-8")
 
@@ -33,13 +35,13 @@ def test_a_language_model(tmp_path: Path) -> None:
     write, alone, together = code_blocks(section, "sh")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     output_of(run_script(*write.split()[1:], cwd=tmp_path))
-    expected = output_of(mirlo(*shlex.split(alone)[1:], cwd=tmp_path))
+    expected = output_of(run_command(*shlex.split(alone)[1:], cwd=tmp_path))
     assert _run(tmp_path, together, "mirlo") == expected
     section = TEXT.partition("## See what is divided")[2].partition("\n## ")[0]
-    explained = output_of(mirlo(*code_blocks(section, "sh")[0].split()[1:], cwd=tmp_path))
+    explained = output_of(run_command(*code_blocks(section, "sh")[0].split()[1:], cwd=tmp_path))
     for line in code_blocks(section, "text")[0].strip().splitlines():
         assert line.split() in [each.split() for each in explained.splitlines()]
-    explained = output_of(mirlo(*code_blocks(section, "sh")[1].split()[1:], cwd=tmp_path))
+    explained = output_of(run_command(*code_blocks(section, "sh")[1].split()[1:], cwd=tmp_path))
     assert "the plan says so" in explained
 
 
@@ -50,7 +52,7 @@ def test_files_of_ranks(tmp_path: Path) -> None:
     output_of(run_script("examples/tiny_language_model.py", "tiny", cwd=tmp_path))
     (tmp_path / "model.onnx").symlink_to(tmp_path / "tiny" / "model.onnx")
     for command in code_block(section, "sh").strip().splitlines():
-        output_of(mirlo(*command.split()[1:], cwd=tmp_path))
+        output_of(run_command(*command.split()[1:], cwd=tmp_path))
     assert (tmp_path / "model.rank1.mirlo").stat().st_size > 0
 
 
@@ -66,7 +68,7 @@ def test_a_module_with_collectives(tmp_path: Path) -> None:
 def test_a_program_with_collectives(tmp_path: Path) -> None:
     section = TEXT.partition("## Compile a program")[2].partition("\n## ")[0]
     (tmp_path / "mean.mlir").write_text(code_block(section, "mlir"))
-    output_of(mirlo(*code_block(section, "sh").split()[1:], cwd=tmp_path))
+    output_of(run_command(*code_block(section, "sh").split()[1:], cwd=tmp_path))
     xs = [np.arange(4, dtype=np.float32), np.full(4, 3, np.float32)]
 
     def call(rank: int) -> np.ndarray:
@@ -82,7 +84,7 @@ def test_a_sharded_program(tmp_path: Path) -> None:
     section = TEXT.partition("## Compile a sharded program of JAX")[2].partition("\n## ")[0]
     (tmp_path / "sharded.mlir").write_text(code_block(section, "mlir"))
     imported, explained = (
-        output_of(mirlo(*command.split()[1:], cwd=tmp_path))
+        output_of(run_command(*command.split()[1:], cwd=tmp_path))
         for command in code_blocks(section, "sh")[1].strip().splitlines()
     )
     assert "relax.from_parts" in imported

@@ -10,13 +10,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from commands import mirlo as command
+from mirlo_ranks.testing import run_ranks
 from mirlo_stablehlo.errors import StablehloImportError
 from mirlo_stablehlo.importer import import_stablehlo
-from rank_processes import run_ranks
 
 import mirlo
 from mirlo.extend.target import PassError
+from mirlo.testing.commands import run_command
 
 RANKS, SHAPE = 4, (4, 8)
 GROUPS: tuple[tuple[tuple[int, ...], ...], ...] = (
@@ -312,8 +312,8 @@ def test_other_ranks_than_the_program_has(tmp_path: Path) -> None:
 @pytest.mark.sample(0)
 def test_files_and_report(tmp_path: Path) -> None:
     (tmp_path / "program.mlir").write_text(_program(_moves("f32", GROUPS[2])[:1], "f32"))
-    done = command("compile", "program.mlir", "--ranks", "4", "-o", "out.mirlo", cwd=tmp_path)
+    done = run_command("compile", "program.mlir", "--ranks", "4", "-o", "out.mirlo", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "out.rank3.mirlo").exists(), done.stderr
-    explained = command("explain", "program.mlir", "--ranks", "4", cwd=tmp_path).stdout
+    explained = run_command("explain", "program.mlir", "--ranks", "4", cwd=tmp_path).stdout
     row = next(line for line in explained.splitlines() if line.startswith("relax.all_gather"))
     assert row.endswith("128 bytes")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import mirlo as command
+from mirlo_ranks.testing import TARGET, run_threads
 from mirlo_stablehlo.errors import StablehloImportError
 from mirlo_stablehlo.importer import import_stablehlo
 from mirlo_stablehlo.sdy import generic_form
-from thread_ranks import TARGET, run_threads, thread_transport
 
 import mirlo
+from mirlo.testing.commands import run_command
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8) % 11 - 5
 W = np.arange(32, dtype=np.float32).reshape(8, 4) % 7 - 3
 MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
 XLA_ROWS = '{mhlo.sharding = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"}'
-
-
-@pytest.fixture(autouse=True)
-def threads_as_ranks() -> Iterator[None]:
-    with thread_transport():
-        yield
 
 
 def _results(text: str, parts: Any) -> list[list[np.ndarray]]:
@@ -236,7 +229,7 @@ def test_report(tmp_path: Path) -> None:
         "return %0", "%s = stablehlo.reverse %x, dims = [1] : tensor<8x8xf32>\n    return %0"
     )
     (tmp_path / "program.mlir").write_text(body)
-    explained = command("explain", "program.mlir", "--ranks", "4", cwd=tmp_path).stdout
+    explained = run_command("explain", "program.mlir", "--ranks", "4", cwd=tmp_path).stdout
     assert any({"relax.matmul", "row"} <= {*line.split()} for line in explained.splitlines())
     assert "its rule divides no dim that its operands divide" in explained
     assert "relax.reduce_scatter" in explained

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import onnx
-import oracle
 import pytest
 from node_cases import leave_out_slow_cases
 
@@ -18,6 +17,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.testing import oracle
 
 CASES_PER_OPERATOR = 12
 

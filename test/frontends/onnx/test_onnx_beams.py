@@ -8,11 +8,11 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import helper
-from oracle import needs_new
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.runtime.errors import InputError
+from mirlo.testing.oracle import needs_new
 
 HEADS, SIZE, BATCH, BEAMS, ROOM = 4, 8, 2, 3, 16
 MASKED = ["query", "key", "value", "mask", "scores", "past_key", "past_value", "length", "width", "beams", "bias"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import oracle
 import pytest
-from cached_attention import attention_model, tokens
 from onnx import helper
 
 import mirlo
 from mirlo.runtime.errors import MirloError
+from mirlo.testing import oracle
+from mirlo.testing.cached_attention import attention_model, tokens
 
 HEADS, KV_HEADS, SIZE, BATCH = 4, 2, 16, 2
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import oracle
 import pytest
 from onnx import helper
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.testing import oracle
 
 HEADS, KV_HEADS, SIZE = 4, 2, 16
 NAMES = ["query", "key", "value", "past_key", "past_value", "last", "total", "cos", "sin", "position", "bias", "sink"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx_models import F32, make_model, node
-from oracle import exact_session
 
 import mirlo
+from mirlo.testing.oracle import exact_session
 
 F16, U8, I8, I16, U16 = 10, 2, 3, 5, 4
 

@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
-import oracle
 import pytest
 from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
@@ -23,6 +22,7 @@ from mirlo.frontends.onnx.graph import AttributeDef, GraphDef, TensorDef, TypeDe
 from mirlo.frontends.onnx.model import LoadedModel, load
 from mirlo.frontends.onnx.reading import read_model
 from mirlo.frontends.onnx.writing import model_message
+from mirlo.testing import oracle
 from mirlo.tools.samples import seeded
 
 MESSAGES = {"model.py", "old.py", "reading.py", "writing.py"}

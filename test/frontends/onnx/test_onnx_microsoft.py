@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from onnx_models import make_model, node
-from oracle import exact_session
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.testing.oracle import exact_session
 
 RANDOM = np.random.default_rng(0)
 KINDS = {

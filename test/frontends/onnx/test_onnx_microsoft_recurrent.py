@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from oracle import exact_session
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
+from mirlo.testing.oracle import exact_session
 
 HIDDEN, BATCH, FEATURES, LENGTH = 8, 2, 6, 4
 NAMES = ["x", "W", "R", "B", "lengths", "h", "c", "", "ws", "wz", "rs", "rz"]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import oracle
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
+from mirlo.testing import oracle
 
 KINDS = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.int64: TensorProto.INT64}
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

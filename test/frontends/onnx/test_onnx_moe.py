@@ -6,13 +6,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import oracle
 import pytest
 from onnx_models import F32, make_model, node
-from oracle import exact_session
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.testing import oracle
+from mirlo.testing.oracle import exact_session
 
 EXPERTS, HIDDEN, INNER = 3, 64, 32
 RANDOM = np.random.default_rng(0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import oracle
 import pytest
 from node_cases import leave_out_slow_cases
 from onnx import numpy_helper
@@ -19,6 +18,7 @@ from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS, load_converters
 from mirlo.passes.graph.constants import constant_reader
 from mirlo.passes.session import Session
+from mirlo.testing import oracle
 
 # What the compiler cannot do yet, or does as ONNX Runtime does and not as ONNX's reference says.
 GAPS = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, I64, make_model, node
-from oracle import exact_session
 
 import mirlo
+from mirlo.testing import oracle
+from mirlo.testing.oracle import exact_session
 
 I8, U8 = np.int8, np.uint8
 IMAGE = (1, 4, 6, 7)

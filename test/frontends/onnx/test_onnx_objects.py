@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import oracle
 import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
@@ -18,6 +17,7 @@ from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.runtime.errors import ArtifactError, InputError, PackedFunctionError
 from mirlo.runtime.host import host_function
 from mirlo.runtime.program import Program
+from mirlo.testing import oracle
 
 
 def model(text: str) -> onnx.ModelProto:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import oracle
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -14,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import mirlo
 from mirlo.frontends.onnx import importer
 from mirlo.frontends.onnx.importer import build_main
+from mirlo.testing import oracle
 
 F32 = TensorProto.FLOAT
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import oracle
 import pytest
 
 from mirlo.frontends.onnx.reference import reference
 from mirlo.frontends.onnx.registry import CONVERTERS, Registry
+from mirlo.testing import oracle
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from window_models import window_model
 
 import mirlo
 from mirlo.frontends.onnx.importer import import_model
+from mirlo.testing.window_models import window_model
 
 
 @pytest.mark.parametrize(

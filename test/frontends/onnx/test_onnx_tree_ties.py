@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import oracle
 import pytest
 from onnx import helper, numpy_helper
 
 import mirlo
+from mirlo.testing import oracle
 
 FEATURES = 3
 KINDS = {"f32": np.float32, "f64": np.float64}

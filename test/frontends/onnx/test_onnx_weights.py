@@ -9,7 +9,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import oracle
 import pytest
 from memory_growth import peak_growth
 from onnx import TensorProto, helper, numpy_helper
@@ -21,6 +20,7 @@ from mirlo.frontends.onnx.model import load
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.errors import ParameterError
 from mirlo.runtime.params import ParameterStore
+from mirlo.testing import oracle
 
 
 def matmul_model(count: int = 64) -> onnx.ModelProto:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import random_graphs
-from random_operators import grow
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -33,6 +31,8 @@ from mirlo.passes.rules import LEGALIZE, RuleBook, RuleFunction, legalize
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.winograd.matrices import transformed_weight
+from mirlo.testing import random_graphs
+from mirlo.testing.random_operators import grow
 
 GRAPHS = Path(__file__).parents[1] / "graph"
 PASSES = "builtin.module(func.func(simplify,fold-constant,simplify,convert-layout,fold-constant,simplify))"
@@ -240,5 +240,5 @@ _CONSTANT = random_graphs.Graph.constant
 
 def _exact_constant(
     graph: random_graphs.Graph, shape: tuple[int, ...], scale: float = 1.0, offset: float = 0.0, splat: bool = False
-) -> random_graphs.Node:
+) -> random_graphs.GraphNode:
     return _CONSTANT(graph, shape, 2.0 ** round(math.log2(max(scale, 0.01))), round(offset), splat)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_graphs import finish, new_graph
-from random_operators import grow
 
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.testing.random_graphs import finish, new_graph
+from mirlo.testing.random_operators import grow
 
 FLOATS, INTEGERS = 180, 60
 

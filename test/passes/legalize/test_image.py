@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import oracle
 import pytest
 from onnx_reference import onnx_node
 from operator_cases import Case, Runner, f32, ints
+
+from mirlo.testing import oracle
 
 COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 from schedules import scheduled
 
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
+from mirlo.testing.ptx.driver import emulated
 
 ROWS, COLUMNS = 8, 64
 

@@ -11,7 +11,6 @@ import onnx
 import pytest
 from commands import mirlo
 from onnx_models import F32, make_model, node
-from oracle import exact_session
 from runners import TOKEN, started
 
 from mirlo.driver.build import build
@@ -21,6 +20,7 @@ from mirlo.runtime.model_runner import models_run_on
 from mirlo.runtime.remote.model import RemoteModel
 from mirlo.targets.llvm.library.runner import write_runner
 from mirlo.targets.llvm.options import parse_options
+from mirlo.testing.oracle import exact_session
 
 
 @dataclass(frozen=True)

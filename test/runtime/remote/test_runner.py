@@ -18,7 +18,6 @@ import onnx
 import pytest
 from c_compiler import needs_c_compiler, sanitizer_flags
 from onnx_models import F32, make_model, node
-from oracle import exact_session
 from runners import TOKEN, StartedRunner, started
 
 import mirlo
@@ -37,6 +36,7 @@ from mirlo.targets.llvm.library.objects import pool_object
 from mirlo.targets.llvm.library.runner import FLAGS, LIBRARIES, SOURCES, write_runner
 from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 from mirlo.targets.llvm.processor import host_processor
+from mirlo.testing.oracle import exact_session
 
 pytestmark = [
     needs_c_compiler,

@@ -16,7 +16,6 @@ from libraries import Program, calls_rows, check_row_sums, make_source_program
 from onnx import TensorProto
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 from onnx_models import F32, make_model, node
-from oracle import exact_session
 from reduced_models import reduced
 
 import mirlo
@@ -24,6 +23,7 @@ from mirlo.driver.code import compile_code
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import TargetError
 from mirlo.targets.c.compiler import find_compiler
+from mirlo.testing.oracle import exact_session
 
 pytestmark = needs_c_compiler
 I64 = TensorProto.INT64

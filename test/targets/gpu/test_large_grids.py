@@ -9,14 +9,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator import driver
-from emulator.kernel import Kernel
-from emulator.memory import GlobalMemory
 
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.passes.targets import ThreadLimits
 from mirlo.targets.gpu import threads
+from mirlo.testing.ptx import driver
+from mirlo.testing.ptx.kernel import PtxKernel
+from mirlo.testing.ptx.memory import GlobalMemory
 
 N, M = T.dims("N", "M")
 FIXED = 65_535 + 3
@@ -92,7 +92,7 @@ def test_dynamic_loops_over_more_blocks_than_a_device_has(
 def test_blocks_that_compute_several_iterations_have_no_races(primitives: Callable[[Schedule], None]) -> None:
     grids: list[tuple[int, int, int]] = []
 
-    def launch(kernel: Kernel, memory: GlobalMemory, grid: tuple[int, int, int], *rest: Any) -> None:
+    def launch(kernel: PtxKernel, memory: GlobalMemory, grid: tuple[int, int, int], *rest: Any) -> None:
         grids.append(grid)
         execute(kernel, memory, grid, *rest)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 from onnx_models import F32, I64, make_model, node
 
 import mirlo
@@ -13,6 +12,7 @@ from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pipeline import Pipeline
+from mirlo.testing.ptx.driver import emulated
 
 COLUMNS = 8
 TARGETS = ["nvvm{chip=sm_80}", pytest.param("spirv", marks=needs_vulkan())]

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, Schedule, T
+from mirlo.testing.ptx.driver import emulated
 from mirlo.tools.explain.model import explain_model
 
 ROWS, COLUMNS = 6, 96

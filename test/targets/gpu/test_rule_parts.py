@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 from schedules import scheduled
 from staged_program import assert_staged, random_primitive, staged, staged_model
 
@@ -18,6 +17,7 @@ from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
 from mirlo.passes.schedule.primitives.trace import Trace
+from mirlo.testing.ptx.driver import emulated
 
 TARGETS = ["nvvm", pytest.param("spirv", marks=needs_vulkan())]
 

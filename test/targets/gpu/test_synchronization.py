@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from devices import needs_vulkan
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, T
+from mirlo.testing.ptx.driver import emulated
 
 ROWS, ELEMENTS = 3, 64
 KERNEL = """import mirlo

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from cuda_driver import fake_driver
+
+from mirlo.testing.ptx.driver import EmulatedDriver, fake_driver
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
+def driver() -> Iterator[EmulatedDriver]:
     """Return a fake driver with two GPUs that runs the kernels compiled next."""
-    yield from fake_driver(monkeypatch)
+    with fake_driver() as made:
+        yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.driver import emulated
+from mirlo.testing.ptx.driver import emulated
 
 _ENTERED: list[Any] = []
 

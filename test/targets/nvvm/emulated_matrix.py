@@ -16,9 +16,9 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
 
-from emulator.driver import emulated
 from sampled_matrix import sampled_matrix
 
+from mirlo.testing.ptx.driver import emulated
 from mirlo.tools.conformance.check import (
     FAILED,
     WRONG,

@@ -15,10 +15,10 @@ if __name__ == "__main__":
     here = Path(__file__).parent
     sys.path[:0] = [str(here), str(here.parents[1] / "support")]
 
-from emulator.driver import emulated
 from reduced_models import reduced, reference
 
 import mirlo
+from mirlo.testing.ptx.driver import emulated
 
 MODELS = ("mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2")
 TOLERANCE = 1e-4

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from emulator.driver import emulated
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -17,6 +16,7 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.nvvm.emit import emit
 from mirlo.targets.nvvm.options import parse_options
+from mirlo.testing.ptx.driver import emulated
 
 
 def run_on_emulator(

@@ -6,11 +6,11 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from fake_cuda import FakeDriver
 
 from mirlo.runtime.dlpack import element_of, tensor_of
 from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import element_type_of
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 
 class Foreign:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from assembled import needs_ptxas
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
 from mirlo.runtime.cache import Cache
 from mirlo.targets.nvvm import cubin, libdevice
 from mirlo.targets.nvvm.chips import find_chip
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 ELF = b"\x7fELF"
 

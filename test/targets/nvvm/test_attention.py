@@ -7,13 +7,13 @@ import pytest
 from assembled import needs_ptxas, ptx_of_module
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, TURNED_CASES, Case
 from executed import run_on_emulator
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import Assembled, run_ptxas
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 SLACK = {"f32": 2e-6, "f16": 2e-3, "bf16": 1e-2}
 ON_UNITS = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from emulator.driver import emulated
 from onnx import save
 from onnx_models import F32, make_model, node
 
 from mirlo.extend.ops import elementwise
 from mirlo.extend.rules import legalize
 from mirlo.testing import temporary_registrations
+from mirlo.testing.ptx.driver import emulated
 from mirlo.tools.cli import main
 
 

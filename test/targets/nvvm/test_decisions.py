@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas
 from decisions import ALL
-from fake_cuda import FakeDriver
 from foreign import Foreign
 
 import mirlo
 from mirlo import R
 from mirlo.runtime.packed import packed
 from mirlo.targets.nvvm.memory import pool
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 TARGET = "nvvm{chip=sm_80}"
 

@@ -11,13 +11,13 @@ import pytest
 from emulated_matrix import CHIPS as PAGE_CHIPS
 from emulated_matrix import PAGE, counted, page, sampled, with_rows
 from emulated_models import TOLERANCE, error
-from emulator import KernelError
-from emulator.driver import EmulatedDriver, emulated
 
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.targets.nvvm.schedule import pipelined, warpgroup
+from mirlo.testing.ptx import KernelError
+from mirlo.testing.ptx.driver import EmulatedDriver, emulated
 from mirlo.tools.conformance.check import OK, Matrix, MatrixEntry, SupportVerdict, check_target, names
 from mirlo.tools.conformance.matrix import markdown
 

@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator import KernelError, PtxError, run_kernel
+
+from mirlo.testing.ptx import KernelError, PtxError, run_kernel
 
 HEAD = ".version 8.4\n.target {target}\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<99>; .reg .b64 %d<99>;"

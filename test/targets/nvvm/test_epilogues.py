@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, Schedule, T
+from mirlo.testing.ptx.driver import emulated
 
 
 @mirlo.prim_func

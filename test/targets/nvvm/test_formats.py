@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from emulator.driver import emulated
 from executed import run_on_emulator
 from rounded import rounded_to_tf32
 
@@ -17,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
+from mirlo.testing.ptx.driver import emulated
 
 DTYPES = {
     "i8": np.int8, "ui8": np.uint8, "f32": np.float32,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from attention_cases import CASES, Case, reference
-from emulator.driver import emulated
 from executed import run_on_emulator
 
 import mirlo
@@ -18,6 +17,7 @@ from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
+from mirlo.testing.ptx.driver import emulated
 
 SLACK = {"f16": 2e-3, "bf16": 1e-2}
 

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import output_of, python
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
@@ -23,6 +22,7 @@ from mirlo.targets.nvvm import device, options
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.options import parse_options, planned_for
 from mirlo.targets.nvvm.ptx import assemble, check_translated
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 
 @mirlo.script

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, T
@@ -17,6 +16,7 @@ from mirlo.targets.nvvm import cubin, libdevice
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.libraries import merge_ptx, open_library
 from mirlo.targets.nvvm.ptx import TRIPLE, _machine
+from mirlo.testing.ptx.driver import emulated
 
 SOURCE = f"""
 target triple = "{TRIPLE}"

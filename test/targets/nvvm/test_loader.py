@@ -6,12 +6,12 @@ import gc
 
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm import maps
 from mirlo.targets.nvvm.schedule import pipelined, products, tensorcore, warpgroup
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver
 from foreign import Foreign, Interfaced, taken
 
 import mirlo
 from mirlo import R
 from mirlo.runtime.device_array import DeviceArray
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 

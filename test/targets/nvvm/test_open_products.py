@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 GENERATOR = np.random.default_rng(0)
 WEIGHT = (GENERATOR.standard_normal((40, 48)) / 8).astype(np.float16)

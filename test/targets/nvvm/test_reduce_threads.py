@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from devices import needs_vulkan
 from dynamic_programs import CASES, arrays_of, schedule_of
-from emulator.driver import emulated
 from random_primitives import apply_random_primitives
 
 import mirlo
@@ -18,6 +17,7 @@ from mirlo import Schedule
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend.schedules import ScheduleError
+from mirlo.testing.ptx.driver import emulated
 
 NVVM = "nvvm{chip=sm_80}"
 TARGETS = [NVVM, pytest.param("spirv", marks=needs_vulkan())]

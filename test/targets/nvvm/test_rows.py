@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from devices import needs_vulkan
-from emulator.driver import emulated
 from executed import run_on_emulator
 
 import mirlo
@@ -15,6 +14,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
+from mirlo.testing.ptx.driver import emulated
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from emulator.driver import emulated
-from emulator.errors import KernelError
 from test_emulated_plans import multiply
 from test_formats import product
 
@@ -21,6 +19,8 @@ from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import pipelined, tensormemory
+from mirlo.testing.ptx.driver import emulated
+from mirlo.testing.ptx.errors import KernelError
 
 TARGET = "nvvm{chip=sm_100a tf32=true}"
 KINDS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
+from mirlo.testing.ptx.driver import emulated
 
 
 @mirlo.prim_func

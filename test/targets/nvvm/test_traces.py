@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from emulator.driver import emulated
 from gpu_traces import MODELS, arrays_of, compile_both
 
 import mirlo
+from mirlo.testing.ptx.driver import emulated
 from mirlo.tools.explain.model import explain_model
 
 TARGET = "nvvm{chip=sm_80}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver
 
 import mirlo
 from mirlo import R
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 GENERATOR = np.random.default_rng(0)
 BYTES = GENERATOR.integers(-128, 128, (96, 64)).astype(np.int8)

@@ -6,7 +6,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from emulator.driver import emulated
 from executed import run_on_emulator
 
 import mirlo
@@ -16,6 +15,7 @@ from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import transposed
+from mirlo.testing.ptx.driver import emulated
 
 KINDS = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "f64": np.float64}
 

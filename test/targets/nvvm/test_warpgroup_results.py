@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
-from emulator.driver import emulated
 
 import mirlo
 from mirlo import R
@@ -15,6 +14,7 @@ from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import pipelined, results, warpgroup
+from mirlo.testing.ptx.driver import emulated
 
 
 @mirlo.script

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
 from executed import run_on_emulator
-from fake_cuda import FakeDriver
 from rounded import rounded_to_tf32
 from test_formats import DTYPES, product
 from test_formats import values as values_of_other
@@ -31,6 +30,7 @@ from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import pipelined, products, warpgroup
+from mirlo.testing.ptx.fake_cuda import FakeDriver
 
 HALVES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 RESULTS: dict[str, Any] = {**HALVES, "f32": np.float32, "i32": np.int32}

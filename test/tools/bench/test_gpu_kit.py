@@ -302,7 +302,7 @@ def test_what_others_cannot_do_is_no_failure(monkeypatch: pytest.MonkeyPatch) ->
 EMULATED = """
 import sys
 sys.path[:0] = [{tests!r}, {package!r}]
-from emulator.driver import emulated
+from mirlo.testing.ptx.driver import emulated
 from mirlo.benchmarks.gpu.child import main
 with emulated():
     sys.exit(main())

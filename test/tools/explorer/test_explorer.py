@@ -9,9 +9,10 @@ from typing import Any
 
 import onnx
 import pytest
-from browser import measured, needs_browser
 from commands import mirlo, output_of
 from onnx import TensorProto, helper
+
+from mirlo.testing.browser import measured, needs_browser
 
 HOSTILE = "<img src=x onerror=window.taken=1>"
 LINKS = """

@@ -8,11 +8,11 @@ from typing import Any
 
 import onnx
 import pytest
-from browser import measured, needs_browser
 from commands import mirlo, output_of
 from onnx import TensorProto, helper
 
 from mirlo.runtime.names import html_json
+from mirlo.testing.browser import measured, needs_browser
 
 pytestmark = needs_browser
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cached_attention import CACHES, KV_HEADS, SIZE, attention_model, grown_model, tokens
 from mirlo_llm import caches
 
 import mirlo
 from mirlo.extend.runtime import Executable, InputError
+from mirlo.testing.cached_attention import CACHES, KV_HEADS, SIZE, attention_model, grown_model, tokens
 
 
 @pytest.fixture(scope="module")

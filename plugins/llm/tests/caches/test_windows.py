@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from mirlo_llm import caches
-from window_models import BLOCK, CACHES, HEADS, KV_HEADS, SIZE, WIDTHS, WINDOW, window_model
 
 import mirlo
 from mirlo.extend.runtime import ArtifactError, Executable, InputError
+from mirlo.testing.window_models import BLOCK, CACHES, HEADS, KV_HEADS, SIZE, WIDTHS, WINDOW, window_model
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import ROOT
 from folders import example
 from gguf_files import write_model
 from mirlo_llm import generate
 from mirlo_llm.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, import_graph
 from mirlo_llm.generate.gguf.blocks import TYPES
 from mirlo_llm.generate.gguf.keys import ARCHITECTURES
+from repository import ROOT
 from test_checkpoints import KINDS, SMALL
 
 import mirlo

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import mirlo, output_of
 from folders import example, write_genai
 from hostile_forms import draw
 from mirlo_llm import generate
 from mirlo_llm.generate import GenerationError, LanguageModel, ModelFolderError
 from mirlo_llm.generate.errors import FormError
 from mirlo_llm.generate.references import lark_chain, longest_chain, schema_chain
+
+from mirlo.testing.commands import output_of, run_command
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("llguidance")
@@ -227,11 +228,15 @@ def test_commands(tmp_path: Path) -> None:
     (tmp_path / "a.lark").write_text('start: "the " /[a-c]{2}/', encoding="utf-8")
     (tmp_path / "prompts").write_text('"the dog"\n{"prompt": "a", "regex": "[xy]{3}"}\n', encoding="utf-8")
     command, length = ("generate", folder), ("--max-new-tokens", 60)
-    found = json.loads(output_of(mirlo(*command, "the dog", *length, "--json-schema", tmp_path / "schema.json")))
+    found = json.loads(output_of(run_command(*command, "the dog", *length, "--json-schema", tmp_path / "schema.json")))
     assert found["name"] in ("fox", "dog")
-    assert re.fullmatch("(fox|dog)\n", output_of(mirlo(*command, "the dog", *length, "--regex", "fox|dog")))
-    assert re.fullmatch("the [a-c]{2}\n", output_of(mirlo(*command, "the dog", *length, "--lark", tmp_path / "a.lark")))
-    lines = output_of(mirlo(*command, *length, "--prompts", tmp_path / "prompts", "--regex", "fox|dog")).splitlines()
+    assert re.fullmatch("(fox|dog)\n", output_of(run_command(*command, "the dog", *length, "--regex", "fox|dog")))
+    assert re.fullmatch(
+        "the [a-c]{2}\n", output_of(run_command(*command, "the dog", *length, "--lark", tmp_path / "a.lark"))
+    )
+    lines = output_of(
+        run_command(*command, *length, "--prompts", tmp_path / "prompts", "--regex", "fox|dog")
+    ).splitlines()
     texts = {answer["id"]: answer["text"] for answer in map(json.loads, lines)}
     assert re.fullmatch("fox|dog", texts[1]) and re.fullmatch("[xy]{3}", texts[2])
     (tmp_path / "b.lark").write_bytes(b"\xff\xfe")
@@ -241,5 +246,5 @@ def test_commands(tmp_path: Path) -> None:
         ("--lark", tmp_path / "b.lark", "b.lark: not a text in UTF-8"),
         ("--json-schema", tmp_path / "a.lark", "json_schema: "),
     ):
-        done = mirlo(*command, "the dog", *length, flag, value)
+        done = run_command(*command, "the dog", *length, flag, value)
         assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import ROOT
 from mirlo_llm import generate
 from mirlo_llm.generate.checkpoints.image_options import read_image_options, text_config
 from mirlo_llm.generate.checkpoints.safetensors import read_checkpoint
@@ -19,6 +18,7 @@ from mirlo_llm.generate.json_file import read_json
 from mirlo_llm.generate.vision.images import MAX_PIXELS, read_pixels
 from mirlo_llm.generate.vision.processor import processor_keys, read_processor
 from mirlo_llm.generate.vision.tokens import ImageTokens
+from repository import ROOT
 from safetensors_file import write_safetensors
 
 Image = pytest.importorskip("PIL.Image")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from folders import VOCABULARY, write_genai, write_hybrid
 from mirlo_llm import generate
-from rank_processes import run_ranks
+from mirlo_ranks.testing import run_ranks
 
 SMALL = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

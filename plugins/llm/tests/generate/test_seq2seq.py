@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import mirlo, output_of
 from mirlo_llm import generate
 from mirlo_llm.generate.checkpoints.distances import groups_of
 from mirlo_llm.generate.checkpoints.encoder_options import Distances
 from mirlo_llm.generate.errors import GenerationError, ModelFolderError
+
+from mirlo.testing.commands import output_of, run_command
 
 T5 = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_layers": 2, "num_heads": 4, "vocab_size": 60}
 BART = {
@@ -106,9 +107,9 @@ def test_texts(folder: Path) -> None:
     model = generate.load_seq2seq(folder)
     text = "".join(model.stream("w9 w8 w7", max_new_tokens=5))
     assert text == model.tokenizer.decode(model.generate([9, 8, 7], max_new_tokens=5))  # type: ignore[union-attr]
-    out = output_of(mirlo("generate", folder, "w9 w8 w7", "--max-new-tokens", 5))
+    out = output_of(run_command("generate", folder, "w9 w8 w7", "--max-new-tokens", 5))
     assert out == f"{text}\n"
-    done = mirlo("generate", folder, "w9", "--regex", "a")
+    done = run_command("generate", folder, "w9", "--regex", "a")
     assert done.returncode == 1 and "--regex: models of an encoder and a decoder do not take it" in done.stderr
     for source, words in (([], "has 0 tokens"), ([60], "from 0 to 59"), ([5] * 49, "has 49 tokens, the model reads")):
         with pytest.raises(GenerationError, match=words):

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import ROOT
 from mirlo_llm import generate
 from mirlo_llm.generate.errors import GenerationError, ModelFolderError
 from mirlo_llm.generate.sequences import Sequences
 from mirlo_llm.generate.speech.audio import Sound, SpectrumOptions, log_mel, mel_filters, parse_wav, read_wav, resampled
 from mirlo_llm.generate.speech.config import SpeechTokens
 from mirlo_llm.generate.speech.decoding import TranscriptRules
+from repository import ROOT
 
 RATE = 16000
 TIMES = 60

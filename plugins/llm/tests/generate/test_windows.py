@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from folders import VOCABULARY, OnDemand, continued, require_same_logits, write_windows
 from mirlo_llm import caches, generate
 from mirlo_llm.generate import LanguageModel
 from mirlo_llm.generate.generator import Generator
+
+from mirlo.testing import oracle
 
 WINDOWS = {"mixed": (6, 0), "i8": (3, 17)}
 """Windows of the layers; 0 stands for none. `i8` has caches of 8 bits."""

@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, output_of
-from pages import code_block, code_blocks
+from repository import ROOT
+
+from mirlo.testing.commands import ENVIRONMENT, output_of
+from mirlo.testing.pages import code_block, code_blocks
 
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
     pytest.importorskip(package)

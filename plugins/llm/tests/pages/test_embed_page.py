@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ROOT, output_of, run_script, shell_commands
 from mirlo_llm.generate.checkpoints.encoder_options import ENCODERS
 from mirlo_llm.generate.embedding.pooling import POOLINGS
-from pages import code_block
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script, shell_commands
+from mirlo.testing.pages import code_block
 
 pytest.importorskip("tokenizers")
 

@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, run_script, shell_commands
 from mirlo_llm.generate.gguf.blocks import TYPES
 from mirlo_llm.generate.gguf.keys import ARCHITECTURES
-from pages import code_block
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script, shell_commands
+from mirlo.testing.pages import code_block
 
 for package in ("gguf", "tokenizers", "jinja2"):
     pytest.importorskip(package)

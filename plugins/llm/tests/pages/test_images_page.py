@@ -6,8 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, run_script, shell_commands
-from pages import code_block
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script, shell_commands
+from mirlo.testing.pages import code_block
 
 for package in ("tokenizers", "jinja2", "PIL"):
     pytest.importorskip(package)

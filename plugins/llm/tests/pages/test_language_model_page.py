@@ -8,9 +8,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, run_script, shell_commands
 from mirlo_llm.generate import SearchOptions
-from pages import code_blocks
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script, shell_commands
+from mirlo.testing.pages import code_blocks
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")

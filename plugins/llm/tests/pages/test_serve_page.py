@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, run_script
-from pages import code_block
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script
+from mirlo.testing.pages import code_block
 
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
     pytest.importorskip(package)

@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, run_script, shell_commands
 from mirlo_llm.generate.speech import FORMATS
-from pages import code_block
+from repository import ROOT
+
+from mirlo.testing.commands import output_of, run_script, shell_commands
+from mirlo.testing.pages import code_block
 
 pytest.importorskip("tokenizers")
 

@@ -15,10 +15,11 @@ import pytest
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
 
-from browser import BROWSER, needs_browser  # noqa: E402
 from embedding_folders import TEXTS, write_encoder  # noqa: E402
 from mirlo_llm import generate  # noqa: E402
 from served import ServerProcess, serving, write_language_model, write_tensor_model, write_text_model  # noqa: E402
+
+from mirlo.testing.browser import BROWSER, needs_browser  # noqa: E402
 
 pytestmark = [
     pytest.mark.sample(0),
@@ -182,9 +183,9 @@ assert span.context.trace_id == 0x0AF7651916CD43DD8448EB211C80319C
 assert span.attributes["gen_ai.request.model"] == "tiny" and span.attributes["gen_ai.usage.output_tokens"] == 3
 assert span.attributes["http.response.status_code"] == 200
 """
-    from commands import output_of, python
+    from mirlo.testing.commands import output_of, run_python
 
-    output_of(python("-c", code))
+    output_of(run_python("-c", code))
 
 
 @needs_browser

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import ROOT
+from repository import ROOT
 
 for package in ("starlette", "tokenizers", "jinja2", "PIL"):
     pytest.importorskip(package)

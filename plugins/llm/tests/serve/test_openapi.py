@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import ROOT
+from repository import ROOT
 
 for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)

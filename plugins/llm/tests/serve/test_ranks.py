@@ -13,10 +13,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT
 from mirlo_llm.serve.errors import ServeError
 from mirlo_llm.serve.options import ServeOptions, parse_models
 from served import free_port, serving, write_language_model, write_tensor_model
+
+from mirlo.testing.commands import ENVIRONMENT
 
 PROMPTS = ["the quick brown fox", "the quick brown dog jumps", "a lazy dog"]
 

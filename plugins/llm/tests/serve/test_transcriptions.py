@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ROOT
+from repository import ROOT
 
 for package in ("starlette", "tokenizers", "jinja2", "python_multipart"):
     pytest.importorskip(package)

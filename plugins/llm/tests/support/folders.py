@@ -12,12 +12,12 @@ from zlib import crc32
 import numpy as np
 import onnx
 import onnxruntime
-from commands import ROOT
 from mirlo_llm import generate
 from mirlo_llm.generate import LanguageModel
 from mirlo_llm.generate.config import read_config
 from mirlo_llm.generate.generator import Generator
 from onnx import TensorProto, helper, numpy_helper
+from repository import ROOT
 
 from mirlo.extend.runtime import Executable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from commands import ROOT
+from repository import ROOT
 from safetensors_file import write_safetensors
 
 EXAMPLE = runpy.run_path(str(ROOT / "examples" / "tiny_image_model.py"))

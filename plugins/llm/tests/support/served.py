@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from commands import ENVIRONMENT, ROOT
 from onnx import TensorProto, helper
+from repository import ROOT
+
+from mirlo.testing.commands import ENVIRONMENT
 
 TOOL_TEMPLATE = """\
 {{ bos_token }}{% for tool in tools or [] %}{{ tool.function.name }};{% endfor %}{% for message in messages %}\

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mirlo_ranks.collectives.shared_memory import load
-from rank_processes import run_ranks
+from mirlo_ranks.testing import run_ranks
 
 import mirlo
 from mirlo.extend.passes import OPS

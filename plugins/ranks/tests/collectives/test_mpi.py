@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT
-from pages import code_blocks
+
+from mirlo.testing.commands import ENVIRONMENT
+from mirlo.testing.pages import code_blocks
+
+ROOT = Path(__file__).resolve().parents[4]
 
 PAGE = (ROOT / "plugins" / "ranks" / "README.md").read_text(encoding="utf-8")
 TARGET = "collectives{transport=mpi},llvm"

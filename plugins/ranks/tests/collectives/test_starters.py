@@ -9,7 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, mirlo, output_of, run_script
+
+from mirlo.testing.commands import ENVIRONMENT, output_of, run_command, run_script
+
+ROOT = Path(__file__).resolve().parents[4]
 
 GENERATE = ["generate", "tiny", "the quick", "--max-new-tokens", "16", "--seed", "3", "--temperature", "0.8"]
 ALLOWED = {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")}
@@ -23,7 +26,7 @@ def _write_model(folder: Path) -> None:
 def _compare(folder: Path, starter: list[str], *options: str) -> None:
     """Compare the text of two ranks with that of one process."""
     _write_model(folder)
-    expected = output_of(mirlo(*GENERATE, cwd=folder))
+    expected = output_of(run_command(*GENERATE, cwd=folder))
     command = [*starter, sys.executable, "-m", "mirlo.tools.cli", *GENERATE, "--ranks", "2", *options]
     environment = {**ENVIRONMENT, **ALLOWED, "TMPDIR": "/tmp", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=100)
@@ -52,5 +55,5 @@ def test_mpirun(transport: str, tmp_path: Path) -> None:
 def test_prompts_that_one_rank_would_read(options: list[str], tmp_path: Path) -> None:
     _write_model(tmp_path)
     (tmp_path / "lines").write_text('"a"\n')
-    done = mirlo("generate", "tiny", *options, "--ranks", "2", cwd=tmp_path)
+    done = run_command("generate", "tiny", *options, "--ranks", "2", cwd=tmp_path)
     assert done.returncode == 1 and "--ranks: each rank needs the prompt: give PROMPT as text" in done.stderr

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from commands import ROOT
-from thread_ranks import TARGET, run_threads, thread_transport
+from mirlo_ranks.testing import TARGET, run_threads
 
 import mirlo
 from mirlo.extend.frontend import make_context
 from mirlo.extend.passes import ir
-
-sys.path.insert(0, str(ROOT / "test" / "passes" / "graph"))
-from random_graphs import finish, new_graph  # noqa: E402
-from random_operators import grow  # noqa: E402
+from mirlo.testing.random_graphs import finish, new_graph  # noqa: E402
+from mirlo.testing.random_operators import grow  # noqa: E402
 
 FLOATS, INTEGERS = 120, 40
-
-
-@pytest.fixture(autouse=True)
-def threads_as_ranks() -> Iterator[None]:
-    with thread_transport():
-        yield
 
 
 def _compare(seed: int, element: str, ranks: int) -> None:

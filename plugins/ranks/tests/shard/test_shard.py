@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import mirlo as command
-from commands import output_of
 from mirlo_ranks.files import rank_file
 from mirlo_ranks.shard.plan import ShardingRecord
 from mirlo_ranks.strategy import RankedModel, with_transport
-from rank_processes import run_ranks
+from mirlo_ranks.testing import run_ranks
 
 import mirlo
 from mirlo.extend.frontend import make_context
 from mirlo.extend.passes import Session, ir, view_labels
 from mirlo.extend.runtime import ParameterStore
 from mirlo.extend.target import Pipeline
+from mirlo.testing.commands import output_of, run_command
 
 HIDDEN, INNER, BLOCK = 192, 768, 32
 
@@ -128,7 +127,7 @@ func.func @main(%x: tensor<1x2xf32> {{relax.name = "x"}}) -> (tensor<1x2xf32> {{
   return %0 : tensor<1x2xf32>
 }}
 """)
-    output_of(command("compile", path, "--ranks", "2", "-o", tmp_path / "out.mlir.mirlo"))
+    output_of(run_command("compile", path, "--ranks", "2", "-o", tmp_path / "out.mlir.mirlo"))
     file = tmp_path / "out.mlir.mirlo"
     assert rank_file(file, 1).exists() and not file.exists()
     x = np.array([[1, 10]], np.float32)

@@ -12,8 +12,9 @@ pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 if importlib.util.find_spec("keras") is None:  # importing it chooses a back end
     pytest.skip("needs keras: pip install keras", allow_module_level=True)
 
-from commands import ROOT, output_of, python  # noqa: E402
+from mirlo.testing.commands import output_of, run_python  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
 CODE = {
     "page": re.findall(r"^```python\n(# file: keras_model\.py\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0],
@@ -23,6 +24,7 @@ import os
 os.environ["KERAS_BACKEND"] = "jax"
 import jax, keras, numpy as np
 import mirlo
+
 
 layers = keras.layers
 words = keras.Input((20,), dtype="int32")
@@ -40,4 +42,4 @@ np.testing.assert_allclose(mirlo.compile(predict, args=(given,))(given), predict
 @pytest.mark.parametrize("name", CODE)
 def test_keras(name: str, tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text(CODE[name], encoding="utf-8")
-    output_of(python(tmp_path / "code.py", cwd=tmp_path))
+    output_of(run_python(tmp_path / "code.py", cwd=tmp_path))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_ranks import TARGET, run_threads, thread_transport
+from mirlo_ranks.testing import TARGET, run_threads
 
 jax = pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 
@@ -31,12 +31,6 @@ MESHES = {
 SHARD_MAP: Any = getattr(jax, "shard_map", None)
 Function = Callable[..., Any]
 RANDOM = np.random.default_rng(11)
-
-
-@pytest.fixture(autouse=True)
-def threads_as_ranks() -> Iterator[None]:
-    with thread_transport():
-        yield
 
 
 @contextmanager

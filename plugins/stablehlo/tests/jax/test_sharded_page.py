@@ -6,8 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, shell_commands
-from pages import code_blocks
+
+from mirlo.testing.commands import ENVIRONMENT, shell_commands
+from mirlo.testing.pages import code_blocks
+
+ROOT = Path(__file__).resolve().parents[4]
 
 pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 import numpy as np
-from imported_programs import cases_of, load_tests, outcome_of, tests_of
 from mirlo_stablehlo.importer import import_stablehlo
-from snapshots import checksum
+
+from mirlo.testing.snapshots import cases_of, checksum, load_tests, outcome_of, tests_of
 
 TESTS = Path(__file__).parents[1]
 EVERY = 2

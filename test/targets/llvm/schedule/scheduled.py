@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from presets import CodeOf
-from unoptimized import engine_level
 from verified_kernels import require_equal
 
 from mirlo.dialects.bindings import execution_engine, ir
@@ -23,6 +22,7 @@ from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import host_processor
+from mirlo.testing.unoptimized import engine_level
 
 Build = Callable[..., Any]
 """Takes the compute builder and a tensor per input; returns the output tensor, or a tuple of them."""
