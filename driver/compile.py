@@ -46,6 +46,8 @@ def compile(arguments: CompileArguments) -> Any:
     request, wrap = _request(arguments)
     several = alternatives(request.single_target)
     strategies = requested_strategies(request)
+    if strategies and request.invariant:
+        raise CompileOptionError(f"{strategies[0].option}: cannot be used with invariant: parts of sums are added up")
     if strategies:
         if several or request.specialize is not None:
             raise CompileOptionError(
@@ -88,6 +90,10 @@ def _request(arguments: CompileArguments) -> tuple[CompileRequest, Callable[[Com
     example = ExampleInputs(args, arguments.kwargs or {}, arguments.dynamic_shapes)
     model, params, wrap = _converted(arguments.model, arguments.params, example)
     request = CompileRequest.of(arguments, model=model, target=target, params=params, args=None)
+    if request.invariant:
+        from mirlo.driver.invariant import with_invariant_target  # few compilations have it
+
+        request = with_invariant_target(request)
     return request.with_fixed_dims(), wrap
 
 

@@ -465,6 +465,19 @@ class CoreArguments:
         own_pass="verify-schedule",
         kind=BOOLEAN,
     )
+    invariant: bool = option(
+        False,
+        "Whether the results of a row of a batch have the same bits whatever the size of the batch, the position in "
+        "it and the number of threads, and those of a token however its prompt is divided into calls. Sums then have "
+        "one order for each size of K, which takes a few percent more time (docs/invariant-results.md).",
+        OptionFlag(
+            "--invariant",
+            form="constant",
+            help="compute the same bits for a row of a batch in batches of any size, at any position",
+        ),
+        own_pass="schedule{machine='invariant=true'}",
+        kind=BOOLEAN,
+    )
     trust_file: bool = option(
         False,
         "Whether a file of IR may name passes that reach outside of the module, and hold code of code generators.",

@@ -113,6 +113,7 @@ METHODS = CheckedMethods(
         "prepare": Expected("a Preparation, or None", optional(is_a("mirlo.passes.instrumentation:Preparation"))),
         "saves_memory": Expected("True or False", is_flag),
         "fingerprint": Expected("a text", is_text),
+        "invariant_options": Expected("the options in braces, a text", is_text),
         "space": Expected("a list of choices, each a dict of integers by name", each_is(maps(is_text, is_integer))),
         "operator_choices": Expected(
             "a dict from names of operators to dataclasses of choices", maps(is_text, _is_class)
@@ -250,6 +251,15 @@ class Target(metaclass=_TargetType):
         Kernels are then compiled in one process, and the weights that passes transform are in a file.
         """
         return False
+
+    def invariant_options(self, options: str) -> str:
+        """Return options in braces with which the results of a row of a batch have the same bits in any batch.
+
+        A target without this method does not promise that: compiling with `invariant` is an error.
+        """
+        raise TargetError(
+            f"invariant: target '{self.name}' does not promise equal bits in batches of any size; leave 'invariant' out"
+        )
 
     def fingerprint(self, options: str) -> str:
         """Return the properties of the machine that code depends on, for the options in braces.

@@ -28,6 +28,9 @@ class CTarget(Target):
 
         return emit(module, options)
 
+    def invariant_options(self, options: str) -> str:
+        return options  # each sum is a loop of its own over scalars, in the order of its definition
+
     def code(self, module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
         from mirlo.targets.c.artifact import kernel_code
 

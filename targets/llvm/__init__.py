@@ -45,6 +45,11 @@ class LlvmTarget(Target):
 
         return saves_memory(options)
 
+    def invariant_options(self, options: str) -> str:
+        from mirlo.targets.llvm.options import invariant_options
+
+        return invariant_options(options)
+
     def requirements(self, options: str) -> Sequence[str]:
         from mirlo.targets.llvm.cpus import features_text
         from mirlo.targets.llvm.options import parse_options

@@ -21,7 +21,7 @@ rows and one, with AVX-512."""
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU as schedules see it. The figures steer choices; none of them changes a result."""
+    """A CPU as schedules see it. The figures steer choices; none of them changes a result but for rounding."""
 
     name: str
     vector_bytes: int
@@ -77,6 +77,9 @@ class Machine:
     """Products of bf16 in the time of one of f32, by instructions of `dots` for bf16."""
     tiles: tuple[str, ...] = ()
     """Types whose products a matrix unit computes, `bf16` and `i8`: AMX."""
+    invariant: bool = False
+    """Whether the order of each sum may depend on what is summed only, and not on how many sums there are (`invariant`
+    of `mirlo.compile`): rules that choose the order by the number of rows decline, or choose as for one row."""
     avx512: bool = False
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 NATIVE = "native"
 OPTIONS = (
     "cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "winograd", "l1", "l2", "l3",
-    "tiles", "denormals",
+    "tiles", "denormals", "invariant",
 )  # fmt: skip
 _NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range", "winograd")
 MOST_BYTES = 1 << 40
@@ -118,7 +118,15 @@ def parse_options(text: str = "") -> LlvmOptions:
     reduces_range = _is_true("reduce_range", options.get("reduce_range"))
     winograd = _tile("winograd", options.get("winograd"))
     machine = replace(machine, **sizes)  # type: ignore[arg-type]
+    if _is_true("invariant", options.get("invariant")):
+        machine = replace(machine, invariant=True)
     return LlvmOptions(processor, machine, threads, work, saves_memory, reduces_range, winograd)
+
+
+def invariant_options(text: str) -> str:
+    """Return the options with `invariant`, unless they have it already."""
+    parts = [part for part in text.split() if not part.startswith("invariant=")]
+    return " ".join([*parts, "invariant=true"])
 
 
 def planning_options(text: str) -> str:
@@ -154,6 +162,11 @@ def reduces_range(options: CompileOptions | None) -> bool:
 def largest_winograd_tile(options: CompileOptions | None) -> int | None:
     """Return the largest tile of results of Winograd's algorithm; None for the default."""
     return parse_options(getattr(options, "target_options", "")).winograd
+
+
+def is_invariant(options: CompileOptions | None) -> bool:
+    """Return whether the results of a row of a batch may not depend on other rows, nor on how many there are."""
+    return machine_for(options).invariant
 
 
 def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:

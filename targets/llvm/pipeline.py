@@ -12,6 +12,7 @@ from mirlo.targets.host.llvm_ir import has_complex_vectors, has_transfers, lower
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import (
+    is_invariant,
     largest_winograd_tile,
     planning_options,
     reduces_range,
@@ -37,6 +38,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
     largest = largest_winograd_tile(options)
+    is_tuned = not is_invariant(options)
     tile = "" if largest is None else f"tile={largest}"
     passes = [
         *([_step("reduce-range", machine)] if reduces_range(options) else []),
@@ -46,14 +48,14 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         *([] if saves_memory(options) else ["fold-constant{all=true packed=true widens=true}"]),
         "cse",
         "remove-dead",
-        _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
+        *([_step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned)] if is_tuned else []),
         # The weights of Winograd's algorithm are up to four times as large.
         *([] if saves_memory(options) else [_step("winograd", machine, tile)]),
         _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,
         "elide-copies",
-        _step("apply-tuning", "target=llvm", threads, tuned),
+        *([_step("apply-tuning", "target=llvm", threads, tuned)] if is_tuned else []),
         _step("pack-weights", machine),
         "remove-dead",
         _step("schedule", "target=llvm", threads, machine),

@@ -91,7 +91,8 @@ class ProductConverter:
             )
         if digits and not (layout.is_integer and Dots.supports(machine, layout)):
             digits = 0  # what is permitted is not faster
-        if weights.is_shared and weights.bits == 8 and not digits and isinstance(count, int) and count >= MANY_ROWS:
+        is_tall = isinstance(count, int) and count >= MANY_ROWS and not machine.invariant
+        if weights.is_shared and weights.bits == 8 and not digits and is_tall:
             return decline("there are many rows, and f32 weights are computed beforehand", rows=count)
         if (
             weights.floats

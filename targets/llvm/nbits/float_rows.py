@@ -22,6 +22,9 @@ INSTRUCTIONS = 3
 class FloatKernel(ProductKernel):
     """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
 
+    tile_sizes: tuple[int, ...] = (TILE_ROWS, 4, 2, 1)
+    """Rows of the tiles of the kernel for many rows."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.floats = self.activations[0]
@@ -67,7 +70,7 @@ class FloatKernel(ProductKernel):
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
         places = [C.times(row, C.index(self.layout.sub)) for row in own]
-        chains = max(1, CHAINS // len(rows))
+        chains = self.chains_of(len(rows))
 
         def multiplied(
             values: Iterator[tuple[int, ir.Value]], shift: ir.Value, held: Sequence[ir.Value]
@@ -89,11 +92,21 @@ class FloatKernel(ProductKernel):
         zeros = self.zero(sub) if self.sums is not None else None
         result = []
         for i, (row, total) in enumerate(zip(own, totals, strict=True)):
-            value = _sum_pairs(sums[i * chains : (i + 1) * chains])
-            if self.sums is not None and zeros is not None:
-                value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
-            result.append(C.fused(value, scale, total))
+            value = sum_pairs(sums[i * chains : (i + 1) * chains])
+            result.append(self.scaled(value, scale, zeros, row, total))
         return result
+
+    def chains_of(self, rows: int) -> int:
+        """Return the independent sums of a row where so many rows are computed together."""
+        return max(1, CHAINS // rows)
+
+    def scaled(
+        self, value: ir.Value, scale: ir.Value, zeros: ir.Value | None, row: ir.Value, total: ir.Value
+    ) -> ir.Value:
+        """Add the sum of products of a sub-block, relative to zero points and scaled, to a total."""
+        if self.sums is not None and zeros is not None:
+            value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
+        return C.fused(value, scale, total)
 
     def scratch(self) -> ir.Value:
         elements = self.layout.sub * PAIR * COLUMNS
@@ -103,19 +116,19 @@ class FloatKernel(ProductKernel):
         self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
     ) -> None:
         assert scratch is not None
-        self._convert_weights(sub, scratch)
+        self.convert_weights(sub, scratch)
         done = C.index(0)
-        for size in (TILE_ROWS, 4, 2, 1):
+        for size in self.tile_sizes:
             stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
             C.loop(
                 done,
                 stop,
-                lambda first, size=size: self._add_tile(sub, top, first, size, accumulators, scratch),
+                lambda first, size=size: self.add_tile(sub, top, first, size, accumulators, scratch),
                 step=size,
             )
             done = stop
 
-    def _convert_weights(self, sub: SubBlock, scratch: ir.Value) -> None:
+    def convert_weights(self, sub: SubBlock, scratch: ir.Value) -> None:
         """Store the weights of a sub-block as f32."""
         layout, width = self.layout, PAIR * COLUMNS
         step = layout.rows_per_vector * width
@@ -139,7 +152,7 @@ class FloatKernel(ProductKernel):
             self.each_vector(ROWS, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, C.index(step))))
             store(self.spare_values(sub, panel), C.index(0))
 
-    def _add_tile(
+    def add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
     ) -> None:
         """Multiply `size` rows with the converted weights, and add the products to the accumulators.
@@ -169,9 +182,9 @@ class FloatKernel(ProductKernel):
             self.put(accumulators, row, [C.both("addf", total, product) for total, product in pairs])
 
 
-def _sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:
+def sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:
     """Return the sum of some values, added in pairs."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return C.both("addf", _sum_pairs(parts[:half]), _sum_pairs(parts[half:]))
+    return C.both("addf", sum_pairs(parts[:half]), sum_pairs(parts[half:]))

@@ -9,6 +9,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.description import NAME, description
 from mirlo.targets.llvm.nbits.float_rows import FloatKernel
+from mirlo.targets.llvm.nbits.invariant_rows import InvariantFloatKernel
 from mirlo.targets.llvm.nbits.product import Product
 from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
 from mirlo.targets.llvm.nbits.tiled_rows import QuantizedTiles
@@ -24,7 +25,8 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         *activations, panels, out = [buffer.value for buffer in buffers]
         quantized = QuantizedTiles if Dots(machine).is_signed else QuantizedKernel
-        make = quantized if product.digits else FloatKernel
+        of_floats = InvariantFloatKernel if machine.invariant else FloatKernel
+        make = quantized if product.digits else of_floats
         make(product, machine, activations, panels, out, loops).emit()
 
     built = function.build(body)

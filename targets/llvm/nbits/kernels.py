@@ -62,8 +62,12 @@ class ProductKernel:
     def __post_init__(self) -> None:
         self.layout = self.product.layout
         self.rows = C.index(self.product.count)
-        self.sizes = few_rows(self.machine)
+        self.sizes = self.few_sizes()
         """Rows for which there are kernels that read weights once."""
+
+    def few_sizes(self) -> tuple[int, ...]:
+        """Return the numbers of rows for which there are kernels that read weights once."""
+        return few_rows(self.machine)
 
     # The walk over a panel
 

@@ -26,9 +26,11 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     choose_lane_vectors,
     cut_lanes,
     cut_vectors,
+    cut_whole_vectors,
     describe_vectors,
     loop_space,
     split_vectors,
+    traps,
 )
 
 
@@ -153,12 +155,18 @@ class _Rows:
         vectors = choose_lane_vectors(
             instances, axis, walk.extents[axis], machine, self.chosen, len(self.vectors), bool(walk.reductions)
         )
+        is_ordered = machine.invariant and bool(walk.reductions) and not traps(instances)
+        if is_ordered:
+            vectors = LoopVectors(vectors.lanes, 1)
         self.vectors.append(vectors)
         joined = vectors.unroll if vectors.are_joined else 1
         lanes, unroll = vectors.lanes * joined, vectors.unroll // joined
         masked = can_mask(instances, machine)
         parts = [last] if walk.reductions else cut_lanes(s, last, lanes)
-        cuts = [cut for part in parts for cut in cut_vectors(s, part, lanes, unroll, masked)]
+        if is_ordered:
+            cuts = cut_whole_vectors(s, last, lanes)
+        else:
+            cuts = [cut for part in parts for cut in cut_vectors(s, part, lanes, unroll, masked)]
         vectorized = [split_vectors(s, *cut) for cut in cuts]
         self.steps.append(cuts[0][1] * cuts[0][2])
         self.limited += vectorized if len(parts) == 1 else []

@@ -85,7 +85,12 @@ def describe_vectors(vectors: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
 
 def can_mask(instances: Sequence[BlockInstance], machine: Machine) -> bool:
     """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
-    return machine.masked and not any(may_trap(instance.block.body_ops) for instance in instances)
+    return machine.masked and not traps(instances)
+
+
+def traps(instances: Sequence[BlockInstance]) -> bool:
+    """Return whether computing elements that do not exist may trap: a division of integers."""
+    return any(may_trap(instance.block.body_ops) for instance in instances)
 
 
 def work(instances: Sequence[BlockInstance]) -> int:
@@ -170,6 +175,19 @@ def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -
     else:
         parts = [part]
     return [(loop, cut.lanes, cut.unroll) for loop, cut in zip(parts, cuts, strict=True)]
+
+
+def cut_whole_vectors(s: Schedule, part: str, lanes: int) -> list[tuple[str, int, int]]:
+    """Cut the loop of a reduction into vectors and a masked one; return each loop, its lanes and vectors.
+
+    The position of an element alone decides in which lane it is added: rows that differ in zeros behind their ends have
+    equal sums.
+    """
+    extent = s.extent(part)
+    if not isinstance(extent, int):
+        return [(loop, lanes, 1) for loop in s.partition(part, multiples=[lanes])]
+    whole = extent // lanes * lanes
+    return [(loop, lanes, 1) for loop in s.partition(part, [whole] if 0 < whole < extent else [])]
 
 
 def split_vectors(s: Schedule, loop: str, lanes: int, unroll: int) -> str:

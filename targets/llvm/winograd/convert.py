@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,11 +136,17 @@ def find_strategies(
     for m in tiles:
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels, image)
-        cycles = winograd_cycles(tiling.likely, machine)
+        cycles = winograd_cycles(_compared(tiling, machine), machine)
         cycles += 0.0 if conv.is_constant else weight_cycles(tiling, machine)
         strategies.append(WinogradStrategy(m, tiling, cycles))
-    strategies.append(WinogradStrategy(0, strategies[0].tiling, direct_cycles(strategies[0].tiling.likely, machine)))
+    tiling = strategies[0].tiling
+    strategies.append(WinogradStrategy(0, tiling, direct_cycles(_compared(tiling, machine), machine)))
     return WinogradStrategies(tuple(sorted(strategies, key=lambda way: (way.cycles, way.m))))
+
+
+def _compared(tiling: Tiling, machine: Machine) -> Tiling:
+    """Return the sizes for which times are compared: those of one image where the batch may not decide."""
+    return replace(tiling.likely, batch=1) if machine.invariant else tiling.likely
 
 
 def _declined_types(kinds: list[TensorType], machine: Machine) -> Decline | None:

@@ -47,7 +47,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--batch", metavar="N", type=positive, default=32, help="number of texts per call (default: 32)"
     )
     add_options(parser, of=code_options)
-    add_options(parser, "target", "threads", "activations", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "invariant", "cache", "jobs")
 
 
 def execute(arguments: Namespace) -> None:

@@ -67,7 +67,7 @@ def _add_generation(parser: ArgumentParser) -> None:
     form.add_argument("--lark", metavar="FILE", help="generate text of the grammar in this file, in Lark's syntax")
     form.add_argument("--grammar", metavar="FILE", help="generate text of the grammar in this file, in GBNF or Lark")
     add_options(parser, of=code_options)
-    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "invariant", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
         "--image",
         metavar="FILE",

@@ -37,7 +37,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="number of tokens per window (default: 512, or the largest that the model takes)",
     )
     add_options(parser, of=code_options)
-    add_options(parser, "target", "threads", "activations", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "invariant", "cache", "jobs")
 
 
 def execute(arguments: Namespace) -> None:

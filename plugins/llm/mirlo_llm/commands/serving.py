@@ -33,7 +33,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
     add_options(parser, "model_impl", "trust_remote_code", of=serve_options)
-    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "invariant", "kv_cache_dtype", "cache", "jobs")
     add_package_options(parser)
 
 

@@ -29,7 +29,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="the format of the whole transcript (default: print segments with their times while they are transcribed)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the transcript to a file")
-    add_options(parser, "target", "threads", "activations", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "invariant", "cache", "jobs")
 
 
 def execute(arguments: Namespace) -> None:

@@ -287,7 +287,8 @@ def load(
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
         if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
-            options.setdefault("ring_caches", True)
+            # The places of rows in a ring depend on how many tokens a call has, and so does the order of their sums.
+            options.setdefault("ring_caches", not options.get("invariant", False))
     compiled = compile_model(model_to_compile(config, code), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])

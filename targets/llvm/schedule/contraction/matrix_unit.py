@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
@@ -41,6 +42,8 @@ def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
     instruction = next((each for each in offered if each.takes(rows, columns, contraction.product)), None)
     if instruction is None:
         return decline("the matrix unit does not multiply these types")
+    if machine.invariant and isinstance(contraction.product.accumulate_type, ir.F32Type):
+        return decline("it sums pairs of bf16 in another order than vectors do, which compute few rows (invariant)")
     if not (plan.problem.shared_rows and plan.problem.shared_columns):
         return decline("columns have rows of their own")
     if not plan.is_stored and not plan.choices.is_packed:

@@ -227,6 +227,8 @@ class _Planner:
         is_stored = columns.access.value in self.constants
         is_plain = not is_dot and grouped is None and (packing is None or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
+        if self.machine.invariant and free.depth_axis not in reduce[:1]:
+            free = replace(free, depth_axis=None)  # other loops of the sum would be inside of blocks
         has_own_rows = rows.form.stride(lane_axis) != 0 and packing is None
         loops = choose_order(self.choices, free, has_own_rows, row_axis, tile_rows)
         plan = RegisterTilePlan(
@@ -283,9 +285,13 @@ class _Planner:
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         dot = self.choices.dot
         along = contiguous if (reuse < DOT_BELOW_ROWS if dot is None else dot) else None
+        if self.machine.invariant:
+            along = None  # with more rows, panels would be summed in another order
         group = kind_of_group(
             self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1, self.choices.has_small_pairs
         )
+        if group is not None and self._depends_on_rows(group):
+            group = None
         if group is not None and problem.shared_rows and problem.shared_columns and self._is_fixed:
             least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
@@ -301,6 +307,15 @@ class _Planner:
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
         return _SumChoice(order, problem, self.machine, contiguous is not None, dot=along)
+
+    def _depends_on_rows(self, group: DotGroup) -> bool:
+        """Return whether the machine keeps the order of sums, and the number of rows decides about a group.
+
+        Sums of integers are exact in any order. Columns that are not constant are in groups for many rows only.
+        """
+        is_float = isinstance(self.contraction.product.accumulate_type, ir.F32Type)
+        is_constant = self.columns.access.value in self.constants or self.choices.is_packed
+        return self.machine.invariant and is_float and (group.is_matrix or not is_constant)
 
     def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int, TileSearch | None]:
         """Return the axis of the tile's rows, its rows and column vectors, and the request that they answer."""
