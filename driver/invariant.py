@@ -38,9 +38,7 @@ def _refuse_others(request: CompileRequest) -> None:
         raise CompileOptionError(f"tune: cannot be used with invariant: {_CHOSEN_BY_TIME}")
     if request.ring_caches:
         raise CompileOptionError(
-            "ring_caches: cannot be used with invariant: the place of a row in a ring depends on how many tokens calls have"
+            "ring_caches: cannot be used with invariant: places in a ring depend on how many tokens calls have"
         )
     if request.schedules:
-        raise CompileOptionError(
-            "schedules: cannot be given with invariant: a schedule has an order of sums of its own"
-        )
+        raise CompileOptionError("schedules: cannot be given with invariant: a schedule has its own order of sums")

@@ -475,7 +475,7 @@ class CoreArguments:
             form="constant",
             help="compute the same bits for a row of a batch in batches of any size, at any position",
         ),
-        own_pass="schedule{machine='invariant=true'}",
+        own_pass="schedule",
         kind=BOOLEAN,
     )
     trust_file: bool = option(

@@ -32,6 +32,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--no-tuning": ("", False),
     "--database": (__file__, __file__),
     "--trust-file": ("", True),
+    "--invariant": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
 }
 """By flag, the text behind it and the value of the option, where that is another than any word or a choice."""
@@ -40,7 +41,7 @@ VALUES: dict[str, Any] = {
     "intrinsics": {"exp": print},
     "strategies": {"relax.conv": "im2col"}, "schedules": {"kernel": print}, "opt_level": 1, "save_ir": "folder",
     "target": "llvm{cpu=x86-64-v3}", "params": ParameterStore(), "last_rows": "logits", "ring_caches": True,
-    "trust_file": True, "verify": True,
+    "trust_file": True, "verify": True, "invariant": True,
 }  # fmt: skip
 """A value of each option that is in cache keys and has no choices, other than the default."""
 
@@ -56,7 +57,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "tune": (None, -1, float("nan"), float("inf"), 10**400, []), "precision": ("F16",), "activations": ("i9",),
     "kv_cache_dtype": ("i4", ["i8"]), "last_rows": (3,), "ring_caches": (None, 1, "no"),
     "placement": (None, ["llvm"], {"onednn": 3}), "specialize": ({"n": 1}, [3], "n=1"), "trust_file": (1, "no", None),
-    "verify": (1, "no", None),
+    "verify": (1, "no", None), "invariant": (1, "no", None),
     "args": (3, "x"), "kwargs": ([1], {1: 2}),
 }  # fmt: skip
 """Values that options do not take, beside those of a class that none takes."""

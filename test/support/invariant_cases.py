@@ -64,6 +64,10 @@ def _gemm(k: int, n: int, turned: bool = False) -> Callable[[list[list[Any]]], A
     return graph([node("MatMul", "a w", "c"), node("Gelu", "c", "y")], w=weight(k, n))
 
 
+def _packed(weights: Weights) -> Callable[[list[list[Any]]], Any]:
+    return lambda shapes: weights.model(shape=tuple(shapes[0][:1]))
+
+
 SCORES = [
     node("Transpose", "b", "k", perm=[0, 1, 3, 2]),
     node("MatMul", "a k", "s"),
@@ -80,9 +84,15 @@ VARIANCE = [
 ]
 
 CASES = [
-    *(BatchedCase(f"gemm {k}x{n}", ((k,),), _gemm(k, n)) for k, n in ((64, 64), (100, 7), (768, 200), (33, 1), (300, 33))),
+    *(
+        BatchedCase(f"gemm {k}x{n}", ((k,),), _gemm(k, n))
+        for k, n in ((64, 64), (100, 7), (768, 200), (33, 1), (300, 33))
+    ),
     *(BatchedCase(f"gemm {k}x{n} turned", ((k,),), _gemm(k, n, True)) for k, n in ((64, 64), (129, 10), (512, 1))),
-    *(BatchedCase(f"rows {r}x{k}x{n}", ((r, k),), _gemm(k, n)) for r, k, n in ((1, 64, 96), (3, 70, 17), (17, 128, 64))),
+    *(
+        BatchedCase(f"rows {r}x{k}x{n}", ((r, k),), _gemm(k, n))
+        for r, k, n in ((1, 64, 96), (3, 70, 17), (17, 128, 64))
+    ),
     *(
         BatchedCase(f"conv {c}->{o} {size}x{size} of {side}", ((c, side, side),), _conv(c, o, size, **attributes))
         for c, o, size, side, attributes in (
@@ -116,7 +126,9 @@ CASES = [
         graph([node("InstanceNormalization", "a g v", "y")], g=weight(6), v=weight(6, seed=2)),
     ),
     BatchedCase("mean of pixels", ((40, 7, 7),), graph([node("GlobalAveragePool", "a", "y")])),
-    BatchedCase("mean of all", ((3, 5, 7),), graph([node("ReduceMean", "a x", "y", keepdims=0)], x=np.array([1, 2, 3]))),
+    BatchedCase(
+        "mean of all", ((3, 5, 7),), graph([node("ReduceMean", "a x", "y", keepdims=0)], x=np.array([1, 2, 3]))
+    ),
     BatchedCase("sum of columns", ((50, 3),), graph([node("ReduceSum", "a x", "y", keepdims=0)], x=np.array([1]))),
     BatchedCase("pool", ((8, 11, 11),), graph([node("AveragePool", "a", "y", kernel_shape=[3, 3], strides=[2, 2])])),
     BatchedCase("running sum", ((60,),), graph([node("CumSum", "a x", "y")], x=np.array(1))),
@@ -126,7 +138,7 @@ CASES = [
     *(
         BatchedCase(
             f"weights of {bits} bits by {block} {zeros}", ((rows,),),
-            lambda shapes, made=Weights(columns, rows, bits, block, zeros): made.model(shape=tuple(shapes[0][:1])),
+            _packed(Weights(columns, rows, bits, block, zeros)),
         )
         for columns, rows, bits, block, zeros in (
             (50, 128, 4, 32, "packed"), (33, 96, 4, 32, ""), (64, 256, 2, 64, "real"), (40, 64, 8, 32, ""),
@@ -142,15 +154,14 @@ def different_rows(case: BatchedCase, batches: Sequence[int], dynamic: bool = Tr
     rows = case.rows(most)
     alone = mirlo.compile(case.model(1), cache=False, jobs=1, **options)
     expected = [np.asarray(alone(*(each[i : i + 1] for each in rows))) for i in range(most)]
-    anys = (
-        [mirlo.compile(case.model("n"), cache=False, jobs=1, threads=t, **options) for t in (1, 2)] if dynamic else []
-    )
+    threads = (1, 2) if dynamic else ()
+    of_any = [mirlo.compile(case.model("n"), cache=False, jobs=1, threads=each, **options) for each in threads]
     found = []
     for batch in batches:
         order = np.random.default_rng(batch).permutation(most)[:batch]
-        compiled = [("static", mirlo.compile(case.model(batch), cache=False, jobs=1, **options))] if not dynamic else []
-        compiled += [(f"dynamic, {t} threads", each) for t, each in enumerate(anys, 1)]
-        for name, executable in compiled:
+        of_one = [] if dynamic else [mirlo.compile(case.model(batch), cache=False, jobs=1, **options)]
+        named = [(f"dynamic, {count} threads", each) for count, each in zip(threads, of_any, strict=True)]
+        for name, executable in [*named, *(("static", each) for each in of_one)]:
             result = np.asarray(executable(*(each[order] for each in rows)))
             wrong = [int(i) for at, i in enumerate(order) if result[at].tobytes() != expected[i][0].tobytes()]
             found += [f"{name} batch of {batch}: rows {wrong}"] if wrong else []

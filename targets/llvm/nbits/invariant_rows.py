@@ -15,8 +15,8 @@ from mirlo.targets.llvm.nbits.kernels import PAIR, SubBlock, few_rows
 from mirlo.targets.llvm.nbits.layout import COLUMNS
 
 CHAINS = 2
-"""Independent sums of each row. One is bound by the latency of an addition for a single row, and four take all registers
-for four rows."""
+"""Independent sums of each row. With one, a single row waits for additions; with four, the sums of four rows take all
+registers."""
 
 
 class InvariantFloatKernel(FloatKernel):
