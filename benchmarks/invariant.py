@@ -34,10 +34,10 @@ def product(bits: int, rows: int, size: int = 2048) -> onnx.ModelProto:
         "w": random.integers(0, 256, (size, blocks, 32 * bits // 8)).astype(np.uint8),
         "s": random.uniform(0.005, 0.015, (size, blocks)).astype(np.float32),
     }
-    made = helper.make_node(
+    node = helper.make_node(
         "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=size, N=size, bits=bits, block_size=32
     )
-    return _model([made], {"x": [rows, size]}, constants)
+    return _model([node], {"x": [rows, size]}, constants)
 
 
 def attention(rows: int, keys: int, heads: int = 12, size: int = 64) -> onnx.ModelProto:
