@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction, add_tile_instruction, multiply_add
 from mirlo.targets.llvm.intrinsics import amx
-from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot
+from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 
 
@@ -27,6 +27,17 @@ def _dot(name: str, is_swapped: bool = False) -> Callable[[ir.Value, ir.Value, i
         return call_dot("vpmaddwd", total, pairs, emit_constant(1, pairs.type))
 
     return emit
+
+
+def _matrices(name: str, operands: tuple[str, str, str], group: int, is_exchanged: bool = False) -> TileInstruction:
+    """Return the row of an instruction for two rows and two columns; exchanged, columns are its first operand."""
+
+    def emit(rows: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
+        first, second = (columns, rows) if is_exchanged else (rows, columns)
+        return call_matrices(name, total, first, second)
+
+    suffix = f".{operands[0]}.{operands[1]}" if is_exchanged else ""
+    return TileInstruction(f"{name}{suffix}", (operands,), group, emit, has_pairs=True, is_exchanged=is_exchanged)
 
 
 def _dots_of_bytes(name: str, swaps: bool, flipped: Container[tuple[str, str]]) -> Iterator[TileInstruction]:
@@ -96,6 +107,13 @@ GROUPS: Mapping[str, tuple[TileInstruction, ...]] = MappingProxyType({
         TileInstruction("udot", (("u8", "u8", "i32"),), 4, _dot("udot")),
         TileInstruction("udot.i8.u8", (("i8", "u8", "i32"),), 4, _dot("udot"), flips=True),
     ),
+    "smmla": (_matrices("smmla", ("i8", "i8", "i32"), 8),),
+    "ummla": (_matrices("ummla", ("u8", "u8", "i32"), 8),),
+    "usmmla": (
+        _matrices("usmmla", ("u8", "i8", "i32"), 8),
+        _matrices("usmmla", ("i8", "u8", "i32"), 8, is_exchanged=True),
+    ),
+    "bfmmla": (_matrices("bfmmla", ("bf16", "bf16", "f32"), 4),),
 })  # fmt: skip
 """Instructions that add the products of several adjacent elements to each lane, by the signs of their operands."""
 

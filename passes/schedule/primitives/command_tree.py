@@ -15,7 +15,8 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, contiguous_strid
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.primitives.command_intrin import CommandIntrin
 from mirlo.passes.schedule.primitives.commands import TileCommand, TileCommands, TileOperand
-from mirlo.passes.schedule.primitives.memory import common_loops, memory_accesses, memory_dims, memory_indices
+from mirlo.passes.schedule.primitives.contiguity import memory_indices
+from mirlo.passes.schedule.primitives.memory import common_loops, memory_accesses, padded_dims
 from mirlo.passes.schedule.primitives.regions import region_of, split_by
 from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
@@ -386,7 +387,7 @@ def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace],
         common = common_loops(leaves)
         common = common[: next((i for i, loop in enumerate(common) if intrinsic_of(loop) is not None), len(common))]
         region = region_of([(leaf, leaf.place(access)) for leaf, access in uses[id(buffer)]], common, buffer.shape)
-        shape = tuple(int(str(dim)) for dim in memory_dims(buffer, [size for _, size in region]))
+        shape = tuple(int(str(dim)) for dim in padded_dims(buffer, [size for _, size in region]))
         size = -(-math.prod(shape) * element_bytes(buffer.element) // alignment) * alignment
         base = used.get(buffer.scope, 0)
         used[buffer.scope] = base + size * buffer.copies

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import Extents, IndexExpr, contiguous_strides, flatten, loop_index
+from mirlo.dialects.core.index_expr import (
+    Extents,
+    IndexExpr,
+    contiguous_strides,
+    flatten,
+    floor_divide,
+    loop_index,
+    modulo,
+)
 from mirlo.passes.schedule.primitives.tree import (
     SERIAL,
     BlockLeaf,
     BufferAccess,
     Loop,
+    ScheduleBuffer,
     around,
     axis_name,
     extents_of,
@@ -188,9 +197,24 @@ def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
 
 
 def position_of(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:
-    """Return the position of an element in a buffer, without tiles and padding."""
-    order, shape = access.buffer.order, access.buffer.shape
-    return flatten([indices[dim] for dim in order], contiguous_strides([shape[dim] for dim in order]))
+    """Return the position of an element in a buffer, without padding."""
+    buffer = access.buffer
+    dims = memory_dims(buffer, buffer.shape)
+    return flatten(memory_indices(buffer, indices), contiguous_strides(dims))
+
+
+def memory_indices(buffer: ScheduleBuffer, indices: Sequence[IndexExpr]) -> list[IndexExpr]:
+    """Return the indices in the dims of the memory of an element of a region of a buffer."""
+    tiles = buffer.tiles
+    outer = [floor_divide(indices[d], tiles[d]) if d in tiles else indices[d] for d in buffer.order]
+    return outer + [modulo(indices[d], tiles[d]) for d in buffer.order if d in tiles]
+
+
+def memory_dims(buffer: ScheduleBuffer, shape: Sequence[Dim]) -> list[Dim]:
+    """Return the dims in memory of a region of a buffer, slowest first, without padding."""
+    tiles = buffer.tiles
+    memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
+    return memory + [tiles[d] for d in buffer.order if d in tiles]
 
 
 def is_beyond_edge(access: BufferAccess, dim: int, leaf: BlockLeaf) -> bool:

@@ -11,15 +11,6 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, widened
 from mirlo.passes.schedule.primitives.register_tile import sides_of
 from mirlo.passes.schedule.primitives.tree import BlockLeaf, Root, ScheduleError, TileLeaf, around
-from mirlo.runtime.records import dataclass
-
-
-@dataclass(frozen=True)
-class CopyConversion:
-    """What a copy has in place of the elements that it reads."""
-
-    kind: ir.Type
-    emit: Callable[[ir.Value], ir.Value]
 
 
 def convert(root: Root, copy: BlockLeaf) -> None:

@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init
-from mirlo.passes.schedule.loops import loop_over_tiles
+from mirlo.passes.schedule.loops import for_loop, loop_over_tiles
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
@@ -34,8 +34,10 @@ class DotTileEmitter(TileEmitter):
         values = values.at({})
         if all(loop.kind == UNROLLED for loop in self.tile.over):
             self._column_by_column(values, rows, columns)
+        elif isinstance(columns, int):
+            self._at_once(values, rows, columns)
         else:
-            self._at_once(values, rows, D.static_dim(columns))
+            for_loop(0, columns, 1, lambda column: self._at_once(values.at({}), rows, 1, column))
 
     @property
     def lanes(self) -> int:
@@ -52,10 +54,10 @@ class DotTileEmitter(TileEmitter):
         assert self.tile.leaf.view is not None
         return emit_init(self.tile.leaf.view, self.kind)
 
-    def _at_once(self, values: LoopValues, rows: int, columns: int) -> None:
-        """Emit the products of all rows and columns in each step along K."""
+    def _at_once(self, values: LoopValues, rows: int, columns: int, first_column: LoopValue = 0) -> None:
+        """Emit the products of all rows and so many columns in each step along K."""
         lanes = self.lanes
-        operands = self.operands(values)
+        operands = self.inside(self.operands(values), self.tile.lanes, first_column)
         sums = [self.zeros(lanes, self.kind) for _ in range(rows * columns)]
         sums = self._walk(self.tile.over, operands, sums, columns)
         # Whole vectors of sums are stored, also behind the last one.
@@ -63,10 +65,12 @@ class DotTileEmitter(TileEmitter):
         held = self.constants.scratch(("accumulators", self.tile), most, self.kind)
         for first in range(0, len(sums), lanes):
             store_sums(self, sums[first : first + lanes], self.start_value(), held, first)
+        self.column = first_column
         for r in range(rows):
             for piece in self.pieces(columns):
                 total = self.load(held, self.index(r * columns + piece.offset), piece)
                 self._finish_sums(values, r, piece, total)
+        self.column = 0
 
     def _column_by_column(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a loop over columns with code for all of K, in the order of memory, which hardware prefetches best.

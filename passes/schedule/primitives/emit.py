@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, reduce
 from typing import TypeGuard
@@ -54,7 +54,7 @@ from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tiles import clamped_values, keeps_tile
-from mirlo.passes.schedule.primitives.transposed import LaneLimit, TransposedTile, is_limited_by_one
+from mirlo.passes.schedule.primitives.transposed import LaneLimit, TransposedGroups, TransposedTile, is_limited_by_one
 from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     PARALLEL,
@@ -68,7 +68,6 @@ from mirlo.passes.schedule.primitives.tree import (
     Node,
     PartRange,
     Root,
-    ScheduleBuffer,
     SharedPosition,
     ShiftedTiles,
     TileLeaf,
@@ -115,25 +114,11 @@ def emit_buffer_block(block: BlockView) -> None:
     emitter.nodes(root.body, LoopValues(), [])
 
 
-def emit_copies(root: Root, copies: Sequence[BlockLeaf], memory: TensorBuffers) -> list[ir.Value]:
-    """Emit the loops of some copies alone at the insertion point; return their memory as one dim."""
-    buffers = [copy.writes[0].buffer for copy in copies]
-    copied = {id(buffer) for buffer in buffers}
-    leaves = [leaf for leaf in root.leaves() if any(id(access.buffer) in copied for access in leaf.writes)]
-    nests = {id(next(iter(around(leaf)), leaf)) for leaf in leaves}
-    set_children(root, [node for node in root.body if id(node) in nests])
-    parts = PartEmitter(root, copied)
-    parts.emit(memory)
-    return [parts.memory_of(buffer, memory) for buffer in buffers]
-
-
 class PartEmitter:
     """Emits the nodes of a tree, part by part."""
 
-    def __init__(self, root: Root, whole: Container[int] = ()) -> None:
+    def __init__(self, root: Root) -> None:
         self._root = root
-        self._whole = whole
-        """The identities of buffers that are read after all loops, too."""
         self._emitter: _Emitter | None = None
         run_passes(root)
 
@@ -153,10 +138,6 @@ class PartEmitter:
         emitter.ends = ends or {}
         emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
 
-    def memory_of(self, buffer: ScheduleBuffer, memory: TensorBuffers) -> ir.Value:
-        """Return the memory of a buffer as one dim."""
-        return self._in(memory).placed[buffer].flat
-
     def finish(
         self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
     ) -> None:
@@ -171,7 +152,7 @@ class PartEmitter:
         if self._emitter is None:
             accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
             straight = frozenset(name for access in accesses for name in access.register_loops)
-            placed = allocate_buffers(self._root, memory, self._whole)
+            placed = allocate_buffers(self._root, memory)
             self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
         return self._emitter
 
@@ -384,6 +365,10 @@ class _Emitter(PointEmitter):
             from mirlo.passes.schedule.primitives.dot_tile_code import DotTileEmitter  # for few contractions
 
             return DotTileEmitter(tile, self)
+        if tile.instruction.has_pairs:
+            from mirlo.passes.schedule.primitives.pair_tile_code import PairTileEmitter  # for some processors only
+
+            return PairTileEmitter(tile, self)
         if tile.instruction.unit is None:
             return TileEmitter(tile, self)
         from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter  # for matrix units only
@@ -524,6 +509,9 @@ class _Emitter(PointEmitter):
         guards = self.guards_of(leaf, values)
         if guards is None:
             return True
+        if isinstance(lane_loop.body[0], Loop):
+            groups = TransposedGroups(loop, lane_loop, lane_loop.body[0], leaf, values.at({}), self.placed)
+            return groups.emit(guards)
         of_rows = [guard for guard in guards if loop.name in guard[0].variables()]
         of_lanes = [guard for guard in guards if lane_loop.name in guard[0].variables()]
         rows, lanes = count_active_lanes(of_rows, loop), count_active_lanes(of_lanes, lane_loop)

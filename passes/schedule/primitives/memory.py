@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -17,13 +17,12 @@ from mirlo.dialects.core.index_expr import (
     IndexExpr,
     contiguous_strides,
     flatten,
-    floor_divide,
     loop_index,
-    modulo,
 )
 from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.primitives.analysis import KnownValues, known_values
+from mirlo.passes.schedule.primitives.contiguity import memory_dims, memory_indices
 from mirlo.passes.schedule.primitives.kernels import limits_of
 from mirlo.passes.schedule.primitives.regions import region_of
 from mirlo.passes.schedule.primitives.threads import ThreadRegion, is_thread, thread_region
@@ -198,11 +197,8 @@ class PlacedBuffers:
         return result
 
 
-def allocate_buffers(root: Root, memory: TensorBuffers, whole: Container[int] = ()) -> PlacedBuffers:
-    """Allocate all buffers that blocks access, but those of tensor values that are in memory already.
-
-    Those whose identity is in `whole` are read after all loops, too: their memory has all elements.
-    """
+def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
+    """Allocate all buffers that blocks access, but those of tensor values that are in memory already."""
     placed: dict[int, Placed] = {}
     uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
@@ -226,7 +222,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers, whole: Container[int] = 
         if buffer.value is not None and is_whole:
             placed[id(buffer)] = _whole(buffer, memory.buffer(buffer.value))
         elif uses:
-            placed[id(buffer)] = _allocate(buffer, uses, memory.buffers, id(buffer) in whole)
+            placed[id(buffer)] = _allocate(buffer, uses, memory.buffers)
     in_threads = limits_of(root) is not None
     has_views = bool(root.target) and has_vectors(root.target)
     result = PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
@@ -279,11 +275,9 @@ def memory_accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     return result
 
 
-def _allocate(
-    buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction, is_whole: bool
-) -> Placed:
+def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
     leaves = [leaf for leaf, _ in uses]
-    common = [] if is_whole else common_loops(leaves)
+    common = common_loops(leaves)
     blocks = _blocks_of_k(buffer, leaves)
     # Accumulators are in memory from one block of K to the next.
     common = list(itertools.takewhile(lambda loop: loop not in blocks, common))
@@ -296,7 +290,7 @@ def _allocate(
     threads = thread_region(places, common, buffer) if in_kernel and buffer.scope == LOCAL else None
     region = region_of(places, common, buffer.shape) if threads is None else threads.region
     start, shape = [part[0] for part in region], [part[1] for part in region]
-    memory = memory_dims(buffer, shape)
+    memory = padded_dims(buffer, shape)
     if blocks:  # a thread continues what another one has summed up in the block before
         return Placed(buffer, function.shared_scratch(D.product(memory), buffer.element), start, tuple(memory))
     if not buffer.scope or buffer.scope in ACCELERATOR_SCOPES:
@@ -330,18 +324,9 @@ def _blocks_of_k(buffer: ScheduleBuffer, leaves: Sequence[BlockLeaf]) -> list[Lo
     ]
 
 
-def memory_indices(buffer: ScheduleBuffer, indices: Sequence[IndexExpr]) -> list[IndexExpr]:
-    """Return the indices in the dims of the memory of an element of a region of a buffer."""
-    tiles = buffer.tiles
-    outer = [floor_divide(indices[d], tiles[d]) if d in tiles else indices[d] for d in buffer.order]
-    return outer + [modulo(indices[d], tiles[d]) for d in buffer.order if d in tiles]
-
-
-def memory_dims(buffer: ScheduleBuffer, shape: Sequence[Dim]) -> list[Dim]:
-    """Return the dims in memory of a region of a buffer, slowest first."""
-    tiles = buffer.tiles
-    memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
-    memory += [tiles[d] for d in buffer.order if d in tiles]
+def padded_dims(buffer: ScheduleBuffer, shape: Sequence[Dim]) -> list[Dim]:
+    """Return the dims in memory of a region of a buffer, slowest first, with padding."""
+    memory = memory_dims(buffer, shape)
     if buffer.padding is not None:
         factor, offset = buffer.padding
         memory[-1] = D.ceildiv(memory[-1] - offset, factor) * factor + offset

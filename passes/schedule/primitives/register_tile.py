@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.body import is_zero, match_multiply_add
@@ -198,12 +199,9 @@ def _require_static(tile: TileLeaf) -> None:
 
 def _require_unrolled(tile: TileLeaf) -> None:
     """Require that loops of the reduction that are unrolled are the innermost ones."""
-    kinds = [loop.kind == UNROLLED for loop in tile.over]
-    if (
-        kinds != sorted(kinds)
-        or any(kinds)
-        and (tile.instruction.unit is not None or tile.instruction.flips or tile.steps > 1)
-    ):
+    kinds, instruction = [loop.kind == UNROLLED for loop in tile.over], tile.instruction
+    is_plain = instruction.unit is None and not (instruction.flips or instruction.has_pairs or tile.steps > 1)
+    if kinds != sorted(kinds) or any(kinds) and not is_plain:
         name = tile.over[kinds.index(True)].name
         raise ScheduleError(f"register_tile: '{name}' is unrolled: expected the innermost loop of 'over', and steps=1")
 
@@ -216,6 +214,8 @@ def _require_instruction(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> No
         taken = " or ".join(" x ".join(each[:2]) for each in instruction.operands)
         kinds = " x ".join(kind_of(each) or "an expression" for each in (rows, factor))
         raise ScheduleError(f"register_tile: '{name}' multiplies {taken}, found {kinds}")
+    if instruction.has_pairs and tile.blocks:
+        raise ScheduleError(f"register_tile: '{name}' adds to sums of 2 x 2, which blocks of K do not keep in memory")
     if instruction.shape is None or instruction.unit is None:
         return
     height, width = matrix_registers(tile)
@@ -330,8 +330,9 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     group = tile.instruction.group
     steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides]
     is_single = group == 1 and tile.width == 1
+    is_per_lane = tile.instruction.is_per_lane
     if not (tile.is_along_sum or is_single) and (
-        steps[1] != group or steps[0] != 0 and not tile.instruction.is_per_lane
+        (steps[1] == 0 if is_per_lane else steps[1] != group) or steps[0] != 0 and not is_per_lane
     ):
         raise ScheduleError(
             f"register_tile: expected columns along '{lanes}' in steps of {group} elements"
@@ -348,21 +349,36 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
     shifted = {loop.form.row for loop in around(leaf) if isinstance(loop.form, ShiftedTiles)}
     for form, bound in leaf.guards:
         inside = form.variables() & {loop.name for loop in tile.depth}
-        if inside and not (tile.is_along_sum and form.variables() == {tile.over[-1].name} | inside):
+        if inside and not _is_last_group(tile, form, bound, inside, sides):
             raise ScheduleError(f"register_tile: '{min(inside)}' has a rest, inside of an instruction")
-        limited = form.variables() & inner - shifted - inside
+        if inside:
+            continue
+        limited = form.variables() & inner - shifted
         if limited and not isinstance(bound, int) and not _is_rest_of_columns(tile, form):
             raise ScheduleError(
                 f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"
             )
 
 
+def _is_last_group(
+    tile: TileLeaf, form: IndexExpr, bound: Dim, inside: set[str], sides: tuple[TileSide, TileSide]
+) -> bool:
+    """Return whether a guard limits the last vector, or the last group, along K."""
+    if form.variables() != {tile.over[-1].name} | inside:
+        return False
+    if tile.is_along_sum:
+        return True
+    # Columns of the last group are read whole: as a copy has them, with memory for all groups.
+    columns = sides[1][1].buffer
+    is_copy = columns.value is None and bool(columns.tiles)
+    is_plain = tile.instruction.unit is None and tile.over[-1].kind != UNROLLED
+    return is_copy and is_plain and isinstance(bound, int) and form.constant == 0
+
+
 def _is_rest_of_columns(tile: TileLeaf, form: IndexExpr) -> bool:
     """Return whether a guard limits the columns of tiles that begin at multiples of their width."""
     if not tile.instruction.is_per_lane or tile.blocks:
         return False
-    if tile.is_along_sum and any(loop.kind != UNROLLED for loop in tile.over):
-        return False  # the sums of all columns are at once in registers
     columns = {loop.name for loop in (tile.vectors, tile.lanes) if loop is not None}
     origin = form.replace({name: number(0) for name in columns})
     steps = [*origin.terms.values(), origin.constant]

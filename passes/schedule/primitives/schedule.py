@@ -43,7 +43,6 @@ from mirlo.runtime.errors import nearest
 if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.command_tree import CommandTree
     from mirlo.passes.schedule.primitives.commands import TileCommands
-    from mirlo.passes.schedule.primitives.convert import CopyConversion
     from mirlo.passes.schedule.primitives.emit import PartEmitter
 
 Made = TypeVar("Made")
@@ -212,7 +211,8 @@ class Schedule(LoopQueries):
         """Access memory along the loop around a vectorized one, and transpose elements of both in registers.
 
         Operands that are contiguous along this loop are loaded in vectors along it; results that are contiguous over
-        both are stored in whole vectors. The loop is unrolled.
+        both are stored in whole vectors. The loop is unrolled. A loop inside of the vectorized one is over groups of
+        32 or 64 bits, which a copy moves as one element each.
         """
         if limits_of(self._root) is not None:
             raise ScheduleError(
@@ -622,22 +622,6 @@ class Schedule(LoopQueries):
         self.require_open()
         self.is_closed = True
         return PartEmitter(self._root)
-
-    def emit_copies(self, copies: Mapping[str, CopyConversion | None], memory: TensorBuffers) -> list[ir.Value]:
-        """Emit the loops of some copies alone at the insertion point; return their memory. The schedule is used up.
-
-        A copy with a conversion has what that emits for each element.
-        """
-        from mirlo.passes.schedule.primitives.convert import compute_in_copy
-        from mirlo.passes.schedule.primitives.emit import emit_copies
-
-        self.require_open()
-        self.is_closed = True
-        leaves = [self._leaf(copy) for copy in copies]
-        for leaf, conversion in zip(leaves, copies.values(), strict=True):
-            if conversion is not None:
-                compute_in_copy(self._root, leaf, conversion.kind, conversion.emit)
-        return emit_copies(self._root, leaves, memory)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.

@@ -107,6 +107,10 @@ class TileEmitter(VectorMemory):
         """The row of the memory for accumulators in which those of a tile begin whose epilogue others share."""
         self.line = 0
         """The register of rows, of a loop of its own, whose epilogue is emitted."""
+        self.column: LoopValue = 0
+        """The first of the columns whose epilogue is emitted, where a loop is over them."""
+        self.partial = 0
+        """The elements of the group that is emitted, where it has fewer than others."""
 
     def form(self, access: BufferAccess, at: list[IndexExpr]) -> IndexExpr:
         """Return the position of an access, with as few divisions as the points of the tile leave."""
@@ -183,7 +187,7 @@ class TileEmitter(VectorMemory):
         if tile.awaited:
             when(self.is_last(values) if tile.blocks else None, lambda: self._await(values, rows, pieces))
         zero = emit_init(leaf.view, tile.product.accumulate_type)
-        sums = [self.constants.splat(piece.lanes, zero) for _ in range(rows) for piece in pieces]
+        sums = self.initial_sums(rows, pieces, zero)
         operands = self.operands(values)
         steps = tile.steps if (rows, columns) == (tile.height, tile.width) else 1
         if not tile.blocks:
@@ -201,6 +205,10 @@ class TileEmitter(VectorMemory):
                 self.store(total, buffer, position, piece)
 
         either(self.is_last(values), lambda: self._finish(values, rows, pieces, sums), keep)
+
+    def initial_sums(self, rows: int, pieces: list[Piece], start: ir.Attribute) -> list[ir.Value]:
+        """Return the accumulators before the first product."""
+        return [self.constants.splat(piece.lanes, start) for _ in range(rows) for piece in pieces]
 
     def operands(self, values: LoopValues) -> OperandPositions:
         """Emit the positions at which the tile reads rows and columns, and its prefetches."""
@@ -272,6 +280,8 @@ class TileEmitter(VectorMemory):
             return self._steps(loop, here, 1, list(held), rows, pieces)
 
         count = loop.extent
+        if not inner and self.tail:
+            return self._last_group(loop, operands, sums, rows, pieces)
         bounds = self.clipped(loop, values)
         if bounds is not None:
             return for_loop(*bounds, self.index(1), body, sums, rolled=True)
@@ -296,6 +306,29 @@ class TileEmitter(VectorMemory):
             self.index(0), self.index(whole) if rest else end, self.index(steps), unrolled, sums, rolled=True
         )
         return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
+
+    @cached_property
+    def tail(self) -> int:
+        """Return the elements of the last group along K; 0 if it has as many as others."""
+        group = {loop.name for loop in self.tile.depth}
+        bounds = (D.static_dim(bound) for form, bound in self.tile.leaf.guards if form.variables() & group)
+        return next(bounds, 0) % self.tile.instruction.group
+
+    def _last_group(
+        self, loop: Loop, operands: OperandPositions, sums: list[ir.Value], rows: int, pieces: list[Piece]
+    ) -> list[ir.Value]:
+        """Emit a loop over groups of K, and the last one, which has fewer elements: the others are zero."""
+        whole = D.static_dim(loop.extent) - 1
+
+        def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
+            return self._steps(loop, self.inside(operands, loop, i), 1, list(held), rows, pieces)
+
+        if whole:
+            sums = for_loop(self.index(0), self.index(whole), self.index(1), body, sums, rolled=True)
+        self.partial = self.tail
+        sums = self._steps(loop, self.inside(operands, loop, whole), 1, sums, rows, pieces)
+        self.partial = 0
+        return sums
 
     def end_of(self, loop: Loop, values: LoopValues) -> tuple[ir.Value, int | None]:
         """Return where a loop of the reduction ends, and the iterations of the last block of K if it is smaller."""
@@ -430,7 +463,8 @@ class TileEmitter(VectorMemory):
     def _column_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
         key = ("column", place.base, place.offset, piece.offset)
         if key not in loaded:
-            loaded[key] = self._column_groups(self.at(place, piece.offset * self.tile.instruction.group), piece)
+            stride = self.column_stride(place)
+            loaded[key] = self._column_groups(self.at(place, piece.offset * stride), piece, stride)
         return loaded[key]
 
     def _row_group(self, position: ir.Value) -> ir.Value:
@@ -439,11 +473,24 @@ class TileEmitter(VectorMemory):
         element = buffer.type.element_type
         if group == 1:
             return self._convert(self.row_factor, self.row_access, create("memref.load", element, buffer, position), 1)
-        loaded = create("vector.load", ir.VectorType.get([group], element), buffer, position)
-        value = self._prepared(self.row_factor, self.row_access, loaded, is_row=True)
+        value = self._prepared(self.row_factor, self.row_access, self._elements_of_row(position), is_row=True)
         bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
         first = ir.DenseI64ArrayAttr.get([0])
         return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
+
+    def _elements_of_row(self, position: ir.Value) -> ir.Value:
+        """Load the elements of a row in a group; those that a partial group has not are zero."""
+        buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
+        element = buffer.type.element_type
+        if not self.partial:
+            return create("vector.load", ir.VectorType.get([group], element), buffer, position)
+        value = self.zeros(group, element)
+        for i in range(self.partial):
+            at = create("arith.addi", position.type, position, self.index(i)) if i else position
+            place = ir.DenseI64ArrayAttr.get([i])
+            loaded = create("memref.load", element, buffer, at)
+            value = create("vector.insert", value.type, loaded, value, static_position=place)
+        return value
 
     def _spread(self, element: ir.Value, lanes: int, loaded: Loaded) -> ir.Value:
         """Spread the elements of a row to as many lanes."""
@@ -455,13 +502,18 @@ class TileEmitter(VectorMemory):
             loaded[key] = spread if group == 1 else create("vector.bitcast", bits, spread)
         return loaded[key]
 
-    def _column_groups(self, position: ir.Value, piece: Piece) -> ir.Value:
+    def _column_groups(self, position: ir.Value, piece: Piece, stride: Dim) -> ir.Value:
         buffer, group = self._flat[id(self.column_access.buffer)], self.tile.instruction.group
         if group == 1:
-            vector = self.load(buffer, position, piece, self._reads_whole_vectors)
+            if stride == 1:
+                vector = self.load(buffer, position, piece, self._reads_whole_vectors)
+            else:
+                vector = splat(self.load_lanes(buffer, position, stride, piece), piece.lanes)
             return self._convert(self.column_factor, self.column_access, vector, piece.lanes)
         kind = ir.VectorType.get([piece.lanes * group], buffer.type.element_type)
-        value = create("vector.load", kind, buffer, position)  # stored panels are whole
+        value: ir.Value = create("vector.load", kind, buffer, position)  # stored panels are whole
+        if self.partial:
+            value = first_of_groups(value, group, self.partial)
         return self._prepared(self.column_factor, self.column_access, value, is_row=False)
 
     @property
@@ -626,6 +678,7 @@ class TileEmitter(VectorMemory):
             known = places.get(id(access))
             if known is None:
                 start = self.advance(self.start(self.form(access, at), values), tile.lines, self.line)
+                start = self.advance(start, tile.lanes, self.column)
                 steps = start.stride(tile.rows), self.column_stride(start)
                 start = start if isinstance(r, int) else self.advance(start, tile.rows, r)
                 known = places[id(access)] = PlacedAccess(self.placed[access.buffer].flat, start, *steps)
@@ -655,7 +708,7 @@ class TileEmitter(VectorMemory):
     def _index(self, form: IndexExpr, values: LoopValues, r: LoopValue, piece: Piece) -> ir.Value:
         """Emit the index of an axis, in each lane if it moves along the columns."""
         start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.lines, self.line)
-        start = self.advance(start, self.tile.rows, r)
+        start = self.advance(self.advance(start, self.tile.rows, r), self.tile.lanes, self.column)
         stride = self.column_stride(start)
         first = self.at(start, piece.offset * stride)
         return first if stride == 0 else lane_indices(first, piece.lanes)
@@ -694,6 +747,17 @@ def each_size(sizes: TileSizes, body: Callable[[Dim], None]) -> None:
             either(sizes.is_whole, lambda: body(sizes.whole), lambda: body(sizes.rest))
 
     when(sizes.is_inside, inside)
+
+
+def first_of_groups(value: ir.Value, group: int, count: int) -> ir.Value:
+    """Emit a vector of groups with zeros behind the first elements of each, whatever is in memory there."""
+    (size,), element = value.type.shape, value.type.element_type
+    bits = ir.IntegerType.get_signless(8 * element_bytes(element))
+    kind = ir.VectorType.get([size], bits)
+    masks = [ir.IntegerAttr.get(bits, -1 if i % group < count else 0) for i in range(size)]
+    mask = create("arith.constant", kind, value=ir.DenseElementsAttr.get(masks, kind))
+    kept = create("arith.andi", kind, create("vector.bitcast", kind, value), mask)
+    return create("vector.bitcast", value.type, kept)
 
 
 def _is_multiple(value: Dim, factor: int) -> bool:

@@ -63,6 +63,10 @@ class TileInstruction:
 
     That adds 128 to each element, or subtracts it: a row of sign bits is multiplied, too, and subtracted at the end.
     """
+    has_pairs: bool = False
+    """Whether `emit` multiplies two rows and two columns, each of a group, and adds the products to 2 x 2 sums."""
+    is_exchanged: bool = False
+    """Whether `emit` multiplies columns by rows, so that the 2 x 2 sums are transposed."""
     widened: int = 0
     """The bits of integers that the elements of both operands are extended to before `emit`; 0 if they are not."""
     unit: MatrixUnit | None = None

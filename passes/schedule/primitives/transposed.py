@@ -7,14 +7,14 @@ n: tiles are then several adjacent squares, transposed by the same shuffles. Res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.dialects.core.value import Value, create, index
+from mirlo.dialects.core.value import Value, create, emit_constant, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.primitives.index import LoopValues
@@ -37,6 +37,8 @@ from mirlo.passes.schedule.primitives.tree import (
 from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
 from mirlo.runtime.records import dataclass
 
+MAX_INTERLEAVED_BYTES = 64
+"""Most bytes of vectors that are interleaved as one, which a register has."""
 SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""
 
@@ -47,6 +49,11 @@ def transpose(loop: Loop) -> None:
     if len(loop.body) > 1 or not isinstance(inner, Loop) or inner.kind != VECTORIZED:
         raise ScheduleError(f"transpose: expected '{loop.name}' around a vectorized loop and nothing else")
     leaf = inner.body[0]
+    if len(inner.body) == 1 and isinstance(leaf, Loop):
+        _require_groups(loop, inner, leaf)
+        set_kind(loop, UNROLLED)
+        loop.is_transposed = True
+        return
     if len(inner.body) > 1 or not isinstance(leaf, BlockLeaf):
         raise ScheduleError(f"transpose: expected one block in '{inner.name}'")
     if leaf.is_reduction:
@@ -72,6 +79,98 @@ def transpose(loop: Loop) -> None:
             )
     set_kind(loop, UNROLLED)
     loop.is_transposed = True
+
+
+def _require_groups(loop: Loop, lanes: Loop, group: Loop) -> None:
+    """Require that a copy moves groups of elements, contiguous in both buffers, as elements of 32 or 64 bits."""
+    leaf = group.body[0]
+    if len(group.body) > 1 or not isinstance(leaf, BlockLeaf) or leaf.view is not None or leaf.epilogue:
+        raise ScheduleError(f"transpose: expected the copy of a group of elements in '{group.name}'")
+    if not all(isinstance(each.extent, int) for each in (loop, lanes, group)):
+        raise ScheduleError(f"transpose: '{loop.name}' has iterations that only the run time knows")
+    rows, count, size = (D.static_dim(each.extent) for each in (loop, lanes, group))
+    read, write = (
+        in_iterations(position_of(access, leaf.place(access)), leaf) for access in (*leaf.reads, *leaf.writes)
+    )
+    names = (loop.name, lanes.name, group.name)
+    is_read = [read.coefficient(name) for name in names[::2]] == [size, 1] and leaf.reads[0].outside is None
+    is_written = [write.coefficient(name) for name in names[1:]] == [size, 1]
+    bits = 8 * size * element_bytes(leaf.writes[0].buffer.element)
+    if not (is_read and is_written and is_square(rows, count) and bits in (32, 64)):
+        raise ScheduleError(
+            f"transpose: expected groups of 32 or 64 bits in '{group.name}' that are next to each other along "
+            f"'{loop.name}' in '{leaf.reads[0].buffer.name}', and along '{lanes.name}' in "
+            f"'{leaf.writes[0].buffer.name}', of no more of '{loop.name}' than of '{lanes.name}'"
+        )
+
+
+@dataclass(frozen=True)
+class TransposedGroups:
+    """A tile of groups of elements, each of which is moved as one element."""
+
+    loop: Loop
+    lane_loop: Loop
+    group: Loop
+    leaf: BlockLeaf
+    values: LoopValues
+    placed: PlacedBuffers
+
+    def emit(self, guards: Sequence[Guard]) -> bool:
+        """Emit the elements that pass guards; return whether it is known which do."""
+        elements = self._count(guards, {self.loop.name: self.group.extent, self.group.name: 1})
+        lanes = self._count(guards, {self.lane_loop.name: 1})
+        limited = sum(any(name in form.variables() for name in self._names) for form, _ in guards)
+        if elements is None or lanes is None or limited != len(guards):
+            return False
+        self._emit(elements, lanes)
+        return True
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return self.loop.name, self.lane_loop.name, self.group.name
+
+    def _count(self, guards: Sequence[Guard], steps: Mapping[str, Dim]) -> int | None:
+        """Return how many elements along some loops pass guards; None if only the run time knows."""
+        loops = {each.name: each for each in (self.loop, self.lane_loop, self.group)}
+        count = D.static_dim(D.product([loops[name].extent for name in steps]))
+        for form, bound in guards:
+            if not form.variables() & set(steps):
+                continue
+            is_linear = {name: form.coefficient(name) for name in form.variables()} == dict(steps)
+            if not is_linear or not isinstance(form.constant, int) or not isinstance(bound, int):
+                return None
+            count = min(count, bound - form.constant)
+        return count if count > 0 else None
+
+    def _emit(self, elements: int, lanes: int) -> None:
+        size, rows = D.static_dim(self.group.extent), D.static_dim(self.loop.extent)
+        count = D.static_dim(self.lane_loop.extent)
+        source, target = self.leaf.reads[0], self.leaf.writes[0]
+        element = source.buffer.element
+        line, wide = (ir.VectorType.get([n * size], element) for n in (rows, count))
+        bits = ir.IntegerType.get_signless(8 * size * element_bytes(element))
+        lines = []
+        for lane in range(lanes):
+            memory, at = self._memory(source, 0, lane)
+            if elements == rows * size:
+                value: ir.Value = create("vector.load", line, memory, at)
+            else:
+                mask, zeros = lane_mask(rows * size, elements), emit_constant(0, line)
+                value = create("vector.maskedload", line, memory, at, mask, zeros)
+            lines.append(create("vector.bitcast", ir.VectorType.get([rows], bits), value))
+        for row, value in enumerate(transpose_tile(lines, count)[: -(-elements // size)]):
+            value = create("vector.bitcast", wide, value)
+            memory, at = self._memory(target, row, 0)
+            if lanes == count:
+                ir.Operation.create("vector.store", operands=[value, memory, at])
+            else:
+                mask = lane_mask(count * size, lanes * size)
+                ir.Operation.create("vector.maskedstore", operands=[memory, at, mask, value])
+
+    def _memory(self, access: BufferAccess, row: int, lane: int) -> tuple[ir.Value, ir.Value]:
+        inside = self.values.at({self.loop.name: row, self.lane_loop.name: lane, self.group.name: 0})
+        where = in_iterations(self.placed.flat_index(access, self.leaf.at), self.leaf)
+        return self.placed[access.buffer].flat, inside.emit(where)
 
 
 def is_across(step: Dim | None, lane_step: Dim | None) -> bool:
@@ -202,6 +301,11 @@ class TransposedTile:
         buffer = self.placed[access.buffer].flat
         inside = self.values.at({self.loop.name: 0, self.lane_loop.name: 0})
         lanes, left = D.static_dim(self.lane_loop.extent), self.lanes * len(planes)
+        whole = len(planes) * lanes * element_bytes(access.buffer.element)
+        if whole <= MAX_INTERLEAVED_BYTES and not len(planes) & (len(planes) - 1) and self.lanes == lanes:
+            stored = _interleave_pairs(planes)
+            ir.Operation.create("vector.store", operands=[stored, buffer, inside.emit(self._where(access, axes))])
+            return
         for i, vector in enumerate(interleave(planes)):
             at = inside.emit(self._where(access, axes) + i * lanes)
             if left >= lanes:
@@ -292,6 +396,15 @@ def _alternate_lanes(lanes: int, square: int, part: int, which: int) -> list[int
         for p in range(which, square // part, 2)
         for lane in range(part)
     ]
+
+
+def _interleave_pairs(vectors: Sequence[ir.Value]) -> ir.Value:
+    """Interleave a power of two of vectors as one, two by two."""
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        kind = ir.VectorType.get([2 * vectors[0].type.shape[0]], vectors[0].type.element_type)
+        vectors = [create("vector.interleave", kind, vectors[i], vectors[i + half]) for i in range(half)]
+    return vectors[0]
 
 
 def interleave(vectors: Sequence[ir.Value]) -> list[ir.Value]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import compare, index
+from mirlo.dialects.tir.specialize import with_dims
+from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
-from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
+from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
@@ -27,18 +27,15 @@ from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoice
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
-from mirlo.targets.llvm.schedule.contraction.plan import plan_of, plan_register_tile
+from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
 from mirlo.targets.llvm.schedule.part_rules import function_group
 
-if TYPE_CHECKING:
-    from mirlo.targets.llvm.schedule.contraction.copies import OperandCopies
 
-
-def plan_one_row(plan: RegisterTilePlan) -> RegisterTilePlan | None:
-    """Plan calls with one row apart, or return None if the same kernel suits them.
+def has_own_row(plan: RegisterTilePlan) -> bool:
+    """Return whether calls with one row have loops of their own.
 
     Many rows share a panel whose elements a copy has converted. One row reads it once: its tile converts elements
     where it loads them, and writes no copy.
@@ -46,17 +43,13 @@ def plan_one_row(plan: RegisterTilePlan) -> RegisterTilePlan | None:
     side = plan.columns
     is_converted = side.needs_cast(plan.contraction.product.accumulate_type)
     is_contiguous = side.form.stride(plan.lane_axis) == 1
-    if plan.packing is None or plan.group is not None or not (is_converted and is_contiguous):
-        return None
     rows = rows_of(plan)
-    if not rows or any(isinstance(axis.extent, int) for axis in rows):
-        return None
-    chosen = plan.choices
-    choices = ContractionChoices(
-        lead_bytes=chosen.lead_bytes, is_packed=chosen.is_packed, has_small_pairs=chosen.has_small_pairs
-    )
-    single = plan_register_tile(_without(plan.contraction, {axis.id for axis in rows}), plan.machine, choices=choices)
-    return None if isinstance(single, Decline) or single.packing is not None else single
+    is_copied = plan.packing is not None and plan.group is None and is_converted and is_contiguous
+    return is_copied and bool(rows) and all(_is_symbol(axis.extent) for axis in rows)
+
+
+def _is_symbol(extent: Dim) -> bool:
+    return D.symbols_of(extent) == {str(extent)}
 
 
 def rows_of(plan: RegisterTilePlan) -> list[LoopAxis]:
@@ -65,35 +58,14 @@ def rows_of(plan: RegisterTilePlan) -> list[LoopAxis]:
     return [axis for axis in plan.contraction.spatial if axis.id not in indexed]
 
 
-def _without(contraction: Contraction, axes: Collection[int]) -> Contraction:
-    """Return a contraction without axes that have one iteration."""
-
-    def first(dims: Sequence[IndexExpr]) -> list[IndexExpr]:
-        return [
-            IndexExpr({axis: step for axis, step in dim.terms.items() if axis not in axes}, dim.constant)
-            for dim in dims
-        ]
-
-    def access(each: TensorAccess) -> TensorAccess:
-        return replace(each, dims=first(each.dims))
-
-    stages = [
-        replace(
-            stage,
-            indices=first(stage.indices),
-            reads=[None if read is None else access(read) for read in stage.reads],
-        )
-        for stage in contraction.stages
-    ]
-    return replace(
-        contraction,
-        lhs=access(contraction.lhs),
-        rhs=access(contraction.rhs),
-        axes=[axis for axis in contraction.axes if axis.id not in axes],
-        stages=stages,
-        sources={axis: source for axis, source in contraction.sources.items() if axis not in axes},
-        writes=[(value, access(each)) for value, each in contraction.writes],
-    )
+def _for_one_row(group: BlockGroup[Machine], rows: Sequence[LoopAxis]) -> tuple[BlockGroup[Machine], ir.Operation]:
+    """Return the blocks in a copy of their function in which there is one row, and that, which the caller erases."""
+    function = group.blocks[0].op.parent
+    assert function is not None, "a block is in a function"
+    view = PrimView(with_dims(function, {str(axis.extent): 1 for axis in rows}))
+    whole = whole_group(view, group.machine, group.threads)
+    at = [block.op for block in group.siblings].index(group.blocks[0].op)
+    return whole.part(at, at + len(group.blocks)), view.op
 
 
 @dataclass
@@ -102,8 +74,6 @@ class VectorContractionPlan:
 
     group: BlockGroup[Machine]
     plan: RegisterTilePlan
-    one_row: RegisterTilePlan | None = None
-    """The plan of calls with one row, if it is another one."""
     name = "contraction"
 
     @property
@@ -114,49 +84,35 @@ class VectorContractionPlan:
     @cached_property
     def by_primitives(self) -> PrimitivesPlan | Decline:
         """Return the loops as a schedule of primitives."""
-        if self.one_row is not None:
-            return decline("calls with one row have a kernel of their own")
         on_unit = plan_on_matrix_unit(self.group, self.plan)
         if not isinstance(on_unit, Decline):
             return on_unit
         return plan_of_primitives(self.group, self.plan, self.choices(), self.describe())
 
-    @cached_property
-    def copies(self) -> OperandCopies | Decline:
-        """Return the copies of operands, where the loops are no schedule of primitives."""
-        from mirlo.targets.llvm.schedule.contraction.copies import plan_copies  # primitives take most contractions
-
-        return plan_copies(self.group, self.plan)
-
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
-        if not isinstance(self.by_primitives, Decline):
-            self.by_primitives.emit(memory)
+        assert not isinstance(self.by_primitives, Decline), "plan_contraction requires them"
+        loops = self.by_primitives
+        if not has_own_row(self.plan):
+            loops.emit(memory)
             return
-        assert not isinstance(self.copies, Decline), "plan_contraction requires them"
-        # Imported here: primitives take most contractions, and the loops of the others are ten modules.
-        from mirlo.targets.llvm.schedule.contraction.copies import plan_copies
-        from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
-
-        copies = self.copies.emit(memory)
-        emitter = ContractionEmitter(self.plan, memory, copies)
-        if self.one_row is None:
-            emitter.emit()
-            return
-        own = plan_copies(self.group, self.one_row)
-        assert not isinstance(own, Decline), "it copies no other operands than the plan of all rows"
-        is_shared = self.plan.rows.is_converted and self.one_row.rows.is_converted
-        of_row = {id(self.one_row.rows): copies[id(self.plan.rows)]} if is_shared else own.emit(memory)
-        one_row = ContractionEmitter(self.one_row, memory, of_row)
-        one_row.prepare()
-        emitter.prepare()
-        count = index(D.product([axis.extent for axis in rows_of(self.plan)]))
-        either(compare("eq", count, index(1)), one_row.emit_loops, emitter.emit_loops)
+        rows = rows_of(self.plan)
+        group, function = _for_one_row(self.group, rows)
+        single, copied = plan_contraction(group, _without_tile(self.plan.choices)), memory.copy()
+        if isinstance(single, Decline) or single.plan.packing is not None:
+            loops.emit(memory)
+        else:
+            for block, other in zip(self.group.blocks, group.blocks, strict=True):
+                pairs = zip((*block.inputs, *block.outputs), (*other.inputs, *other.outputs), strict=True)
+                for each, same in pairs:
+                    if each.value in self.group.kept or each.value not in self.group.made:
+                        copied.place(same.value, memory.buffer(each.value))
+            count = index(D.product([axis.extent for axis in rows]))
+            either(compare("eq", count, index(1)), lambda: single.emit(copied), lambda: loops.emit(memory))
+        function.erase()
 
     def describe(self) -> dict[str, int | list[int] | str]:
-        one_row = self.one_row
-        apart = {} if one_row is None else {"one_row": [one_row.tile_rows, one_row.tile_columns]}
-        return {**_summary(self.plan), **apart}
+        return {**_summary(self.plan), **({"one_row": True} if has_own_row(self.plan) else {})}
 
     def choices(self) -> ChoiceValues:
         """Return the tile and the order of the loops, with which they are made again."""
@@ -224,23 +180,22 @@ def plan_contraction(
     plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
     if isinstance(plan, Decline):
         return plan
-    result = VectorContractionPlan(group, plan, plan_one_row(plan))
-    if isinstance(result.by_primitives, Decline) and (other := _for_generator(plan)) is not plan:
-        result = VectorContractionPlan(group, other, plan_one_row(plan))
-    if plan.rows.edge is not None and isinstance(result.by_primitives, Decline):
-        return result.by_primitives
-    if isinstance(result.by_primitives, Decline) and isinstance(result.copies, Decline):
-        return result.copies
-    return result
+    result = VectorContractionPlan(group, plan)
+    loops = result.by_primitives
+    if not isinstance(loops, Decline):
+        return result
+    if plan.packing is None or plan.group is not None:
+        return loops
+    # Windows that skip elements, of which panels have no copies: tiles read them where they are.
+    in_place = VectorContractionPlan(group, replace(plan, packing=None))
+    return loops if isinstance(in_place.by_primitives, Decline) else in_place
 
 
-def _for_generator(plan: RegisterTilePlan) -> RegisterTilePlan:
-    """Return a plan without blocks of K and panels of extended integers, which are schedules of primitives only."""
-    if plan.order_of_loops.depth_axis is not None:
-        plan = replace(plan, order_of_loops=replace(plan.order_of_loops, depth_axis=None, depth_block=0))
-    if plan.packing is not None and plan.group is not None and plan.group.is_stored:
-        plan = replace(plan, packing=None)
-    return plan
+def _without_tile(chosen: ContractionChoices) -> ContractionChoices:
+    """Return the choices that do not depend on the number of rows."""
+    return ContractionChoices(
+        lead_bytes=chosen.lead_bytes, is_packed=chosen.is_packed, has_small_pairs=chosen.has_small_pairs
+    )
 
 
 def _space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
@@ -262,7 +217,8 @@ def contraction(
     plan = plan_contraction(group, with_panels(choices, panels_of(kernel.view.op)))
     if isinstance(plan, Decline):
         return plan
-    if not isinstance(plan.by_primitives, Decline):
+    if not has_own_row(plan.plan):
+        assert not isinstance(plan.by_primitives, Decline), "plan_contraction requires them"
         return plan.by_primitives.schedule()
     buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -15,7 +15,7 @@ from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.dynamic_tiles import DynamicTiles, TiledRows, dynamic_tiles, loop_over_all
-from mirlo.passes.schedule.loops import either, if_any, loop_over_tiles, loop_with_tail
+from mirlo.passes.schedule.loops import either, loop_over_tiles, loop_with_tail
 from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
@@ -45,31 +45,16 @@ Index = ir.Value | int
 
 
 class ContractionEmitter:
-    """Emits the loops of a plan over the buffers of a function; `copies` are those of operands."""
+    """Emits the loops of a plan inside of those over blocks of rows."""
 
-    def __init__(self, plan: RegisterTilePlan, memory: TensorBuffers, copies: Mapping[int, ir.Value] | None = None):
+    def __init__(self, plan: RegisterTilePlan, memory: TensorBuffers):
         self.plan = plan
         self.memory = memory
-        self.copies = copies or {}
         self.constants = FunctionConstants(memory.buffers)
         self.vectors = VectorMemory(self.constants)
         self.rows: int | None = None
         """Rows of the current block, if rows are processed in blocks."""
-        self.first_row: Index = 0
-        """The first row of the block."""
-        self.rest: Dim | None = None
-        """Rows behind whole blocks, if their number is dynamic."""
         self._tiled_rows: TiledRows | None = None
-
-    def emit(self) -> None:
-        """Emit everything at the insertion point."""
-        self.prepare()
-        self.emit_loops()
-
-    def emit_loops(self) -> None:
-        """Emit all loops at the insertion point, which may be in a branch."""
-        assert self.plan.order_of_loops.depth_axis is None, "plan_contraction has blocks of K by primitives only"
-        self._row_blocks(LoopValues())
 
     def _ahead(self, form: IndexExpr) -> IndexExpr:
         """Return where to prefetch in blocks of rows, each of which begins anew."""
@@ -77,37 +62,6 @@ class ContractionEmitter:
         if self.plan.order_of_loops.row_block and axis is not None and axis.id in terms:
             terms[ROW_IN_BLOCK] = terms.pop(axis.id)
         return IndexExpr(terms, form.constant)
-
-    def _row_blocks(self, values: LoopValues) -> None:
-        """Emit all rows at once, or block by block."""
-        axis, size = self.plan.row_axis, self.plan.order_of_loops.row_block
-        if axis is None or not size:
-            self._all(values)
-            return
-
-        def block(i: Index, rows: int | None) -> None:
-            self.rows, self.first_row = rows, i
-            self._all(values.at({}))
-            self.rows, self.first_row = None, 0
-
-        if isinstance(axis.extent, int):
-            parts = tile_ranges(axis.extent, size)
-            loop_with_tail(parts, lambda i, number: block(i, parts[number].step), parallel=True)
-            return
-        whole = axis.extent // size * size
-        loop_over_tiles(0, whole, size, lambda i: block(i, size), parallel=True)
-        if axis.extent % size == 0:
-            return
-        self.rest = axis.extent - whole
-        if_any(self.constants.index(whole), self.constants.index(axis.extent), lambda i: block(i, None))
-
-    def _all(self, values: LoopValues) -> None:
-        """Emit all panels for the current rows."""
-        plan = self.plan
-        if plan.rows_first:
-            self._nest(plan.row_loops, values, lambda at, _: self._column_loops(at, True), parallel=True)
-        else:
-            self._column_loops(values, not self.shares_rows or self.shares_both)
 
     def prepare(self) -> None:
         """Allocate all memory that is needed, outside of all loops."""
@@ -174,8 +128,8 @@ class ContractionEmitter:
         self._nest(self.plan.column_loops, values, self._panels, parallel)
 
     def _side(self, side: ContractionOperand) -> ir.Value:
-        """Return the memory of an operand, or of its copy."""
-        return self.copies[id(side)] if id(side) in self.copies else self.memory.slot(side.access.value).buffer
+        """Return the memory of an operand."""
+        return self.memory.slot(side.access.value).buffer
 
     def _nest(
         self, axes: list[LoopAxis], values: LoopValues, inside: Callable[[LoopValues, bool], None], parallel: bool
@@ -273,7 +227,7 @@ class ContractionEmitter:
 
     def _at_row(self, values: LoopValues, axis: LoopAxis, i: Index) -> LoopValues:
         """Return the values at a row of the block."""
-        return values.at({axis.id: plus(self.first_row, i), ROW_IN_BLOCK: i})
+        return values.at({axis.id: i, ROW_IN_BLOCK: i})
 
     def _dynamic_rows(self, axis: LoopAxis, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
@@ -284,7 +238,7 @@ class ContractionEmitter:
 
         def rest() -> None:
             if self.tiles.sums is None and self.tiles.epilogue.shares_rest(rows, cut):
-                behind = values.at({axis.id: self.first_row})
+                behind = values.at({axis.id: 0})
                 self.tiles.epilogue.finish_together(behind, rows, cut, tile)
                 return
             rows.loop_over_smaller(tile)
@@ -301,7 +255,7 @@ class ContractionEmitter:
         if self._tiled_rows is None:
             axis, size = self.plan.row_axis, self.plan.tile_rows
             assert axis is not None
-            extent = axis.extent if self.rest is None else self.rest
+            extent = axis.extent
             count = self.constants.index(extent)
             with ir.InsertionPoint.after(count.owner), self.memory.buffers.location:
                 if extent % size == 0:

@@ -127,7 +127,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     most_rows, lanes, depth = instruction.shape
     spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
     columns = D.static_dim(s.extent(spatial[-1]))
-    loops = loops_of_contraction(s, block)
+    loops = loops_of_contraction(s, block, plan)
     units, panels, lane, rows, over = loops.units, loops.panels, loops.lane, loops.rows, loops.over
     if not over:
         return decline("K has one element")

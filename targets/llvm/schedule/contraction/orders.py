@@ -70,7 +70,7 @@ def freedom(
     """
     if not is_plain or rows.form.stride(lane_axis) != 0 or not isinstance(lane_axis.extent, int):
         return Freedom(False, False, None)
-    can_block = row_axis is not None and rows.edge is None
+    can_block = row_axis is not None and isinstance(row_axis.extent, int) and rows.edge is None
     guarded = {window.tap.id for window in rows.guards}
     free = [axis for axis in reduce if axis not in unrolled and axis.id not in guarded]
     axes = [*free, *row_loops, *([row_axis] if row_axis is not None else [])]

@@ -48,9 +48,6 @@ def plan_of_primitives(
     group: BlockGroup[Machine], plan: RegisterTilePlan, choices: ChoiceValues, facts: ScheduleFacts
 ) -> PrimitivesPlan | Decline:
     """Schedule a contraction by primitives."""
-    refusal = _refusal(plan)
-    if refusal is not None:
-        return refusal
     s = schedule_of(group)
     try:
         contraction_by_primitives(s, plan)
@@ -59,38 +56,17 @@ def plan_of_primitives(
     return PrimitivesPlan(group, s, "contraction", choices, facts)
 
 
-def _refusal(plan: RegisterTilePlan) -> Decline | None:
-    """Return why the loops of a plan cannot be those of a register tile."""
-    if plan.group is not None and (plan.group.is_matrix or not plan.group.is_stored):
-        return decline("columns are interleaved in each call, or an instruction multiplies matrices")
-    is_cast = (
-        plan.packing is not None
-        and plan.group is None
-        and plan.columns.needs_cast(plan.contraction.product.accumulate_type)
-    )
-    if is_cast and not plan.machine.masked and plan.lane_axis.extent % plan.tile_columns != 0:
-        return decline("columns that a copy converts do not fill panels, without masks", columns=plan.lane_axis.extent)
-    has_columns = isinstance(plan.lane_axis.extent, int)
-    has_depth = all(isinstance(axis.extent, int) for axis in plan.contraction.reduce)
-    if plan.dot and not has_columns and not plan.is_short and plan.tile_columns > 1:
-        return decline("lanes run along K, and the number of columns is known at run time only")
-    if is_transposed(plan) and not (has_columns or has_depth):
-        return decline("panels are transposed whose columns and K are known at run time only")
-    if plan.dynamic_rows and plan.order_of_loops.row_block:
-        return decline("blocks of a number of rows that is known at run time only")
-    return None
-
-
 def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> None:
     """Arrange the loops of a contraction around a register tile."""
     block, *after = s.blocks()
     order, tile_rows = plan.order_of_loops, plan.tile_rows
-    loops = loops_of_contraction(s, block)
+    loops = loops_of_contraction(s, block, plan)
     copies = copy_operands(s, block, loops, plan)
     s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, depth = take_groups(s, block, loops, plan)
-    over, rows = fuse_contiguous(s, block, over), fuse_contiguous(s, block, loops.rows)
-    row = take_row_loop(s, block, loops, rows, plan)
+    over = fuse_contiguous(s, block, over)
+    row = take_row_loop(s, block, loops, plan)
+    rows = loops.rows
     lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
     factors = (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes)
     panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan) else "mask")
@@ -129,12 +105,24 @@ def has_panel_apart(plan: RegisterTilePlan) -> bool:
     """Return whether the last panel, which is smaller, has loops of its own: transposes need to know its columns."""
     if not isinstance(plan.lane_axis.extent, int):
         return True
-    return is_transposed(plan) and plan.lane_axis.extent % plan.tile_columns != 0
+    return (is_transposed(plan) or is_interleaved(plan)) and plan.lane_axis.extent % plan.tile_columns != 0
+
+
+def has_smaller_panel(plan: RegisterTilePlan) -> bool:
+    """Return whether the last of several panels may be smaller than others."""
+    columns = plan.lane_axis.extent
+    is_single = isinstance(columns, int) and columns < plan.tile_columns
+    return not is_single and columns % plan.tile_columns != 0
 
 
 def is_transposed(plan: RegisterTilePlan) -> bool:
     """Return whether the kernel packs panels from columns that are not contiguous along the lanes."""
     return plan.packing is not None and bool(plan.columns.form.stride(plan.lane_axis) != 1)
+
+
+def is_interleaved(plan: RegisterTilePlan) -> bool:
+    """Return whether the kernel packs panels of groups of elements along K."""
+    return plan.packing is not None and plan.group is not None and not plan.group.is_stored
 
 
 def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str]) -> list[str]:
@@ -155,10 +143,16 @@ def take_groups(
     """Return the loops of the reduction, and that over the elements of a group that one instruction multiplies."""
     if plan.group is None:
         return loops.over, []
+    if not plan.group.is_stored:
+        *over, inner = loops.over
+        return [*over, *s.split(inner, (None, plan.group.size))][:-1], s.loops(block)[-1:]
     *over, element = loops.over
     if s.extent(element) != plan.group.size:
         raise ScheduleError(f"groups of K are not the innermost loop of the columns, of {s.extent(element)} elements")
     over = over or [loop for loop in loops.units if s.kinds(block)[loop] == "reduce"][-1:]
+    if not over:
+        unit, element = s.split(element, (1, plan.group.size))
+        over = [unit]
     return over, [element]
 
 
@@ -192,18 +186,34 @@ def place_tile(
         s.prefetch(block, buffer)
 
 
-def take_row_loop(s: Schedule, block: str, loops: ContractionLoops, rows: list[str], plan: RegisterTilePlan) -> str:
-    """Take the loop over the rows of tiles out of those over rows, or over panels where rows have own columns."""
-    axis = plan.row_axis
-    if axis is None:
+def take_row_loop(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> str:
+    """Take the loop over the rows of tiles out of those over rows, or over panels where rows have own columns.
+
+    Loops are fused as far as the plan's are: where an epilogue needs the index of one of them, they are not.
+    """
+    if plan.row_axis is None:
+        loops.rows[:] = fuse_contiguous(s, block, loops.rows)
         return s.add_unit_loop(block)
-    steps = s.steps(block)
-    for group in (rows, loops.panels):
-        for loop in reversed(group):
-            if s.extent(loop) == axis.extent and steps[loop][loops.row_operand] == plan.rows.form.stride(axis):
-                group.remove(loop)
-                return loop
-    raise ScheduleError(f"no loop over {axis.extent} rows moves along the rows of a tile")
+    row = _loop_of_rows(s, block, loops, plan)
+    for group in (loops.rows, loops.panels):
+        if row is None:
+            group[:] = fuse_contiguous(s, block, group)
+            row = _loop_of_rows(s, block, loops, plan)
+    if row is None:
+        raise ScheduleError(f"no loop over {plan.row_axis.extent} rows moves along the rows of a tile")
+    (loops.rows if row in loops.rows else loops.panels).remove(row)
+    loops.rows[:] = fuse_contiguous(s, block, loops.rows)
+    return row
+
+
+def _loop_of_rows(s: Schedule, block: str, loops: ContractionLoops, plan: RegisterTilePlan) -> str | None:
+    """Return the innermost loop over rows, or else over panels, that moves along the rows of a tile."""
+    axis, steps = plan.row_axis, s.steps(block)
+    assert axis is not None
+    for loop in (*reversed(loops.rows), *reversed(loops.panels)):
+        if s.extent(loop) == axis.extent and steps[loop][loops.row_operand] == plan.rows.form.stride(axis):
+            return loop
+    return None
 
 
 @dataclass(frozen=True)
@@ -223,15 +233,19 @@ class ContractionLoops:
     column_operand: int
 
 
-def loops_of_contraction(s: Schedule, block: str) -> ContractionLoops:
+def loops_of_contraction(s: Schedule, block: str, plan: RegisterTilePlan) -> ContractionLoops:
     """Sort the loops of a contraction by role; loops over columns stored as panels are split."""
+    own = s.loops(block)
     while divisors := s.divisors(block, uneven=True):  # n // 32, n % 32
         for loop, divisor in divisors.items():
             s.split(loop, (None, divisor))
     kinds = s.kinds(block)
     units = [loop for loop in kinds if s.extent(loop) == 1]
     others = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
-    lane = others.pop() if others else s.add_unit_loop(block)
+    # Results of an epilogue may be in another order than those of the block.
+    axis = plan.contraction.sources.get(plan.lane_axis.id)
+    lane = own[axis] if axis is not None and own[axis] in others else others[-1] if others else s.add_unit_loop(block)
+    others = [loop for loop in others if loop != lane]
     steps = s.steps(block)
     sides = (0, len(steps[lane]) - 1)  # one operand may be both factors
     moved = [sum(not is_zero(steps[loop][side]) for loop in others) for side in sides]
@@ -332,6 +346,9 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
     copy = s.cache_read(block, operand)
     s.compute_at(copy, panel)
     loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
+    if is_interleaved(plan):
+        interleave_panel(s, block, operand, copy, loops, plan)
+        return []
     if plan.group is not None:  # stored as the panel is: it is extended, element by element
         *_, last = fuse_contiguous(s, copy, [loop for loop in loops if s.extent(loop) != 1])
         _, vectors, lane = s.split(last, (None, COPY_VECTORS, plan.lanes * plan.group.size))
@@ -349,7 +366,7 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
         vectors, lane = s.split(column, (None, plan.lanes))
         s.vectorize(lane)
         s.unroll(vectors)
-        if depth and plan.lane_axis.extent % plan.tile_columns != 0:  # whole panels without masks
+        if depth and has_smaller_panel(plan):  # whole panels without masks
             s.unswitch(depth[0])
         return converted
     vectors, lane = s.split(column, (None, plan.lanes))
@@ -359,6 +376,36 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: Register
     s.vectorize(lane)
     s.transpose(square)
     return converted
+
+
+def interleave_panel(
+    s: Schedule, block: str, operand: int, copy: str, loops: list[str], plan: RegisterTilePlan
+) -> None:
+    """Arrange the copy of a panel so that the elements of a column in a group of K are contiguous."""
+    assert plan.group is not None
+    size, steps = plan.group.size, s.steps(block)
+    own, element = steps[s.loops(block)[-2]][operand], steps[s.loops(block)[-1]][operand]
+    strides = {loop: s.strides(copy, loop)[0][0] for loop in loops if s.extent(loop) != 1}
+    column = next((loop for loop, step in strides.items() if step == own), None)
+    depth = next((loop for loop, step in strides.items() if step == element and loop != column), None)
+    if column is None or depth is None:
+        raise ScheduleError("a copy of columns has no loop over them, or none over elements of a group")
+    others = [loop for loop in loops if loop not in (column, depth)]
+    s.pack(s.reads(block)[operand], [loops.index(loop) for loop in (*others, depth, column)],
+           [(loops.index(depth), size)])  # fmt: skip
+    vectors, lane = s.split(column, (None, plan.lanes))
+    if element == 1:
+        squares, group, part = s.split(depth, (None, plan.lanes, size), tail="peel")
+        s.reorder(*others, squares, vectors, group, lane, part)
+        s.unroll(vectors)
+        s.vectorize(lane)
+        s.transpose(group)
+        return
+    groups, part = s.split(depth, (None, size), tail="peel")
+    s.reorder(*others, groups, vectors, part, lane)
+    s.unroll(vectors)
+    s.vectorize(lane)
+    s.transpose(part)
 
 
 def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:

@@ -1,0 +1,101 @@
+"""Products of all orders of dims, types, constants and sizes of run time are schedules of primitives, and exact."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import make_model, node
+from presets import PROCESSORS
+
+import mirlo
+from mirlo.tools.explain.model import explain_model
+
+FLOAT_EQUATIONS = (
+    "mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn", "bmk,bkn->bmn", "bmk,bnk->bmn", "abmk,abnk->abmn",
+    "abmk,akn->abmn", "abmk,bkn->abmn", "mk,k->m", "k,kn->n", "mk,mk->m", "ij,ij->", "bmk,bkn->mbn", "bmkl,kln->bmn",
+    "abm,abn->mn", "mab,abn->mn", "amb,bna->mn", "am,an->amn", "mbk,nbk->bmn", "i,j->ij",
+)  # fmt: skip
+BYTE_EQUATIONS = ("mk,kn->mn", "bmk,bkn->bmn", "abmk,abkn->abmn")
+SIZES = (1, 2, 3, 5, 8, 13, 17, 32, 33, 64, 70, 100)
+FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
+BYTES = {onnx.TensorProto.UINT8: np.uint8, onnx.TensorProto.INT8: np.int8}
+
+
+class Product:
+    """A product of two arrays that a seed determines."""
+
+    def __init__(self, seed: int) -> None:
+        choose = random.Random(seed)
+        self.random = np.random.default_rng(seed)
+        self.is_of_bytes = choose.random() < 0.4
+        types = BYTES if self.is_of_bytes else FLOATS
+        self.equation = choose.choice(BYTE_EQUATIONS if self.is_of_bytes else FLOAT_EQUATIONS)
+        self.terms = self.equation.split("->")[0].split(",")
+        self.sizes = {dim: choose.choice(SIZES) for dim in sorted(set("".join(self.terms)))}
+        self.dynamic = {dim for dim in self.sizes if choose.random() < 0.3} if choose.random() < 0.6 else set()
+        self.is_constant = choose.random() < 0.3
+        self.is_transposed = self.is_of_bytes and not self.is_constant and choose.random() < 0.4
+        if self.is_constant:
+            self.dynamic -= set(self.terms[1])
+        kinds = list(types)
+        left = choose.choice(kinds)
+        self.kinds = [left, choose.choice(kinds) if self.is_of_bytes else left]
+        self.types = [types[kind] for kind in self.kinds]
+
+    def array(self, side: int, sizes: dict[str, int]) -> np.ndarray:
+        """Return whole numbers that sums keep."""
+        info = np.iinfo(self.types[side]) if self.is_of_bytes else None
+        low, high = (info.min, info.max + 1) if info is not None else (-3, 4)
+        shape = [sizes[dim] for dim in self.terms[side]]
+        return self.random.integers(low, high, shape).astype(self.types[side])
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """Return the product as a model; the second operand may be a constant, or come transposed."""
+        shapes = [[dim if dim in self.dynamic else self.sizes[dim] for dim in term] for term in self.terms]
+        nodes = [node("MatMulInteger" if self.is_of_bytes else "Einsum", "a b", "y",
+                      **({} if self.is_of_bytes else {"equation": self.equation}))]  # fmt: skip
+        inputs: dict[str, Any] = {"a": (self.kinds[0], shapes[0])}
+        constants: dict[str, np.ndarray] = {}
+        if self.is_constant:
+            constants["b"] = self.array(1, self.sizes)
+            self.constant = constants["b"]
+        elif self.is_transposed:
+            order = [*range(len(shapes[1]) - 2), len(shapes[1]) - 1, len(shapes[1]) - 2]
+            nodes.insert(0, node("Transpose", "c", "b", perm=order))
+            inputs["c"] = (self.kinds[1], [shapes[1][dim] for dim in order])
+        else:
+            inputs["b"] = (self.kinds[1], shapes[1])
+        return make_model(nodes, inputs, ["y"], constants)
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("processor", ["zen3", "icelake", "sapphire", "neoverse-n1", "neoverse-n2"])
+@pytest.mark.parametrize("seed", range(40))
+def test_products_are_primitives(seed: int, processor: str) -> None:
+    """Products print their primitives, but where one row of converted elements has loops of its own."""
+    product = Product(seed)
+    explained = explain_model(product.model, f"llvm{{{PROCESSORS[processor]}}}", tune=False)
+    records = [kernel.schedule for kernel in explained.kernels if kernel.schedule is not None]
+    for record in (each for each in records if each.rule.name == "contraction"):
+        may_have_own_row = product.dynamic and product.types[0] == np.float16
+        assert "register_tile" in str(record.trace) or may_have_own_row
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("seed", range(100))
+def test_products_are_exact(seed: int) -> None:
+    product = Product(seed)
+    f = mirlo.compile(product.model, cache=False)
+    for each in ({}, dict.fromkeys(product.dynamic, 1), dict.fromkeys(product.dynamic, 41)):
+        sizes = {**product.sizes, **each}
+        a = product.array(0, sizes)
+        b = product.constant if product.is_constant else product.array(1, sizes)
+        given = [a] if product.is_constant else [a, np.swapaxes(b, -1, -2).copy() if product.is_transposed else b]
+        wide = np.int64 if product.is_of_bytes else np.float64
+        expected = np.einsum(product.equation, a.astype(wide), b.astype(wide))
+        np.testing.assert_allclose(f(*given), expected, rtol=0 if product.types[0] != np.float16 else 2e-3)
