@@ -74,6 +74,7 @@ class KernelPair:
         search = SizeSearch(
             symbols, self.definition.parameters, [dict(each) for each in sizes], places or (),
             [[*facts, *self.definition.conditions()] for facts in self.calls or [()]],
+            self.definition.points_at,
         )  # fmt: skip
         settings = RoundSettings(0, compared=tuple(compared_constants(*self._forms)))
         for count, chosen in enumerate(search):

@@ -128,6 +128,10 @@ class KernelDefinition(ABC):
         """Return how many points are computed in a run of constant size."""
         return 0
 
+    def points_at(self, sizes: Mapping[str, int]) -> int:
+        """Return how many points are computed in a run at some sizes; 0 if that is not known."""
+        return 0
+
     def results(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         """Return the inputs and outputs of a round."""
         key = (*arithmetic.key, settings)
@@ -195,6 +199,9 @@ class BlockDefinition(KernelDefinition):
     def points(self) -> int:
         symbols = {name for dim in self.dims() for name in symbols_of(dim)}
         return 0 if symbols else points_of(self.view.blocks, {})
+
+    def points_at(self, sizes: Mapping[str, int]) -> int:
+        return points_of(self.view.blocks, sizes)
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
         return rounds_for_maxima(self.view, sizes, least)

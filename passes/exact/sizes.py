@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -26,6 +26,9 @@ PATIENCE = 10
 """How many sizes in a row may show nothing new."""
 MOST_ELEMENTS = 1 << 22
 """The most elements of the parameters of a kernel."""
+MOST_POINTS, GROWTH = 1 << 24, 171
+"""The most points that a kernel computes at a size, or how many times as many as at the first one, if that is more:
+all sizes of a symbol that its points are proportional to."""
 CASES = 3
 """The cases of a loop: no iteration, one, more; of a branch: not taken, taken."""
 MOST_REQUESTED = 1000
@@ -65,8 +68,13 @@ class SizeSearch:
     def __init__(
         self, symbols: Sequence[str], parameters: Sequence[tuple[str, tuple[Dim, ...]]], requested: Sequence[Sizes],
         places: Sequence[str], calls: Sequence[Sequence[Dim]] = ((),),
+        points: Callable[[Sizes], int] = lambda sizes: 0,
     ):  # fmt: skip
-        """Make a search; `calls` has for each call the dims that are not negative."""
+        """Make a search; `calls` has for each call the dims that are not negative.
+
+        `points` returns how many points the kernel computes at sizes.
+        """
+        self._points, self._most_points = points, 0
         self.symbols, self.requested, self.places = symbols, requested, places
         self.compared: list[Sizes] = []
         """The sizes that were compared."""
@@ -141,4 +149,8 @@ class SizeSearch:
 
     def _is_small(self, sizes: Mapping[str, int]) -> bool:
         numbers = [[substitute(dim, sizes) for dim in dims] for dims in self._dims]
-        return sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers) <= MOST_ELEMENTS
+        if sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers) > MOST_ELEMENTS:
+            return False
+        points = self._points(dict(sizes))
+        self._most_points = self._most_points or max(MOST_POINTS, GROWTH * points)
+        return points <= self._most_points

@@ -14,6 +14,7 @@ from onnx_models import F32, I64, make_model, node
 
 import mirlo
 from mirlo.dialects.core import dims as D
+from mirlo.passes.exact.sizes import MOST_POINTS, TRIED, SizeSearch
 from mirlo.passes.exact.valid_sizes import ValidSizes
 from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.tools.verify.model import verify_model
@@ -206,6 +207,20 @@ def test_facts_about_other_sizes_are_left_out() -> None:
     assert ValidSizes(["a"], [other]).facts == [] == ValidSizes([], [other]).facts
     assert ValidSizes(["a"], [3 - D.symbol("a"), D.symbol("a") - 5]).nearest({"a": 4}) is None
     assert ValidSizes(["a"], [3 - D.symbol("a")]).nearest({"a": 4}, fixed=["a"]) is None
+
+
+def test_sizes_have_a_limit_of_work() -> None:
+    """All sizes are tried where points grow in proportion, and the larger ones are not where they grow more."""
+
+    def largest(power: int, factor: int) -> int:
+        places: list[str] = ["loop"] * len(TRIED)
+        search = SizeSearch(["n"], [], [], places, points=lambda sizes: factor * sizes["n"] ** power)
+        for number, _ in enumerate(search):
+            search.note(np.eye(1, 3 * len(places), number, dtype=np.int64)[0])  # each size has a new case
+        return max(sizes["n"] for sizes in search.compared)
+
+    assert largest(1, MOST_POINTS) == max(TRIED) == largest(0, 0)
+    assert largest(3, 1) == max(size for size in TRIED if size**3 <= MOST_POINTS) < max(TRIED)
 
 
 @pytest.mark.sample(9)
