@@ -2,8 +2,7 @@
 
 `dataclasses.dataclass` writes each method as text and compiles it, 0.5 ms for a class; a process that compiles a model
 declares 400 classes. The decorator here adds functions that loop over the names of the fields: 0.03 ms for a class.
-An instance takes about a microsecond more, so a class of which `MANY` were made gets a constructor of generated text
-after all: a compilation makes 20,000 to 400,000 instances, nine in ten of some 60 classes.
+An instance takes about a microsecond more; a compilation makes 20,000 to 200,000.
 `dataclasses.fields`, `replace` and `asdict` accept its classes, and it passes on to the standard library what it does
 not implement: `order`, `slots`, `InitVar` and other rare options.
 """
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 
 _set_attribute = object.__setattr__
-MANY = 300
-"""The instances of a class that take as much longer as it takes to compile a constructor: 0.3 ms."""
 
 
 class _Options(NamedTuple):
@@ -135,7 +132,7 @@ def _add_methods(cls: type, options: _Options, fields: tuple[Field[Any], ...]) -
     own = cls.__dict__
     explicit_hash = own.get("__hash__") is not None or "__hash__" in own and "__eq__" not in own
     if "__init__" not in own:
-        cls.__init__ = _init(cls, fields)  # type: ignore[misc]
+        cls.__init__ = _init(cls, fields, options.frozen)  # type: ignore[misc]
         _define(cls, "__signature__", _Signature(cls, fields))
     _define(cls, "__repr__", _repr(tuple(each.name for each in fields if each.repr)))
     if options.eq:
@@ -190,7 +187,7 @@ def _signature(fields: tuple[Field[Any], ...]) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=None)
 
 
-def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
+def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[..., None]:
     names = tuple(each.name for each in fields if each.init and not each.kw_only)
     known = frozenset(each.name for each in fields if each.init)
     defaults = {each.name: each.default for each in fields if each.init and each.default is not MISSING}
@@ -198,34 +195,44 @@ def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
     required = known - defaults.keys() - factories.keys()
     _check_order(names, required)
     count = len(names)
-    only_positional = count == len(fields)
     has_post_init = hasattr(cls, "__post_init__")
-    left = MANY
+    plans: tuple[tuple[str, bool, Any], ...] = tuple(
+        (each.name, each.name in factories, factories.get(each.name)) for each in fields
+    )
+    others: dict[int, tuple[tuple[str, bool, Any], ...] | None] = {}
+    """By the number of positional arguments: the fields that get their defaults; None if there are too few or many."""
+    set_field = _set_attribute if frozen else setattr
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left and cls.__dict__.get("__init__") is __init__:
-            cls.__init__ = _compiled_init(cls, fields)  # type: ignore[misc]
-        if only_positional and len(args) == count and not named:
-            for name, value in zip(names, args):  # noqa: B905  # as many names as values
-                _set_attribute(self, name, value)
+        positional = len(args)
+        if positional not in others:
+            first = names[:positional]
+            others[positional] = (
+                tuple(plan for plan in plans if plan[0] not in first and (plan[1] or plan[0] in defaults))
+                if required <= set(first) and positional <= count
+                else None
+            )
+        rest = None if named else others[positional]
+        if rest is not None:
+            for name, value in zip(names, args):  # noqa: B905  # the first of the names
+                set_field(self, name, value)
+            for name, has_factory, factory in rest:
+                set_field(self, name, factory() if has_factory else defaults[name])
         else:
             values = dict(zip(names, args), **named) if args else named  # noqa: B905  # the check is the next statement
             if len(args) > count or len(values) != len(args) + len(named) or not required <= values.keys() <= known:
                 raise _mistake(cls, fields, args, named)
-            for each in fields:
-                name = each.name
+            for name, has_factory, factory in plans:
                 if name in values:
-                    _set_attribute(self, name, values[name])
+                    set_field(self, name, values[name])
+                elif has_factory:
+                    set_field(self, name, factory())
                 elif name in defaults:
-                    _set_attribute(self, name, defaults[name])
-                elif name in factories:
-                    _set_attribute(self, name, factories[name]())
+                    set_field(self, name, defaults[name])
         if has_post_init:
             self.__post_init__()
 
-    return _init_of_pair(names, __init__) if only_positional and count == 2 and not has_post_init else __init__
+    return _init_of_pair(names, __init__) if count == len(fields) == 2 and not has_post_init else __init__
 
 
 def _init_of_pair(names: tuple[str, ...], init: Callable[..., None]) -> Callable[..., None]:
@@ -242,37 +249,6 @@ def _init_of_pair(names: tuple[str, ...], init: Callable[..., None]) -> Callable
         _set_attribute(self, second_name, second)
 
     return __init__
-
-
-def _compiled_init(cls: Any, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """Return a constructor of generated text, as the standard library's."""
-    scope: dict[str, Any] = {"_set": _set_attribute, "_missing": MISSING}
-    positional: list[str] = []
-    named: list[str] = []
-    body: list[str] = []
-    is_plain = cls.__setattr__ is _set_attribute
-    for i, each in enumerate(fields):
-        name, value = each.name, each.name
-        has_factory = each.default_factory is not MISSING
-        scope[f"_default{i}"] = each.default_factory if has_factory else each.default
-        if each.init:
-            default = "=_missing" if has_factory else f"=_default{i}" if each.default is not MISSING else ""
-            (named if each.kw_only else positional).append(f"{name}{default}")
-            if has_factory:
-                value = f"_default{i}() if {name} is _missing else {name}"
-        elif has_factory:
-            value = f"_default{i}()"
-        else:
-            continue
-        body.append(f" _self.{name} = {value}" if is_plain else f" _set(_self, {name!r}, {value})")
-    if hasattr(cls, "__post_init__"):
-        body.append(" _self.__post_init__()")
-    parameters = ["_self", *positional, *(["*", *named] if named else [])]
-    text = "\n".join([f"def __init__({', '.join(parameters)}):", *(body or [" pass"])])
-    exec(text, scope)
-    function: Callable[..., None] = scope["__init__"]
-    function.__qualname__ = f"{cls.__qualname__}.__init__"
-    return function
 
 
 def _check_order(names: tuple[str, ...], required: frozenset[str]) -> None:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import pytest
 
-from mirlo.runtime import records
 from mirlo.runtime.records import dataclass
 
 METHODS = ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__lt__")
@@ -27,12 +26,6 @@ OPTIONS = [
     {"kw_only": True, "repr": False},
     {"repr": False, "match_args": False},
 ]
-
-
-@pytest.fixture(autouse=True, params=[records.MANY, 1])
-def compiled_after(request, monkeypatch):
-    """Run each test with constructors of generated text from the second instance on, too."""
-    monkeypatch.setattr(records, "MANY", request.param)
 
 
 def declare(decorate, options):
@@ -146,7 +139,6 @@ def test_arguments_are_checked():
 
 
 def test_no_text_is_compiled(monkeypatch):
-    monkeypatch.setattr(records, "MANY", 300)
     monkeypatch.setattr("builtins.exec", None)
     shape = declare(dataclass, {"frozen": True})
     assert repr(shape(1)).endswith("Shape(rows=1, cols=2, names=[], volume=3, uses=[])")
@@ -249,22 +241,3 @@ def test_abstract_classes_stay_abstract():
     with pytest.raises(TypeError, match="abstract"):
         Abstract()
     assert type("Concrete", (Abstract,), {"method": lambda self: self.x})(3).method() == 3
-
-
-def test_constructors_of_many_instances_are_compiled() -> None:
-    @dataclass(frozen=True)
-    class Point:
-        x: int
-        y: list[int] = field(default_factory=list)
-
-    class Inside(Point):
-        def __init__(self):
-            super().__init__(1)
-
-    generic = Point.__init__
-    for _ in range(records.MANY - 1):
-        Point(1)
-    assert Point.__init__ is generic
-    Inside()
-    assert Point.__init__ is not generic and "__init__" in Inside.__dict__
-    assert Point(1) == Point(1, [5][:0]) != Point(2) and Point(1).y is not Point(1).y
