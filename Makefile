@@ -15,7 +15,7 @@ OF_PROCESSORS := test/conformance test/end_to_end test/passes test/runtime test/
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime ranks stablehlo tflite torch
 
-.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages combinations-today stages-today bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks test-wheels ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages combinations-today stages-today bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -81,6 +81,13 @@ nightly-tensix: $(VENV)/ready
 test-%: plugins/%/pyproject.toml $(VENV)/ready
 	$(BIN)/pip install --quiet --editable 'plugins/$*[test]'
 	cd plugins/$* && $(CURDIR)/$(BIN)/pytest -q
+
+# Tests of packages, or of what `mirlo new` writes (scaffolds), beside installed wheels, each in an environment of its own:
+# make test-wheels PACKAGE="ranks stablehlo" TESTS="-m 'not sample'".
+PACKAGE ?= scaffolds editor onnxruntime onednn sklearn tflite ranks stablehlo
+TESTS ?=
+test-wheels: $(VENV)/ready
+	$(BIN)/python -m release.wheel_tests $(PACKAGE) --tests="$(TESTS)"
 
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 pytest.importorskip("expecttest", reason="the database needs expecttest: make test-torch")
+pytest.importorskip("mirlo.benchmarks", reason="needs a clone of the repository")
 
 from mirlo_torch.backend.graph import memory_order  # noqa: E402
 
@@ -21,7 +22,7 @@ STEP = 23
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    whole = bool(metafunc.config.getoption("--whole"))
+    whole = bool(metafunc.config.getoption("--whole", False))
     is_backend = metafunc.function is test_samples_by_the_backend
     found = aten.entries(())[:: 1 if whole else 3 * STEP if is_backend else STEP]
     metafunc.parametrize("entry", found, ids=[aten.name_of(entry) for entry in found])

@@ -15,8 +15,10 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject
 from mirlo_llm.generate.traced import sources
 
-from mirlo.benchmarks.llm.architectures import ARCHITECTURES as CONFIGURATIONS
-from mirlo.benchmarks.llm.architectures import COMMON
+pytest.importorskip("mirlo.benchmarks", reason="needs a clone of the repository")
+
+from mirlo.benchmarks.llm.architectures import ARCHITECTURES as CONFIGURATIONS  # noqa: E402
+from mirlo.benchmarks.llm.architectures import COMMON  # noqa: E402
 
 LLAMA: dict[str, Any] = {**COMMON, "model_type": "llama"}
 UNKNOWN: dict[str, Any] = {

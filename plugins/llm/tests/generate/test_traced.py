@@ -15,7 +15,9 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.traced import sources
 from safetensors_file import write_safetensors
 
-from mirlo.benchmarks.llm.architectures import ARCHITECTURES, compare, tiny_model
+pytest.importorskip("mirlo.benchmarks", reason="needs a clone of the repository")
+
+from mirlo.benchmarks.llm.architectures import ARCHITECTURES, compare, tiny_model  # noqa: E402
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

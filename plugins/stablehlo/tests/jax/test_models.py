@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax: make test-stablehlo")
 pytest.importorskip("flax", reason="needs flax: pip install flax")
+pytest.importorskip("mirlo.benchmarks", reason="needs a clone of the repository")
 
 import jax  # noqa: E402
 from trees import require_equal  # noqa: E402
