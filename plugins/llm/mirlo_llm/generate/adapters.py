@@ -23,12 +23,12 @@ class AdapterFiles:
     """The files of adapters by name, and the inputs of a model that they are for."""
 
     def __init__(
-        self, config: ModelConfig, paths: Mapping[str, str | os.PathLike[str]], inputs: Mapping[str, np.ndarray | None]
+        self, config: ModelConfig, files: Mapping[str, AdapterFile], inputs: Mapping[str, np.ndarray | None]
     ) -> None:
-        """Read the files; `inputs` are the inputs of the model with their default values."""
+        """Match the tensors of files to inputs of a model; `inputs` are these with their default values."""
         self.config = config
         self._inputs = dict(inputs)
-        self._files = {name: read_adapter(os.fspath(path)) for name, path in paths.items()}
+        self._files = dict(files)
         self._tensors = {name: self._by_input(file) for name, file in self._files.items()}
 
     @property
@@ -88,6 +88,11 @@ class AdapterFiles:
                 default = np.zeros([dims.get(dim, 0) if isinstance(dim, str) else dim for dim in spec.shape])
             result[name] = _typed(where, _oriented(where, spec, default, dims, False), spec)
         return result
+
+
+def read_adapters(paths: Mapping[str, str | os.PathLike[str]]) -> dict[str, AdapterFile]:
+    """Return the adapters of files, or of folders of PEFT, by name."""
+    return {name: read_adapter(os.fspath(path)) for name, path in paths.items()}
 
 
 class Adapters:

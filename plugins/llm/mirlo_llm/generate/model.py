@@ -16,7 +16,8 @@ from mirlo.extend.frontend import default_inputs, page_dims
 from mirlo.extend.options import FRAMEWORKS, refuse_unknown
 from mirlo.extend.ranks import require_place
 from mirlo.extend.runtime import Executable
-from mirlo_llm.generate.adapters import AdapterFiles
+from mirlo_llm.generate.adapted_modules import adapted_modules, adapter_inputs, with_one_rank
+from mirlo_llm.generate.adapters import AdapterFiles, read_adapters
 from mirlo_llm.generate.chat import ChatTemplate, Message, gguf_template, read_template
 from mirlo_llm.generate.checkpoints.deferred import deferred_graph
 from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
@@ -264,8 +265,9 @@ def load(
     earlier sequences makes room for others, and may by default take all of them. Without `pages`, as many as the folder
     says, or as are needed.
 
-    `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
-    Their tensors are inputs of the model, so all adapters share its code and its weights.
+    `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, `.safetensors`, or
+    folders of PEFT. Their tensors are inputs of the model, so all adapters share its code and its weights. A model in
+    ONNX must have such inputs; one of weights gets them for the products that the adapters change.
 
     Folders of safetensors whose architecture Mirlo lacks are compiled from the code of transformers, if that is
     installed; with `model_impl="transformers"` all are, with "mirlo" none. Files of Python in the folder run only with
@@ -276,10 +278,14 @@ def load(
     config = read_config(os.fspath(folder), None if mmproj is None else os.fspath(mmproj))
     files = None
     is_checkpoint = config.is_checkpoint
-    if adapters:
-        if is_checkpoint:
-            raise ModelFolderError(f"{config.model}: adapters need a model in ONNX, with inputs for them")
-        files = AdapterFiles(config, adapters, default_inputs(config.model))
+    adapted: tuple[str, ...] = ()
+    if adapters and is_checkpoint:
+        _require_adaptable(config, code)
+        read = {name: with_one_rank(file) for name, file in read_adapters(adapters).items()}
+        adapted = adapted_modules(read.values())
+        files = AdapterFiles(config, read, adapter_inputs(adapted))
+    elif adapters:
+        files = AdapterFiles(config, read_adapters(adapters), default_inputs(config.model))
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
     if config.names.tables:  # code for a number of rows reads pages where they are
         rows = dict.fromkeys(page_dims(config.model), config.page_rows or DEFAULT_ROWS)
@@ -289,7 +295,7 @@ def load(
         if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
             # The places of rows in a ring depend on how many tokens a call has, and so does the order of their sums.
             options.setdefault("ring_caches", not options.get("invariant", False))
-    compiled = compile_model(model_to_compile(config, code), **options)
+    compiled = compile_model(model_to_compile(config, code, adapted), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])
     if not isinstance(compiled, Executable):
@@ -318,8 +324,24 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
     return compiled if mapped else compiled.resident()
 
 
-def model_to_compile(config: ModelConfig, code: CodeOptions = DEFAULT) -> Path | ImportedModule:
-    """Return the file of a model, or the graph of one with weights only, which is made if the cache has none."""
+def _require_adaptable(config: ModelConfig, code: CodeOptions) -> None:
+    """Raise an error for models of weights whose graphs have no inputs for adapters."""
+    what = ""
+    if config.images is not None:
+        what = "of models that take images"
+    elif config.gguf is None and is_traced(read_json(config.source), code):
+        what = "of architectures by the code of transformers"
+    if what:
+        raise ModelFolderError(f"{config.model}: adapters {what} are not supported: merge them into the weights")
+
+
+def model_to_compile(
+    config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = ()
+) -> Path | ImportedModule:
+    """Return the file of a model, or the graph of one with weights only, which is made if the cache has none.
+
+    `adapted` are the products that adapters change.
+    """
     if not config.is_checkpoint:
         return config.model
     if config.gguf is None and is_traced(read_json(config.source), code):
@@ -329,16 +351,16 @@ def model_to_compile(config: ModelConfig, code: CodeOptions = DEFAULT) -> Path |
         if config.gguf is not None:
             from mirlo_llm.generate.gguf.decoder import import_gguf
 
-            return import_gguf(config.model, config.gguf, config.images)
+            return import_gguf(config.model, config.gguf, config.images, adapted)
         if config.images is not None:
             from mirlo_llm.generate.checkpoints.image_decoder import import_image_decoder
 
             return import_image_decoder(config.model, config.source)
         from mirlo_llm.generate.checkpoints.decoder import import_checkpoint
 
-        return import_checkpoint(config.model, config.source)
+        return import_checkpoint(config.model, config.source, adapted)
 
-    return deferred_graph(make, partial(_source_files, config))
+    return deferred_graph(make, partial(_source_files, config), " ".join(("adapters of", *adapted)) if adapted else "")
 
 
 def _traced_model(config: ModelConfig, code: CodeOptions) -> ImportedModule:

@@ -11,10 +11,12 @@ from safetensors_file import write_safetensors
 HIDDEN, HEAD, VOCABULARY = 32, 16, 64
 
 
-def write_layers(folder: Path, layers: int, experts: int = 0, chosen: int = 2, seed: int = 0) -> Path:
-    """Write a model of Qwen 3's architecture, with so many experts a layer if there are any."""
+def write_layers(
+    folder: Path, layers: int, experts: int = 0, chosen: int = 2, seed: int = 0, kind: str = "qwen3"
+) -> Path:
+    """Write a model of an architecture, with so many experts a layer if there are any."""
     config = {
-        "model_type": "qwen3_moe" if experts else "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": layers,
+        "model_type": "qwen3_moe" if experts else kind, "hidden_size": HIDDEN, "num_hidden_layers": layers,
         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": HEAD, "intermediate_size": 48,
         "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "rope_theta": 10000.0,
         "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
@@ -29,7 +31,9 @@ def write_layers(folder: Path, layers: int, experts: int = 0, chosen: int = 2, s
         "model.norm.weight": (HIDDEN,),
     }  # fmt: skip
     for i in range(layers):
-        shapes |= {f"model.layers.{i}.{name}": shape for name, shape in _layer(experts).items()}
+        for name, shape in _layer(experts).items():
+            if kind == "qwen3" or name not in ("self_attn.q_norm.weight", "self_attn.k_norm.weight"):
+                shapes[f"model.layers.{i}.{name}"] = shape
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))

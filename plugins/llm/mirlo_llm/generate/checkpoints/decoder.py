@@ -31,6 +31,7 @@ from mirlo_llm.generate.checkpoints.graph import (
 )
 from mirlo_llm.generate.checkpoints.image_options import has_images, own_config, split_tensors
 from mirlo_llm.generate.checkpoints.latent import Angles, LatentProjections
+from mirlo_llm.generate.checkpoints.lora import AdaptedProducts
 from mirlo_llm.generate.checkpoints.packed import Tensors, read_weights
 from mirlo_llm.generate.checkpoints.router import route
 from mirlo_llm.generate.json_file import read_json
@@ -42,9 +43,9 @@ PREFIXES = ("transformer.", "model.")
 """What names in files of models without logits lack."""
 
 
-def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
-    """Return the graph of a decoder, whose weights are those of a file."""
-    return import_decoder(*read_decoder(weights, config))
+def import_checkpoint(weights: Path, config: Path, adapted: Sequence[str] = ()) -> ImportedModule:
+    """Return the graph of a decoder, whose weights are those of a file; adapters change the products `adapted`."""
+    return import_decoder(*read_decoder(weights, config), adapted=adapted)
 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
@@ -98,8 +99,13 @@ def import_decoder(
     weights: CheckpointWeights,
     states: Mapping[str, TensorType] | None = None,
     make_graph: MakeGraph | None = None,
+    adapted: Sequence[str] = (),
 ) -> ImportedModule:
-    """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes."""
+    """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes.
+
+    Matrices of adapters for the products `adapted` are inputs behind them.
+    """
+    products = AdaptedProducts(weights, adapted, options.is_transposed)
     caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]
     rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
     inputs = {
@@ -109,13 +115,17 @@ def import_decoder(
     }
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
-        before, read = others[: len(caches)], others[len(caches) :]
+        first = len(others) - len(products.inputs)
+        before, read = others[: len(caches)], others[len(caches) : first]
+        products.place(others[first:])
         graph = (make_graph or DecoderGraph)(builder, options, weights, read)
+        graph.adapted = products
         logits, *after = graph.results(tokens, mask, *before)
+        products.finish()
         kept = {f"present.{name}": x for name, x in zip(caches, after, strict=True)}
         return {"logits": logits, **kept, **graph.further_results()}
 
-    return import_graph(weights, {**inputs, **(states or {})}, build)
+    return import_graph(weights, {**inputs, **(states or {}), **products.inputs}, build)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from mirlo.extend.runtime import ParameterStore
 from mirlo_llm.generate.checkpoints.block_graph import block_matrix, block_rows
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
 from mirlo_llm.generate.errors import ModelFolderError
+
+if TYPE_CHECKING:
+    from mirlo_llm.generate.checkpoints.lora import AdaptedProducts
 
 BATCH, LENGTH = map(D.symbol, ("batch", "length"))
 HIDDEN = -1e9
@@ -105,6 +109,15 @@ class CheckpointWeights:
         """Return whether a matrix is in blocks: its rows are the columns of a product then."""
         return isinstance(self._tensors.get(self._name_of(name)), BlockWeights)
 
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor by its name in checkpoints or in the file; None if there is none."""
+        try:
+            own = self._name_of(name)
+        except KeyError:  # of a form of files that has no such tensor
+            return None
+        tensor = self._tensors.get(own, self._tensors.get(name))
+        return None if tensor is None else tensor.shape
+
     def discard(self, name: str) -> None:
         """Take a tensor that is not used, if there is one."""
         self._tensors.pop(self._name_of(name), None)
@@ -144,17 +157,24 @@ class CheckpointGraph:
         """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
         self.builder, self._weights, self._is_transposed = builder, weights, is_transposed
         self._orders: dict[bytes, Tensor] = {}
+        self.adapted: AdaptedProducts | None = None
+        """The products that adapters change."""
 
     def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
         """Multiply rows by weights, and add the bias if the file has one."""
         rows = x.shape[-1]
         assert isinstance(rows, int)
         is_transposed = self._is_transposed if is_transposed is None else is_transposed
+        pair = None
+        if self.adapted is not None:
+            pair = self.adapted.take(name, self._weights.name_in_file(f"{name}.weight").removesuffix(".weight"))
         with self.named(name):
             if is_transposed and not self._weights.is_in_blocks(f"{name}.weight"):
                 result = x.matmul(self.weight(name, rows, width))
             else:
                 result = self.multiply(x, self._weights.take(f"{name}.weight", width, rows))
+            if pair is not None:
+                result = result + x.matmul(pair[0]).matmul(pair[1])
             return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
 
     @staticmethod

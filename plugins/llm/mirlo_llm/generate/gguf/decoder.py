@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,8 +44,10 @@ FREQUENCIES = "rope_freqs.weight"
 """By what the angles between positions are divided."""
 
 
-def import_gguf(path: Path, file: GgufFile, images: ImageOptions | None = None) -> ImportedModule:
-    """Return the graph of a file's decoder; `images` says how it takes such."""
+def import_gguf(
+    path: Path, file: GgufFile, images: ImageOptions | None = None, adapted: Sequence[str] = ()
+) -> ImportedModule:
+    """Return the graph of a file's decoder; `images` says how it takes such, adapters change the products `adapted`."""
     options = _options(path, file)
     is_interleaved = file.metadata.text(ARCHITECTURE) in INTERLEAVED
     counts = {"attn_q": options.heads, "attn_k": options.kv_heads} if is_interleaved else {}
@@ -59,7 +61,9 @@ def import_gguf(path: Path, file: GgufFile, images: ImageOptions | None = None) 
     if options.latent is not None:
         tensors = dict(joined_latents(path, tensors, options.heads, options.latent))
     weights = CheckpointWeights(path, tensors, _FileNames(options))
-    return import_decoder(options, weights) if images is None else build_image_decoder(options, weights, images)
+    if images is None:
+        return import_decoder(options, weights, adapted=adapted)
+    return build_image_decoder(options, weights, images)
 
 
 def joined_latents(
