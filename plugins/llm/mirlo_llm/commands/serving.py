@@ -29,6 +29,14 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="a folder or a GGUF file of a language model, or a model to compile or compiled (.onnx, .mirlo); "
         "NAME=MODEL gives it a name, MODEL.gguf,mmproj=FILE has an encoder of images",
     )
+    parser.add_argument(
+        "--adapter",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="a LoRA adapter, a file or a folder of PEFT: requests choose it by its name in place of the model's; "
+        "MODEL:NAME=PATH if there are several models",
+    )
     add_options(parser, "host", "is_strict", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
@@ -39,11 +47,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Run the command until a signal ends it."""
-    from mirlo_llm.serve.options import ServeOptions, parse_models
+    from mirlo_llm.serve.options import ServeOptions, parse_adapters, parse_models
     from mirlo_llm.serve.run import run_server
 
     options = ServeOptions(**given_options(arguments, ServeOptions))
-    sources = parse_models(arguments.models)
+    sources = parse_adapters(arguments.adapter, parse_models(arguments.models))
     names = ", ".join(source.name for source in sources)
     print(f"mirlo: loading {names}", file=sys.stderr, flush=True)
 

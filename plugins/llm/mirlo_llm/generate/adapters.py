@@ -106,6 +106,11 @@ class Adapters:
         """Return the names of the adapters."""
         return [name for name in self._inputs if name is not None]
 
+    @property
+    def needed(self) -> str | None:
+        """Return the first adapter if the model needs one, else None."""
+        return next(iter(self.names), None) if None not in self._inputs else None
+
     def inputs(self, adapter: str | None) -> dict[str, np.ndarray]:
         """Return the inputs of an adapter."""
         if (adapter is None or isinstance(adapter, str)) and adapter in self._inputs:

@@ -95,6 +95,11 @@ class CompiledDecoder:
         makers = self._known_inputs()
         self._makers = {name: self._maker(spec, makers) for name, spec in self.inputs.items() if name in others}
 
+    @property
+    def first_adapter(self) -> str | None:
+        """Return the first adapter of a model that needs one; None for others."""
+        return self._adapters.needed
+
     def with_adapter(self, name: str | None) -> CompiledDecoder:
         """Return the decoder with one of its adapters; None for the model without one."""
         constants = self._adapters.inputs(name)

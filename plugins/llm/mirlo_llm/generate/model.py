@@ -68,6 +68,11 @@ class LanguageModel:
         """Return the rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
         return self._decoder.prefixes
 
+    @property
+    def first_adapter(self) -> str | None:
+        """Return the first adapter of a model that needs one; None for others."""
+        return self._decoder.first_adapter
+
     @cached_property
     def tokenizer(self) -> ModelTokenizer | None:
         """Return the tokenizer of the folder or the file; None if it has none."""

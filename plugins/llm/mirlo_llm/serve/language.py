@@ -51,6 +51,8 @@ class GenerationCall:
     kept: tuple[str, ...] = ()
     """Special tokens that the texts of answers keep."""
     rules: TokenRules = NO_RULES
+    adapter: str | None = None
+    """The adapter of the model that computes the answers."""
 
     @property
     def answers(self) -> int:
@@ -146,7 +148,7 @@ class LanguageBackend(Backend):
         """Generate two tokens, and start the process of the chat template."""
         self._read_template()
         first = self.model.config.start or 0
-        request = self._engine.add([first], max_new_tokens=2, max_length=0)
+        request = self._engine.add([first], adapter=self.model.first_adapter, max_new_tokens=2, max_length=0)
         while not request.is_done:  # the thread of the engine sees no job; it steps, as this does
             self._engine.step()
         if request.error is not None:
@@ -246,8 +248,8 @@ class LanguageBackend(Backend):
             raise RequestError(400, message, code="context_length_exceeded")
         most = self.options.max_tokens if call.max_tokens is None else call.max_tokens
         return self._engine.add(
-            tokens, call.stop, **call.form, logprobs=call.logprobs, kept=call.kept, rules=call.rules,
-            prompt_logprobs=call.prompt_logprobs, has_answer=most > 0, max_new_tokens=most,
+            tokens, call.stop, **call.form, adapter=call.adapter, logprobs=call.logprobs, kept=call.kept,
+            rules=call.rules, prompt_logprobs=call.prompt_logprobs, has_answer=most > 0, max_new_tokens=most,
             **{**call.search, **seed},
         )  # fmt: skip
 

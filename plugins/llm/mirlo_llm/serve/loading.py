@@ -43,6 +43,8 @@ class Loading:
         path, name = source.path, source.name
         if source.images is not None and not is_gguf(path):
             raise ServeError(f"{path}: mmproj is for GGUF files of language models")
+        if source.adapters and not self._takes_adapters(source):
+            raise ServeError(f"{path}: adapters are for language models of a decoder, on one rank")
         if self._compile_options.get("ranks", 1) > 1:
             return self._load_ranks(source)
         if path.is_dir() and is_speech_folder(path):
@@ -52,7 +54,9 @@ class Loading:
             embedding = load_embedding(path, **self._code, **self._compile_options)
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
-            model = load_language_model(path, mmproj=source.images, **self._code, **self._compile_options)
+            model = load_language_model(
+                path, mmproj=source.images, adapters=source.adapters or None, **self._code, **self._compile_options
+            )
             return LanguageBackend(name, model, self._options, self._metrics, self._executor)
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
@@ -64,6 +68,12 @@ class Loading:
         if not isinstance(compiled, (Executable, Program)):
             raise ServeError(f"{path}: the model was compiled for another machine")
         return TensorBackend(name, compiled, self._options, self._metrics, self._executor)
+
+    def _takes_adapters(self, source: ModelSource) -> bool:
+        """Return whether a model is a decoder that one process computes."""
+        path = source.path
+        is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
+        return self._compile_options.get("ranks", 1) == 1 and not is_other and (path.is_dir() or is_gguf(path))
 
     def _load_ranks(self, source: ModelSource) -> Backend:
         """Load the part of rank 0, while the other ranks load theirs in processes of their own."""

@@ -62,6 +62,8 @@ class ModelPool:
 
     def __init__(self, sources: Sequence[ModelSource], options: ServeOptions, load: Loader, executor: Executor) -> None:
         self.models = {source.name: ServedModel(source) for source in sources}
+        self._adapted = {adapter: source.name for source in sources for adapter in source.adapters}
+        """The models of adapters, by the names of these."""
         self._is_started = False
         """Whether each model has answered a first call."""
         self._memory, self._most = options.memory, options.loaded or len(sources)
@@ -86,10 +88,10 @@ class ModelPool:
         self._is_started = True
 
     def find(self, name: str) -> ServedModel:
-        """Return a model by its name."""
-        model = self.models.get(name)
+        """Return a model by its name, or by that of one of its adapters."""
+        model = self.models.get(self._adapted.get(name, name))
         if model is None:
-            names = ", ".join(self.models)
+            names = ", ".join([*self.models, *self._adapted])
             message = f"there is no model {name[:80]!a}; there are: {names}"
             raise RequestError(404, message, code="model_not_found", parameter="model")
         return model

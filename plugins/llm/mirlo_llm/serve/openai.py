@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirlo.extend.ranks import RankError
 from mirlo_llm.generate.errors import FormError
@@ -56,12 +56,17 @@ class OpenAIRoutes:
 
     async def list_models(self, scope: Scope, receive: Receive, send: Send) -> None:
         """List the models."""
-        data = [_model_object(model) for model in self._pool.models.values()]
+        data = [
+            _model_object(model, name)
+            for model in self._pool.models.values()
+            for name in (model.source.name, *model.source.adapters)
+        ]
         await send_json(send, 200, {"object": "list", "data": data})
 
     async def show_model(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Describe a model."""
-        await send_json(send, 200, _model_object(self._pool.find(scope["path_params"]["name"])))
+        name = scope["path_params"]["name"]
+        await send_json(send, 200, _model_object(self._pool.find(name), name))
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation."""
@@ -99,7 +104,7 @@ class OpenAIRoutes:
                 message = f"tools: the chat template of model '{name}' does not show tools to the model"
                 raise RequestError(400, message, code="unsupported_model", parameter="tools")
             with backend.admitted(body.call.answers):
-                job = await backend.submit(body.call)
+                job = await backend.submit(replace(body.call, adapter=None if name == backend.name else name))
                 try:
                     async with ClientWatch(receive, lambda: backend.leave(job)):
                         await self._answer(backend, body, job, send, start, api)
@@ -188,5 +193,7 @@ def _require_going(job: AnswerJob) -> None:
         raise RequestError(status, message[:2000], code="engine_error", retry=1 if is_stopping else 0)
 
 
-def _model_object(model: ServedModel) -> dict[str, object]:
-    return {"id": model.source.name, "object": "model", "created": model.since, "owned_by": "mirlo"}
+def _model_object(model: ServedModel, name: str) -> dict[str, object]:
+    """Return a model by its name or that of an adapter."""
+    of_adapter = {"parent": model.source.name} if name != model.source.name else {}
+    return {"id": name, "object": "model", "created": model.since, "owned_by": "mirlo", **of_adapter}

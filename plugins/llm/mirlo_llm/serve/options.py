@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mirlo.extend.options import (
@@ -228,6 +228,32 @@ class ModelSource:
     path: Path
     images: Path | None = None
     """The encoder of images of a language model in a GGUF file."""
+    adapters: Mapping[str, Path] = field(default_factory=dict)
+    """LoRA adapters of a language model, by the names that requests give for the model's."""
+
+
+def parse_adapters(texts: Sequence[str], sources: Sequence[ModelSource]) -> tuple[ModelSource, ...]:
+    """Return models with the adapters of a command line: `NAME=PATH`, or `MODEL:NAME=PATH` if there are several."""
+    adapters: dict[str, dict[str, Path]] = {source.name: {} for source in sources}
+    taken = set(adapters)
+    for text in texts:
+        name, equals, path = text.partition("=")
+        model, colon, own = name.rpartition(":")
+        name = own if colon else name
+        model = model if colon else sources[0].name
+        if not equals or not _is_name(name) or not colon and len(sources) > 1:
+            raise ServeError(f"{text!a:.200}: expected NAME=PATH of an adapter, or MODEL:NAME=PATH for several models")
+        if model not in adapters:
+            raise ServeError(f"{text!a:.200}: there is no model {model!a:.80}; there are: {', '.join(adapters)}")
+        if name in taken:
+            raise ServeError(f"{text!a:.200}: a model or an adapter is named '{name}' already")
+        taken.add(name)
+        adapters[model][name] = _existing(path, text)
+    return tuple(replace(source, adapters=adapters[source.name]) for source in sources)
+
+
+def _is_name(name: str) -> bool:
+    return name.isascii() and 0 < len(name) <= 200 and all(letter.isalnum() or letter in "._-" for letter in name)
 
 
 def parse_models(texts: Sequence[str]) -> tuple[ModelSource, ...]:
