@@ -37,7 +37,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="a LoRA adapter, a file or a folder of PEFT: requests choose it by its name in place of the model's; "
         "MODEL:NAME=PATH if there are several models",
     )
-    add_options(parser, "host", "is_strict", of=serve_options)
+    add_options(parser, "host", "is_strict", "has_ollama", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
     add_options(parser, "model_impl", "trust_remote_code", of=serve_options)

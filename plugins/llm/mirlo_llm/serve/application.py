@@ -20,6 +20,7 @@ from mirlo_llm.serve.language import LanguageBackend
 from mirlo_llm.serve.loading import Loading
 from mirlo_llm.serve.metrics import CONTENT_TYPE, Gauge, ServerMetrics
 from mirlo_llm.serve.models import ModelPool
+from mirlo_llm.serve.ollama import OllamaRoutes
 from mirlo_llm.serve.openai import OpenAIRoutes
 from mirlo_llm.serve.openapi import openapi_document
 from mirlo_llm.serve.options import ModelSource, ServeOptions
@@ -100,6 +101,16 @@ class Server(Gate):
             ("GET", "/v2/health/live", protocol.live),
             ("GET", "/v2/health/ready", protocol.ready),
         ]
+        if options.has_ollama:
+            ollama = OllamaRoutes(self.state, openai, version("mirlo"))
+            routes += [
+                ("POST", "/api/chat", ollama.chat),
+                ("POST", "/api/generate", ollama.generate),
+                ("POST", "/api/show", ollama.show),
+                ("GET", "/api/tags", ollama.tags),
+                ("GET", "/api/ps", ollama.running),
+                ("GET", "/api/version", ollama.version),
+            ]
         for place in (model, f"{model}/versions/{{version}}"):
             routes += [
                 ("GET", place, protocol.model),

@@ -13,6 +13,7 @@ from mirlo.extend.runtime import MirloError
 from mirlo_llm.serve.body import BUDGET, BodyBudget, Disconnected, Message, Receive, Scope, Send, header
 from mirlo_llm.serve.errors import RequestError, message_form, openai_form, protocol_form
 from mirlo_llm.serve.metrics import ServerMetrics
+from mirlo_llm.serve.ollama_api import PREFIX
 from mirlo_llm.serve.options import LOOPBACK, ServeOptions
 from mirlo_llm.serve.requests import notes
 from mirlo_llm.serve.sending import send_json
@@ -135,7 +136,9 @@ def _known(error: Exception) -> RequestError:
 
 async def _send_error(scope: Scope, send: Send, error: RequestError) -> None:
     path = scope["path"]
-    form = protocol_form if path.startswith("/v2") else message_form if path.startswith(MESSAGES) else openai_form
+    form = message_form if path.startswith(MESSAGES) else openai_form
+    if path.startswith(("/v2", PREFIX)):
+        form = protocol_form
     headers = [(b"retry-after", str(error.retry).encode())] if error.retry else []
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -21,7 +21,7 @@ from mirlo_llm.serve.models import ModelPool, ModelUse, ServedModel
 from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.requests import note, read_json_body
 from mirlo_llm.serve.responses_api import RESPONSE_KEYS, ResponseWriter, read_response_body, response_error
-from mirlo_llm.serve.sending import ClientWatch, EventSender, send_json, send_large_json
+from mirlo_llm.serve.sending import DATA, NAMED, ClientWatch, EventSender, send_json, send_large_json
 from mirlo_llm.serve.state import ServerState
 
 TOKEN_BYTES = 64
@@ -37,11 +37,15 @@ class GenerationApi:
     writer: Callable[[GenerationBody, AnswerJob, str, AnswerForm], ItemWriter] | None = None
     """Writes answers whose events have names; None for `CompletionWriter`."""
     error: Callable[[RequestError], dict[str, object]] = openai_form
+    form: str = DATA
+    """The form of streams."""
+    name_of: Callable[[str], str] = str
+    """Returns the name of the model that clients call so."""
 
 
 CHAT, COMPLETION = GenerationApi(CHAT_KEYS, read_chat), GenerationApi(TEXT_KEYS, read_completion)
-RESPONSE = GenerationApi(RESPONSE_KEYS, read_response_body, ResponseWriter, response_error)
-MESSAGE = GenerationApi(MESSAGE_KEYS, read_message_body, MessageWriter, message_form)
+RESPONSE = GenerationApi(RESPONSE_KEYS, read_response_body, ResponseWriter, response_error, NAMED)
+MESSAGE = GenerationApi(MESSAGE_KEYS, read_message_body, MessageWriter, message_form, NAMED)
 
 
 class OpenAIRoutes:
@@ -70,25 +74,26 @@ class OpenAIRoutes:
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation."""
-        await self._generate(scope, receive, send, CHAT)
+        await self.generate(scope, receive, send, CHAT)
 
     async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Continue texts."""
-        await self._generate(scope, receive, send, COMPLETION)
+        await self.generate(scope, receive, send, COMPLETION)
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation with a response."""
-        await self._generate(scope, receive, send, RESPONSE)
+        await self.generate(scope, receive, send, RESPONSE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation with a message, as Anthropic's API has it."""
-        await self._generate(scope, receive, send, MESSAGE)
+        await self.generate(scope, receive, send, MESSAGE)
 
-    async def _generate(self, scope: Scope, receive: Receive, send: Send, api: GenerationApi) -> None:
+    async def generate(self, scope: Scope, receive: Receive, send: Send, api: GenerationApi) -> None:
+        """Answer a request of an API."""
         start = time.perf_counter()
 
         def read(fields: BodyFields) -> tuple[str, GenerationBody]:
-            name = fields.text("model", most=200)
+            name = api.name_of(fields.text("model", most=200))
             self._pool.find(name)
             note(scope, model=name)
             self._state.unknown.check(fields, api.keys)
@@ -143,7 +148,7 @@ class OpenAIRoutes:
                 _require_going(job)
             await send_large_json(send, 200, _answer_bytes(body, job), writer.whole)
             return
-        events = EventSender(send, self._state.options.send_seconds, api.writer is not None)
+        events = EventSender(send, self._state.options.send_seconds, api.form)
         try:
             while not writer.is_done:
                 deliveries = await job.deliveries()

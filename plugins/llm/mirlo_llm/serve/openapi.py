@@ -8,6 +8,7 @@ from typing import Any
 from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
 from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS
 from mirlo_llm.serve.messages_api import COUNT_KEYS, MESSAGE_KEYS
+from mirlo_llm.serve.ollama_api import OLLAMA_CHAT_KEYS, OLLAMA_TEXT_KEYS, SHOW_KEYS
 from mirlo_llm.serve.protocol import VERSION
 from mirlo_llm.serve.responses_api import RESPONSE_KEYS
 from mirlo_llm.serve.tokens import DETOKENIZE_KEYS, TOKENIZE_KEYS
@@ -94,6 +95,9 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v1/rerank": (JSON, _body(RERANKING_KEYS, ["model", "query", "documents"])),
     "/tokenize": (JSON, _body(TOKENIZE_KEYS, [], add_special_tokens=FLAG, add_special=FLAG, prompt=TEXT, content=TEXT)),
     "/detokenize": (JSON, _body(DETOKENIZE_KEYS, ["tokens"], tokens={"type": "array", "items": COUNT})),
+    "/api/chat": (JSON, _body(OLLAMA_CHAT_KEYS, ["model", "messages"], messages=_array(ANY_OBJECT, minItems=1))),
+    "/api/generate": (JSON, _body(OLLAMA_TEXT_KEYS, ["model", "prompt"], prompt=TEXT)),
+    "/api/show": (JSON, _body(SHOW_KEYS, [])),
     "/v1/audio/transcriptions": ("multipart/form-data", _FORM),
     "/v1/audio/translations": ("multipart/form-data", _FORM),
     "/v2/models/{name}/infer": (JSON, _INFER),
@@ -104,6 +108,7 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
     "/": ("text/html",), "/metrics": (PLAIN,),
     "/v1/chat/completions": (JSON, EVENTS), "/v1/completions": (JSON, EVENTS),
     "/v1/responses": (JSON, EVENTS), "/v1/messages": (JSON, EVENTS),
+    "/api/chat": (JSON, "application/x-ndjson"), "/api/generate": (JSON, "application/x-ndjson"),
     "/v1/audio/transcriptions": (JSON, PLAIN, "text/vtt"), "/v1/audio/translations": (JSON, PLAIN, "text/vtt"),
     "/v2/models/{name}/infer": (JSON, "application/octet-stream"),
     "/v2/models/{name}/versions/{version}/infer": (JSON, "application/octet-stream"),

@@ -161,6 +161,12 @@ class ServeOptions(CodeOptions):
         OptionFlag("--strict", form="constant", help="refuse requests with keys that are not known"),
         kind=BOOLEAN,
     )
+    has_ollama: bool = option(
+        False,
+        "Whether the server has the endpoints of Ollama's API, below /api.",
+        OptionFlag("--ollama", form="constant", help="answer requests of Ollama's API, too"),
+        kind=BOOLEAN,
+    )
     connections: int = option(
         2048,
         "Connections at a time, as far as the system lets the process have files. The one that has waited longest for "

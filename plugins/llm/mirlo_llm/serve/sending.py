@@ -13,6 +13,8 @@ from mirlo_llm.serve.json_pieces import encode_in_pieces, encode_json
 JSON = b"application/json"
 WATCH_SECONDS = 0.003
 """Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
+DATA, NAMED, LINES = "data", "named", "lines"
+"""Forms of streams: events of data, which one of [DONE] ends; events with the name of their type; lines of JSON."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -35,21 +37,21 @@ async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[
 
 
 class EventSender:
-    """Sends events of JSON (text/event-stream) to a client that must read them in time."""
+    """Sends events of JSON, or lines, to a client that must read them in time."""
 
-    def __init__(self, send: Send, seconds: float, has_names: bool = False) -> None:
-        """Named events have the name of their type; no event marks the end."""
-        self._send, self._seconds, self._has_names = send, seconds, has_names
+    def __init__(self, send: Send, seconds: float, form: str = DATA) -> None:
+        self._send, self._seconds, self._form = send, seconds, form
         self.is_begun = False
 
     async def send(self, values: Iterable[object], is_last: bool = False) -> None:
         """Send events together."""
         if not self.is_begun:
             self.is_begun = True
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+            kind = b"application/x-ndjson" if self._form == LINES else b"text/event-stream; charset=utf-8"
+            headers = [(b"content-type", kind), (b"cache-control", b"no-store")]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         content = b"".join(map(self._encoded, values))
-        if is_last and not self._has_names:
+        if is_last and self._form == DATA:
             content += b"data: [DONE]\n\n"
         await self._body(content, not is_last)
 
@@ -58,7 +60,9 @@ class EventSender:
         await self._body(self._encoded(value), False)
 
     def _encoded(self, value: object) -> bytes:
-        name = b"event: %b\n" % str(value["type"]).encode() if self._has_names and isinstance(value, dict) else b""
+        if self._form == LINES:
+            return encode_json(value) + b"\n"
+        name = b"event: %b\n" % str(value["type"]).encode() if self._form == NAMED and isinstance(value, dict) else b""
         return b"%bdata: %b\n\n" % (name, encode_json(value))
 
     async def _body(self, content: bytes, more: bool) -> None:
