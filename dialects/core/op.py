@@ -515,11 +515,13 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
             _verify_counts(cls, view.operation)
             _verify_attributes(cls, view)
             if cls.infers:
-                _verify_types(cls, view)
+                # The caller of the verifier may not have entered a context, which an operator without operands needs.
+                with op.operation.context:
+                    _verify_types(cls, view)
             known.add(key)
         check = getattr(cls, "check", None)
         if check is not None:
-            # The caller of the verifier may not have entered a context, but checks create types and attributes.
+            # So do checks, which create types and attributes.
             with op.operation.context:
                 _run_check(check, view)
     except OpError as error:

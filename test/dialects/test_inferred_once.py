@@ -87,3 +87,15 @@ def test_conditions_are_stated_for_each_operator(block: ir.Block) -> None:
     first, second = (each.size_conditions() for each in squeezed)
     assert first and first == second == squeezed[0].size_conditions()
     assert not OPS["cast"].build(index, dtype="f32").size_conditions()
+
+
+def test_an_operator_without_operands_is_verified_outside_of_a_context() -> None:
+    """The front end of PyTorch prints a module that way: its text is verified, and it may begin with zeros."""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(
+            'func.func @main() -> tensor<2xf32> { %0 = "relax.full"() {shape = [2], value = 1.0 : f64, dtype = f32}'
+            " : () -> tensor<2xf32> return %0 : tensor<2xf32> }"
+        )
+        operations._VERIFIED.pop(context, None)
+    assert ir.Context.current is None and "relax.full" in module.operation.get_asm() and module.operation.verify()
