@@ -357,8 +357,8 @@ class TileEmitter(VectorMemory):
         size = -(-count // (-(-count // DEPTH_BLOCK) * steps)) * steps
 
         def block(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
-            end = Value(i) + self.index(size)
-            end = end if count % size == 0 else end.minimum(self.index(count))
+            end: ir.Value = Value(i) + self.index(size)
+            end = end if count % size == 0 else Value(end).minimum(self.index(count))
             return self._added(held, for_loop(i, end, self.index(steps), body, self._new_sums(held), rolled=True))
 
         return for_loop(self.index(0), self.index(count), self.index(size), block, sums, rolled=True)
