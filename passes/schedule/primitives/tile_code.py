@@ -313,8 +313,8 @@ class TileEmitter(VectorMemory):
         if last is None and self._sums_floats and whole > DEPTH_BLOCK:
             sums = self._in_blocks(whole, steps, unrolled, sums)
         else:
-            until = self.index(whole) if rest else end
-            sums = for_loop(self.index(0), until, self.index(steps), unrolled, sums, rolled=True)
+            stop = self.index(whole) if rest else end
+            sums = for_loop(self.index(0), stop, self.index(steps), unrolled, sums, rolled=True)
         return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
 
     @cached_property
