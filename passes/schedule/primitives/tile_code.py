@@ -295,9 +295,7 @@ class TileEmitter(VectorMemory):
             return body(0, *sums)
         end, last = self.end_of(loop, values)
         if steps == 1 or inner or not isinstance(count, int):
-            if last is None and not inner and self._sums_floats and isinstance(count, int) and count > DEPTH_BLOCK:
-                return self._in_blocks(count, 1, body, sums)
-            return for_loop(self.index(0), end, self.index(1), body, sums, rolled=True)
+            return self._over_depth(0 if inner or last is not None else count, end, 1, body, sums)
 
         def unrolled(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
             return self._steps(loop, self.inside(operands, loop, i), steps, list(held), rows, pieces)
@@ -310,11 +308,8 @@ class TileEmitter(VectorMemory):
             sums = for_loop(self.index(0), until, self.index(steps), unrolled, sums, rolled=True)
             return for_loop(until, end, self.index(1), body, sums, rolled=True)
         rest = count - whole if last is None else 0
-        if last is None and self._sums_floats and whole > DEPTH_BLOCK:
-            sums = self._in_blocks(whole, steps, unrolled, sums)
-        else:
-            stop = self.index(whole) if rest else end
-            sums = for_loop(self.index(0), stop, self.index(steps), unrolled, sums, rolled=True)
+        stop = self.index(whole) if rest else end
+        sums = self._over_depth(whole if last is None else 0, stop, steps, unrolled, sums)
         return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
 
     @cached_property
@@ -350,18 +345,20 @@ class TileEmitter(VectorMemory):
         extents = [loop.extent for loop in inner]
         return self._sums_floats and D.is_certain(lambda: D.product(extents) >= DEPTH_BLOCK // 2)
 
-    def _in_blocks(
-        self, count: int, steps: int, body: Callable[..., list[ir.Value]], sums: list[ir.Value]
+    def _over_depth(
+        self, count: Dim, end: ir.Value, steps: int, body: Callable[..., list[ir.Value]], sums: list[ir.Value]
     ) -> list[ir.Value]:
-        """Emit a loop over K in blocks of equal size, each of which is added up from zero."""
+        """Emit a loop over K: many iterations of a known number in blocks of equal size that begin from zero."""
+        if not isinstance(count, int) or count <= DEPTH_BLOCK or not self._sums_floats:
+            return for_loop(self.index(0), end, self.index(steps), body, sums, rolled=True)
         size = -(-count // (-(-count // DEPTH_BLOCK) * steps)) * steps
 
         def block(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
-            end: ir.Value = Value(i) + self.index(size)
-            end = end if count % size == 0 else Value(end).minimum(self.index(count))
-            return self._added(held, for_loop(i, end, self.index(steps), body, self._new_sums(held), rolled=True))
+            last: ir.Value = Value(i) + self.index(size)
+            last = last if count % size == 0 else Value(last).minimum(end)
+            return self._added(held, for_loop(i, last, self.index(steps), body, self._new_sums(held), rolled=True))
 
-        return for_loop(self.index(0), self.index(count), self.index(size), block, sums, rolled=True)
+        return for_loop(self.index(0), end, self.index(size), block, sums, rolled=True)
 
     def _new_sums(self, sums: Sequence[ir.Value]) -> list[ir.Value]:
         return [self.zeros(total.type.shape[0], self.tile.product.accumulate_type) for total in sums]
