@@ -23,7 +23,7 @@ from mirlo.extend.runtime import ExternalArtifact, ExternalFunctions, LoadContex
 from mirlo_ranks.collectives.program import RankExchange, RankProgram, read_programs
 from mirlo_ranks.strategy import RankedModel
 
-SECONDS = 60
+SECONDS = 300
 """Seconds that a test waits for a rank."""
 TARGET = "collectives{transport=threads},llvm"
 
