@@ -14,6 +14,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend.schedules import tensor_intrin
 from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.translate_intrinsics import _constant_of
 from mirlo.testing import assert_intrinsic
 
 TILE = 4
@@ -105,3 +106,18 @@ def test_a_kernel_of_a_test_that_differs_fails(context: None, monkeypatch: pytes
     next(op for op in operations_in(clone) if op.name == "vector.store").erase()
     with pytest.raises(AssertionError, match="differs from its definition"):
         require_equal(pair.definition.operation, clone)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("arith.constant 2.5 : f32", 2.5), ("arith.constant dense<0.5> : vector<8xf32>", 0.5),
+        ("arith.constant dense<[0.5, 1.0]> : vector<2xf32>", None),
+    ],
+)  # fmt: skip
+def test_exponents_of_all_lanes(text: str, found: float | None) -> None:
+    """A power by a constant is products and roots, also of vectors."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(f"%c = {text}")
+        (op,) = module.body.operations
+        assert _constant_of(op.result) == found

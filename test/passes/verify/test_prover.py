@@ -13,6 +13,7 @@ from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.bounds.accesses import MAX_KERNEL_STEPS
 from mirlo.passes.bounds.dim_proofs import MAX_DIM_STEPS, prove_dim
 from mirlo.passes.bounds.prover import MAX_STEPS, Case, Prover
+from mirlo.passes.bounds.values import quotient
 
 
 @pytest.mark.parametrize(
@@ -151,3 +152,30 @@ def test_a_fact_about_a_maximum_yields_those_about_its_operands() -> None:
     later = prover.variable([number(0)], [number(16)])
     facts = prover.refine((count - lane - 1,))
     assert prover.is_nonnegative(left - lane - 1 + later, facts)
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 8])
+@pytest.mark.parametrize("text", ["n", "2*n + 3", "n*m + 1"])
+def test_a_quotient_is_between_its_bounds(text: str, divisor: int) -> None:
+    """`value - divisor` is less than `quotient * divisor`, which is at most `value`; also of variables."""
+    prover = Prover()
+    for value in (number(D.parse(text)), number(D.parse(text)) + prover.variable([number(0)], [number(9)])):
+        whole = quotient(value, divisor) * divisor
+        assert prover.is_nonnegative(value - whole) and prover.is_nonnegative(whole + (divisor - 1) - value)
+        assert divisor == 1 or not prover.is_nonnegative(whole - value)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high", "interval"),
+    [
+        ("7", 1, 4, (8, 11)), ("n + 2", 1, 4, (3, None)), ("5 - n", 1, 4, (None, 9)), ("n - m", 1, 4, (None, None)),
+        ("5 - n", 1, None, (None, None)), ("n + 2", None, 4, (None, None)),
+    ],
+)  # fmt: skip
+def test_intervals_of_sums(
+    text: str, low: int | None, high: int | None, interval: tuple[int | None, int | None]
+) -> None:
+    """A bound is known where those of all parts are: a dim has none above, its negation none below."""
+    prover = Prover()
+    ends = [[] if end is None else [number(end)] for end in (low, high)]
+    assert prover.interval(number(D.parse(text)) + prover.variable(*ends)) == interval
