@@ -114,7 +114,7 @@ class DynamicBlockKernel(BlockKernel):
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
             self.tiles_now = dynamic_tiles(count, self.plan.tile_rows, REST_ROWS)
-        self._panels(self._values(indices, start).at({KEPT.id: kept}), False)
+        self._panels(self._values(indices, start).at({KEPT.id: kept}))
 
     def dynamic_tiles(self) -> TiledRows:
         assert self.tiles_now is not None
@@ -127,11 +127,11 @@ class DynamicBlockKernel(BlockKernel):
         else:
             self._dynamic_rows(axis, values, cut, False)
 
-    def _panels(self, values: LoopValues, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, values: LoopValues) -> None:
         """Emit the panels before the limit; the last one is masked if it is partial."""
         axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
         if limit is None or isinstance(axis.extent, int):
-            super()._panels(values, parallel, columns)
+            super()._panels(values)
             return
         whole = axis.extent // width * width
         for first, stop, held in ((0, whole, width), (whole, axis.extent, axis.extent - whole)):
@@ -139,7 +139,7 @@ class DynamicBlockKernel(BlockKernel):
             end = create("arith.minsi", limit.type, limit, self.constants.index(stop))
 
             def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
-                self._panel(values.at({axis.id: i}), cut, False)
+                self._panel(values.at({axis.id: i}), cut)
 
             for_loop(first, end, width, panel)
 

@@ -178,7 +178,7 @@ class _PageKernel(BlockKernel):
         """Emit the rows of a head of keys; `task` is the number of the head in all sequences."""
         self.rows_now = plan.extent if isinstance(plan.extent, int) else 1
         values = self._values(plan.indices(task), 0)
-        self._panels(values.at({axis.id: value for axis, value in at.items()}), False)
+        self._panels(values.at({axis.id: value for axis, value in at.items()}))
 
 
 class _PagedProduct:

@@ -157,7 +157,7 @@ class BlockKernel(ContractionEmitter):
     def run(self, indices: Mapping[Dim, Index], start: Index, count: int) -> None:
         """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
         self.rows_now = count
-        self._panels(self._values(indices, start), False)
+        self._panels(self._values(indices, start))
 
     def _values(self, indices: Mapping[Dim, Index], start: Index) -> LoopValues:
         """Return where the first row of a block is."""
@@ -177,9 +177,9 @@ class BlockKernel(ContractionEmitter):
         """Return the steps of the loops that an axis is fused of, from its step to its end."""
         return self.order[self.order.index(low) : self.order.index(high)]
 
-    def _panels(self, values: LoopValues, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, values: LoopValues) -> None:
         if self.limit is None:
-            super()._panels(values, parallel, columns)
+            super()._panels(values)
             return
         axis = self.plan.lane_axis
         assert isinstance(axis.extent, int)
@@ -188,7 +188,7 @@ class BlockKernel(ContractionEmitter):
             end = create("arith.minsi", self.limit.type, self.limit, self.constants.index(each.stop))
 
             def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
-                self._panel(values.at({axis.id: i}), cut, False)
+                self._panel(values.at({axis.id: i}), cut)
 
             for_loop(each.start, end, each.step, panel)
 

@@ -63,8 +63,7 @@ class GroupedTiles(Tiles):
     ) -> list[ir.Value]:
         if not axes:
             return self._add(operands, sums, extent)
-        # Groups that are stored leave the taps of a window as the innermost loop: its bounds skip what is outside.
-        if len(axes) > 1 or any(window.tap.id == axes[0].id for window in self.plan.guards):
+        if len(axes) > 1:
             return super()._reduce(axes, operands, sums, extent, values)
         axis = axes[0]
         if axis.extent:

@@ -38,11 +38,6 @@ class WindowIndex:
         last = (self.size - 1 - self.offset - self.step * (self.tap.extent - 1)) // self.stride
         return first, max(first, min(last + 1, self.position.extent))
 
-    @property
-    def form(self) -> IndexExpr:
-        """Return the index of the first tap."""
-        return IndexExpr({self.position.id: self.stride}, self.offset)
-
 
 @dataclass
 class ContractionOperand:

@@ -45,18 +45,6 @@ def next_panel(plan: RegisterTilePlan) -> IndexExpr | None:
     return IndexExpr(terms, form.constant + plan.depth * width)
 
 
-def lead(plan: RegisterTilePlan) -> tuple[int, int]:
-    """Return the prefetch distance of a tile in elements of the column operand, and the elements of a k-step.
-
-    Hardware prefetching does not run far enough ahead to hide the latency of the outer caches. Zeros if several
-    tiles read a panel, or the operand fits the cache.
-    """
-    ahead = prefetch_bytes(plan)
-    if ahead is None:
-        return 0, 0
-    return ahead // element_bytes(plan.columns.access.element_type), _width(plan)
-
-
 def prefetch_bytes(plan: RegisterTilePlan) -> int | None:
     """Return the prefetch distance of a tile in bytes of the column operand; None if it does not prefetch."""
     if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= _resident_bytes(plan):

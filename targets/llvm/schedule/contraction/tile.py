@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
@@ -29,9 +30,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.groups import has_signs, multiplies_words
-from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.stream import lead, next_panel
 from mirlo.targets.llvm.schedule.cost import UNROLLED_STEPS
 
 Loaded = dict[tuple[Dim | str, ...], ir.Value]
@@ -78,11 +78,10 @@ class Tiles(VectorMemory):
         self.epilogue = Epilogue(constants, memory, plan, buffers.reads, buffers.writes)
         self.columns = plan.columns.form
         """Where columns are: in the operand, or in the copy of a panel."""
-        self.ahead = next_panel(plan)
+        self.ahead: IndexExpr | None = None
         """What is prefetched for the next panel."""
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
-        self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
         self.is_of_words = multiplies_words(plan.contraction.product, plan.machine)
         self.has_signs = self.is_of_words and has_signs(plan.contraction.product)
@@ -159,9 +158,6 @@ class Tiles(VectorMemory):
         def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
             return self._reduce(inner, self.inside(operands, axis, i), list(held), extent, values)
 
-        for window in self.plan.guards:
-            if window.tap.id == axis.id:
-                return self._guarded(window, self.place(window.form, values), body, sums)
         end = self.limits.get(axis.id)
         if end is not None:
             return for_loop(0, end, 1, body, sums, rolled=True)
@@ -200,24 +196,6 @@ class Tiles(VectorMemory):
         for step in range(steps):
             sums = self._step(self.inside(operands, axis, step), sums, extent)
         return sums
-
-    def _guarded(
-        self, window: WindowIndex, start: Position, body: Callable[..., list[ir.Value]], sums: list[ir.Value]
-    ) -> list[ir.Value]:
-        """Emit the loop over the taps of a window that are in bounds."""
-        if start.base is None and isinstance(window.size, int):
-            taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
-            return loop_over_tiles(taps[0], taps[-1] + 1, 1, body, sums) if taps else sums
-        kind = ir.IndexType.get()
-        first = self.at(start)
-        below = create("arith.subi", kind, self.index(0), first)
-        beyond = create("arith.subi", kind, self.index(window.size), first)
-        if window.step > 1:
-            below = create("arith.ceildivsi", kind, below, self.index(window.step))
-            beyond = create("arith.ceildivsi", kind, beyond, self.index(window.step))
-        lower = create("arith.maxsi", kind, below, self.index(0))
-        upper = create("arith.minsi", kind, beyond, self.index(window.tap.extent))
-        return for_loop(lower, upper, self.index(1), body, sums, rolled=True)
 
     def _step(self, operands: OperandPositions, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
         """Add one product to each accumulator."""
@@ -264,9 +242,6 @@ class Tiles(VectorMemory):
             lines = self.lines_ahead if steps == 1 else -(-steps * share // line)
             for number in range(lines):
                 self.touch(buffer, self.at(place, number * line), READ_FEW)
-        ahead, width = self.lead
-        if ahead:
-            self.fetch(buffer, self.at(operands.columns, ahead), steps * width)
 
     def row_stride(self, place: Position) -> Dim:
         """Return the stride between the rows of a tile."""
