@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -12,7 +13,9 @@ from onnx_models import make_model, node
 from presets import PROCESSORS
 
 import mirlo
+from mirlo.passes.exact.verdict import EQUAL
 from mirlo.tools.explain.model import explain_model
+from mirlo.tools.verify.model import verify_model
 
 FLOAT_EQUATIONS = (
     "mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn", "bmk,bkn->bmn", "bmk,bnk->bmn", "abmk,abnk->abmn",
@@ -99,3 +102,24 @@ def test_products_are_exact(seed: int) -> None:
         wide = np.int64 if product.is_of_bytes else np.float64
         expected = np.einsum(product.equation, a.astype(wide), b.astype(wide))
         np.testing.assert_allclose(f(*given), expected, rtol=0 if product.types[0] != np.float16 else 2e-3)
+
+
+BYTE_CPUS = ("x86-64-v3", "cascadelake", "neoverse-n1", "neoverse-n2")
+
+
+@pytest.mark.parametrize("cpu", BYTE_CPUS)
+@pytest.mark.parametrize("depth", [8, 13, 4])
+def test_interleaved_columns_equal_their_definition(cpu: str, depth: int) -> None:
+    """Columns of each call in groups of K, with and without a rest, of all signs, for processors that do not run."""
+    nodes: list[Any] = []
+    inputs: dict[str, Any] = {}
+    for i, (left, right, transposed) in enumerate(itertools.product(BYTES, BYTES, (False, True))):
+        name = f"c{i}" if transposed else f"b{i}"
+        if transposed:
+            nodes.append(node("Transpose", name, f"b{i}", perm=[1, 0]))
+        nodes.append(node("MatMulInteger", f"a{i} b{i}", f"y{i}"))
+        inputs |= {f"a{i}": (left, [5, depth]), name: (right, [19, depth] if transposed else [depth, 19])}
+    model = make_model(nodes, inputs, [f"y{i}" for i in range(8)])
+    verdicts = verify_model(model, processor=cpu, cache=False, tune=False).verdicts
+    assert sum(verdict.rule == "contraction" for verdict in verdicts) == 8
+    assert all(verdict.status == EQUAL for verdict in verdicts)
