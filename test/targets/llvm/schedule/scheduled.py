@@ -62,7 +62,7 @@ class Kernel:
             self.text = str(module)
             assert module.operation.verify()
             record = session.notes[-1]
-            self.rule = record.rule.name
+            self.rule, self.trace = record.rule.name, record.trace
             self.declined = {attempt.rule.name: str(attempt.decline) for attempt in record.attempts}
             function = module.body.operations[0]
             attributes = function.operation.attributes

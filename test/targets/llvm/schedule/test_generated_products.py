@@ -123,3 +123,9 @@ def test_interleaved_columns_equal_their_definition(cpu: str, depth: int) -> Non
     verdicts = verify_model(model, processor=cpu, cache=False, tune=False).verdicts
     assert sum(verdict.rule == "contraction" for verdict in verdicts) == 8
     assert all(verdict.status == EQUAL for verdict in verdicts)
+    kernels = explain_model(model, f"llvm{{cpu={cpu}}}", tune=False).kernels
+    records = {kernel.name: kernel.schedule for kernel in kernels if kernel.schedule is not None}
+    printed = {name: record.trace for name, record in records.items() if record.rule.name == "contraction"}
+    given = verify_model(model, processor=cpu, schedules=printed, cache=False, tune=False).verdicts
+    assert sum(verdict.rule == "given" for verdict in given) == 8
+    assert all(verdict.status == EQUAL for verdict in given)
