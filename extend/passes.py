@@ -39,7 +39,7 @@ from mirlo.passes.report_section import ReportSection
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
 from mirlo.runtime.extenders import record_extenders
-from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.tables import bytes_text, columns
 
 __all__ = [
     "COLLECTIVES",

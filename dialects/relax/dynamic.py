@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
+from mirlo.dialects.core.attributes import Dims, Ints, Str, Strs
 from mirlo.dialects.core.conditions import require_at_most, require_elements, require_part
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
@@ -12,7 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import require_equal_dims, same_dtype
-from mirlo.dialects.relax.vision import COORDINATES, NEAREST
+from mirlo.dialects.relax.vision import ResizeBase
 
 
 class BindDims(RelaxOp, name="bind_dims"):
@@ -283,22 +283,11 @@ class SpreadAxes(RelaxOp, name="spread_axes"):
         return x.with_shape((*outer, *inner))
 
 
-class ResizeAt(RelaxOp, name="resize_at"):
+class ResizeAt(ResizeBase, name="resize_at"):
     """`resize` with scales and a region that are known at run time; `roi` applies to "tf_crop_and_resize" only."""
 
-    PRECISION = Precision.REGISTERS
-
-    x = operand()
     scales = operand()
     roi = optional()
-    shape = Dims()
-    mode = Str("nearest", choices=("nearest", "linear", "cubic"))
-    coordinates = Str("half_pixel", choices=COORDINATES)
-    nearest = Str("round_prefer_floor", choices=NEAREST)
-    cubic_coeff = Float(-0.75)
-    exclude_outside = Bool(False)
-    antialias = Bool(False)
-    extrapolation = Float(0.0)
 
     @staticmethod
     def infer(

@@ -290,7 +290,22 @@ COORDINATES = (
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-class Resize(RelaxOp, name="resize"):
+class ResizeBase(RelaxOp):
+    """What operators that resample x to a shape have in common; the names are ONNX's."""
+
+    PRECISION = Precision.REGISTERS
+    x = operand()
+    shape = Dims()
+    mode = Str("nearest", choices=("nearest", "linear", "cubic"))
+    coordinates = Str("half_pixel", choices=COORDINATES)
+    nearest = Str("round_prefer_floor", choices=NEAREST)
+    cubic_coeff = Float(-0.75)
+    exclude_outside = Bool(False)
+    antialias = Bool(False)
+    extrapolation = Float(0.0)
+
+
+class Resize(ResizeBase, name="resize"):
     """x interpolated to the output shape `shape`.
 
     Coordinates are divided by `scales`, one per dim; without them, by output size / input size. `coordinates` and
@@ -301,18 +316,8 @@ class Resize(RelaxOp, name="resize"):
     """
 
     FLOPS_PER_ELEMENT = 8
-    PRECISION = Precision.REGISTERS
     AXES = AxisAttributes(per_axis=("shape", "scales"), per_side=("roi",))
-    x = operand()
-    shape = Dims()
     scales = Floats(())
-    mode = Str("nearest", choices=("nearest", "linear", "cubic"))
-    coordinates = Str("half_pixel", choices=COORDINATES)
-    nearest = Str("round_prefer_floor", choices=NEAREST)
-    cubic_coeff = Float(-0.75)
-    exclude_outside = Bool(False)
-    antialias = Bool(False)
-    extrapolation = Float(0.0)
     roi = Floats(())
 
     @staticmethod

@@ -54,32 +54,33 @@ def moved(node: Node, convert: Convert) -> list[AnyValue | None]:
 class _Table:
     """The strings of tables at import, one after the other, from which tensors of strings are selected."""
 
-    texts: Sequence[ObjectValue]
     tables: Sequence[np.ndarray]
+    texts: Sequence[tuple[ObjectValue, tuple[int, ...], int]]
+    """The tensors, the shape of each one's strings and where these begin in the table."""
 
     @classmethod
     def of(cls, texts: Sequence[AnyValue]) -> _Table | None:
         """Return the table of these tensors; None if the strings of one are known at run time only."""
-        known = [text for text in texts if isinstance(text, ObjectValue) and text.strings is not None]
-        if len(known) < len(texts):
-            return None
-        tables = {id(text.strings): text.strings.reshape(-1) for text in known if text.strings is not None}
-        return cls(known, list(tables.values()))
+        tables: dict[int, np.ndarray] = {}
+        starts: dict[int, int] = {}
+        count = 0
+        placed = []
+        for text in texts:
+            if not isinstance(text, ObjectValue) or text.strings is None:
+                return None
+            key = id(text.strings)
+            if key not in tables:
+                tables[key], starts[key] = text.strings.reshape(-1), count
+                count += text.strings.size
+            placed.append((text, text.strings.shape, starts[key]))
+        return cls(list(tables.values()), placed)
 
     def indices(self, body: NodeImporter) -> list[AnyValue]:
         """Return the positions in the table of the strings of each tensor."""
-        starts, count = {}, 0
-        for text in self.texts:
-            assert text.strings is not None
-            if id(text.strings) not in starts:
-                starts[id(text.strings)] = count
-                count += text.strings.size
         indices: list[AnyValue] = []
-        for text in self.texts:
-            assert text.strings is not None
-            start, shape = starts[id(text.strings)], text.strings.shape
+        for text, shape, start in self.texts:
             if text.places is None:
-                indices.append(body.constant(np.arange(start, start + text.strings.size).reshape(shape)))
+                indices.append(body.constant(np.arange(start, start + prod(shape)).reshape(shape)))
             else:
                 indices.append(text.places + start if start else text.places)
         return indices

@@ -80,6 +80,18 @@ def test_loaders_need_no_compiler() -> None:
     assert found.stdout == "[]\n"
 
 
+def test_no_other_module_loads_the_command_line() -> None:
+    others = ", ".join(f"mirlo.extend.{module}" for module in MODULES if module != "command")
+    code = (
+        f"import sys, {others}\nprint([m for m in sys.modules if m.startswith('mirlo.tools.cli') or m == 'argparse'])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "[]\n"
+    code = "import sys, mirlo.extend.command\nprint('mirlo.tools.cli' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "True\n"
+
+
 def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(extenders, "_EXTENDERS", {})
     exec("from mirlo.extend.rules import legalize", {"__name__": "mirlo_unit.rules"})

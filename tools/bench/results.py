@@ -16,7 +16,7 @@ from mirlo.runtime.system import available_cores
 from mirlo.tools.bench.engines import ENGINES
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineRow
 from mirlo.tools.bench.measure import MIRLO, EngineRow, ModelRow
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable

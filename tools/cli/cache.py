@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mirlo.runtime.cache import KINDS, Cache, CacheEntry, default_folder
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.tables import bytes_text, columns
 
 
 def execute(arguments: Arguments) -> None:

@@ -18,7 +18,7 @@ from mirlo.passes.session import Session
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready, NodesRefused
 from mirlo.tools.cli.files import is_compiled, require_file
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.check import ModelCheck

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
@@ -12,7 +12,7 @@ from mirlo.runtime.regions import described_regions, region_rows
 from mirlo.runtime.system import own_memory, peak_memory
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
-from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.tables import approximation_lines, bytes_text, columns
 
 if TYPE_CHECKING:
     from mirlo.driver.loaded import CallableModel
@@ -53,11 +53,6 @@ def precision_lines(artifact: Artifact) -> Iterator[str]:
     """Yield the type that `fastest` selected."""
     if "precision" in artifact.metadata:
         yield f"the fastest precision: {artifact.metadata['precision']}"
-
-
-def approximation_lines(approximations: Iterable[object]) -> Iterator[str]:
-    """Yield the deviations of results from the model's definition that options permit."""
-    return (f"approximated by {each}" for each in approximations)
 
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from mirlo.targets.llvm.processor import host_processor
 from mirlo.targets.llvm.rates import rates_file, store_rates, stored_rates
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import MissingParts
-from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.tables import bytes_text, columns
 
 PACKAGE = "mirlo"
 BYTECODE = "PYTHONDONTWRITEBYTECODE"

@@ -16,12 +16,12 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.options import package_options
-from mirlo.tools.cli.tables import columns
 from mirlo.tools.error_codes import error_codes, lines_of
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
 from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 from mirlo.tools.folders import folder_form
+from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation

@@ -16,10 +16,10 @@ from mirlo.tools.cli.compile import compile_model
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.run_sizes import with_small_sizes
-from mirlo.tools.cli.tables import bytes_text
 from mirlo.tools.explorer.collect import REPEATS, MeasuredModel, explore
 from mirlo.tools.explorer.page import page
 from mirlo.tools.explorer.viewers import model_explorer, netron
+from mirlo.tools.tables import bytes_text
 
 if TYPE_CHECKING:
     from mirlo.runtime.profile import Profile

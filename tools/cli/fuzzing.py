@@ -16,9 +16,9 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
-from mirlo.tools.cli.tables import columns
 from mirlo.tools.fuzz.modes import CRASHED, MODES, Mode
 from mirlo.tools.fuzz.workers import run_jobs
+from mirlo.tools.tables import columns
 
 DISPUTED = "disputed"
 

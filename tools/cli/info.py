@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.regions import described_regions
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, precision_lines, region_lines
+from mirlo.tools.cli.compile_report import arena_lines, precision_lines, region_lines
 from mirlo.tools.cli.errors import CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.results import tensor_json
-from mirlo.tools.cli.tables import bytes_text, columns
+from mirlo.tools.tables import approximation_lines, bytes_text, columns
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.graph import GraphDef

@@ -19,7 +19,7 @@ from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.remote import board_options
 from mirlo.tools.cli.results import array_json, latency_json
 from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
-from mirlo.tools.cli.tables import columns, number
+from mirlo.tools.tables import columns, number
 
 if TYPE_CHECKING:
     import numpy as np

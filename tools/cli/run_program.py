@@ -15,7 +15,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import write_arrays
 from mirlo.tools.cli.results import array_json, latency_json, profile_json
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.runtime.compiled_program import Port

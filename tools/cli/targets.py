@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.passes.targets import TargetError, chain, describe_inert_rules, find_target, target_names
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 
 def execute(arguments: Arguments) -> None:

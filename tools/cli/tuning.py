@@ -16,8 +16,8 @@ from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
-from mirlo.tools.cli.tables import columns
 from mirlo.tools.remote import on_board
+from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.driver.tune.search import Tuned, TuningReport

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.passes.rules import Rule
-from mirlo.tools.cli.tables import columns
 from mirlo.tools.conformance.case import COLUMNS
 from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
 from mirlo.tools.explain.rules import rule_json, short_position
+from mirlo.tools.tables import columns
 
 MARKS = {OK: "ok", DECLINED: "declined", WRONG: "WRONG", FAILED: "FAILED"}
 

@@ -14,10 +14,9 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.session import PassDecision
 from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.regions import region_rows
-from mirlo.tools.cli.compile_report import approximation_lines
-from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.rules import rule_json, short_position
+from mirlo.tools.tables import approximation_lines, bytes_text, columns
 
 NEXT_BEST = 5
 """Candidates that are printed after the chosen one."""

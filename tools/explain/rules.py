@@ -16,7 +16,7 @@ from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
 from mirlo.passes.targets import chain
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 SCHEDULES = "schedule"

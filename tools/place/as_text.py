@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.driver.place.survey import Share, Survey
-from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.place.as_json import NodeReport, as_json
 from mirlo.tools.place.decision_text import decision_lines
+from mirlo.tools.tables import bytes_text, columns
 
 TITLES = (
     "target", "operators", "FLOPs", "share", "bytes", "composites", "regions", "in", "out", "transposes", "copies",

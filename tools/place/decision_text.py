@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.driver.place.decision import Decision
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 
 TITLES = ("alternative", "given away", "ms", "by the first")
 

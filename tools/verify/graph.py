@@ -13,7 +13,7 @@ from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 from mirlo.passes.registry import PassError
 from mirlo.runtime.records import dataclass
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 from mirlo.tools.verify.model import prepare_model
 
 if TYPE_CHECKING:

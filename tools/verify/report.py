@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
-from mirlo.tools.cli.tables import columns
+from mirlo.tools.tables import columns
 from mirlo.tools.verify.model import Verification
 
 SHOWN_NODES = 3

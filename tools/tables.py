@@ -1,10 +1,15 @@
-"""Text in columns."""
+"""Text that several commands print: columns, sizes, approximations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from mirlo.runtime.names import terminal
+
+
+def approximation_lines(approximations: Iterable[object]) -> Iterator[str]:
+    """Yield the deviations of results from the model's definition that options permit."""
+    return (f"approximated by {each}" for each in approximations)
 
 
 def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
