@@ -109,7 +109,9 @@ def raise_first(
         name, error = collected[0]
         if not isinstance(error, Exception):  # a keyboard interrupt or an exit is not the function's own failure
             raise error
-        nodes = "" if isinstance(error, UnmetAssumption) else _computed_by(name, calls)  # that names its node
+        if isinstance(error, UnmetAssumption):  # the call's own fault, of which the text names the node
+            raise UnmetAssumption(str(error)) from error
+        nodes = _computed_by(name, calls)
         raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}{nodes}") from error
     if failed:
         name = names[failed - 1] if 0 < failed <= len(names) else f"#{failed}"

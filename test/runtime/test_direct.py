@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
-from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.runtime.errors import InputError, UnmetAssumption
 from mirlo.testing import oracle
 
 
@@ -230,7 +230,7 @@ def test_conditions_are_tested_on_the_short_way(rows, monkeypatch, capfd):
     for place in (0, 5):
         unmet = np.full(6, 5)
         unmet[place] = 6
-        with pytest.raises(PackedFunctionError, match="'y' .OneHotEncoder.: a value is of no category"):
+        with pytest.raises(UnmetAssumption, match="^node 'y' .OneHotEncoder.: a value is of no category"):
             executable(unmet.reshape(3, 2))
     assert not capfd.readouterr().err
     _forbid_the_long_way(executable, monkeypatch)

@@ -145,6 +145,10 @@ def _inputs(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> dict[str,
         names = ", ".join(value.name for value in inputs) or "none"
         raise CommandError(f"{arguments.model} has no input '{sorted(unknown)[0]}'; inputs: {names}")
     shapes = {name: array.shape for name, array in arrays.items()} | arguments.shapes
+    for value in inputs:
+        kind = input_types([value], {}, loaded.name)[value.name]
+        if isinstance(kind, Kind):
+            raise CommandError(f"input '{value.name}' is {kind}: only models on tensors of numbers can be bisected")
     types = input_types(inputs, shapes, loaded.name)
     rng = np.random.default_rng(arguments.seed)
     feeds = {}
@@ -152,8 +156,7 @@ def _inputs(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> dict[str,
         if name in arrays:
             feeds[name] = arrays[name]
             continue
-        if isinstance(input_type, Kind):
-            raise CommandError(f"input '{name}' is {input_type}: only models on tensors of numbers can be bisected")
+        assert not isinstance(input_type, Kind)  # others were refused above
         if not input_type.is_static:
             raise CommandError(
                 f"input '{name}' is {input_type}: give the sizes of its dims, {_dim_flags(input_type)}, its shape, "

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
-from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.runtime.errors import InputError, UnmetAssumption
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 X = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
@@ -42,7 +42,7 @@ def test_axes_that_the_declared_shape_leaves_open() -> None:
     for axis in (1, 2, -1, -2):
         np.testing.assert_array_equal(run(executable, [axis]), X.sum(axis))
     for axis in (0, 3, -3):
-        with pytest.raises(PackedFunctionError, match=r"'y' \(ReduceSum\): input 'axes' names other axes"):
+        with pytest.raises(UnmetAssumption, match=r"'y' \(ReduceSum\): input 'axes' names other axes"):
             run(executable, [axis])
 
 
@@ -50,7 +50,7 @@ def test_several_axes() -> None:
     executable = mirlo.compile(model_of("ReduceMax", X, 2, [1, 2, 1]))
     for axes in ([0, 2], [2, 0], [-1, 0]):
         np.testing.assert_array_equal(run(executable, axes), X.max((0, 2), keepdims=True))
-    with pytest.raises(PackedFunctionError, match="names other axes"):
+    with pytest.raises(UnmetAssumption, match="names other axes"):
         run(executable, [0, 1])
 
 
@@ -59,7 +59,7 @@ def test_shapes() -> None:
     for shape in ([3, 4], [3, -1], [-1, 4], [0, 4], [0, -1]):
         np.testing.assert_array_equal(run(executable, shape), X.reshape(3, 4))
     for shape in ([4, 3], [3, 0], [6, 2]):
-        with pytest.raises(PackedFunctionError, match=r"\(Reshape\): input 'shape' is another"):
+        with pytest.raises(UnmetAssumption, match=r"\(Reshape\): input 'shape' is another"):
             run(executable, shape)
 
 
@@ -67,7 +67,7 @@ def test_dims_of_one() -> None:
     executable = mirlo.compile(model_of("Unsqueeze", X, 1, [3, 1, 2, 2]))
     for axis in (1, -3):
         np.testing.assert_array_equal(run(executable, [axis]), X[:, None])
-    with pytest.raises(PackedFunctionError, match="names other axes"):
+    with pytest.raises(UnmetAssumption, match="names other axes"):
         run(executable, [2])
 
 
@@ -75,11 +75,11 @@ def test_expansion_and_repetition() -> None:
     executable = mirlo.compile(model_of("Expand", X, 4, [5, 3, 2, 2]))
     for shape in ([5, 3, 2, 2], [5, 1, 2, 1]):
         np.testing.assert_array_equal(run(executable, shape), np.broadcast_to(X, (5, 3, 2, 2)))
-    with pytest.raises(PackedFunctionError, match="is another"):
+    with pytest.raises(UnmetAssumption, match="is another"):
         run(executable, [1, 3, 2, 2])
     executable = mirlo.compile(model_of("Tile", X, 3, [3, 4, 2]))
     np.testing.assert_array_equal(run(executable, [1, 2, 1]), np.tile(X, (1, 2, 1)))
-    with pytest.raises(PackedFunctionError, match="'repeats' is another"):
+    with pytest.raises(UnmetAssumption, match="'repeats' is another"):
         run(executable, [1, 1, 2])
 
 
@@ -90,7 +90,7 @@ def test_padding(mode: str) -> None:
     for before, after in (((1, 2), (1, 0)), ((0, 0), (2, 2)), ((2, 1), (0, 1))):
         found = executable(x, np.array([*before, *after]))
         np.testing.assert_array_equal(found, np.pad(x, tuple(zip(before, after, strict=True)), mode))
-    with pytest.raises(PackedFunctionError, match="'pads' adds another number of elements"):
+    with pytest.raises(UnmetAssumption, match="'pads' adds another number of elements"):
         executable(x, np.array([1, 1, 1, 2]))
 
 
@@ -112,7 +112,7 @@ def test_resizing() -> None:
     by_sizes, by_scales = (mirlo.compile(resize_model(kind)) for kind in (False, True))
     np.testing.assert_allclose(by_sizes(x, sizes), wanted, rtol=1e-6)
     np.testing.assert_allclose(by_scales(x, scales), wanted, rtol=1e-6)
-    with pytest.raises(PackedFunctionError, match="'sizes' is another"):
+    with pytest.raises(UnmetAssumption, match="'sizes' is another"):
         by_sizes(x, np.array([1, 1, 4, 4]))
 
 
@@ -125,7 +125,7 @@ def test_ranges(start: float, limit: float, delta: float) -> None:
     executable = mirlo.compile(model)
     bounds = [np.float32(number) for number in (start, limit, delta)]
     np.testing.assert_array_equal(executable(*bounds), np.arange(start, limit, delta, dtype=np.float32))
-    with pytest.raises(PackedFunctionError, match="another number of elements"):
+    with pytest.raises(UnmetAssumption, match="another number of elements"):
         executable(bounds[0], np.float32(limit + delta), bounds[2])
 
 
@@ -234,6 +234,6 @@ def test_declared_numbers(operator: str, dims: tuple[Any, ...], is_wrong: bool) 
     feed = {"x": x, "k": np.array(numbers, np.int64)}
     try:
         np.testing.assert_array_equal(executable.run(feed)["y"], expected)
-    except PackedFunctionError as error:
+    except UnmetAssumption as error:
         assert is_wrong and "contradicts the shape that the model declares" in str(error)
     np.testing.assert_array_equal(session.run(["y"], feed)[0], expected)

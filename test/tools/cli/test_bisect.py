@@ -423,3 +423,18 @@ def test_definitions_need_no_oracle(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "rules, passes and kernels keep what the model computes" in capsys.readouterr().out
     found = mirlo("bisect", str(path), "--against", "definitions", "--plugin", str(tmp_path / "wrong.py"))
     assert found.returncode == 1 and "rule 'wrong' at" in found.stdout and "(bend) changes the value" in found.stdout
+
+
+@pytest.mark.parametrize("has_array", [False, True])
+def test_inputs_that_are_no_tensors_are_refused(has_array: bool, tmp_path: Path, capsys) -> None:
+    """An array for such an input is no error of the import: no such model can be bisected."""
+    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(F32, [3]))
+    inputs = [helper.make_tensor_value_info("w", F32, [3]), helper.make_value_info("x", optional)]
+    nodes = [node("OptionalGetElement", "x", "a"), node("Mul", "a w", "y")]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("y", F32, [3])])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    arguments = [f"--input=x={tmp_path / 'x.npy'}"] if has_array else []
+    assert main(["bisect", str(tmp_path / "model.onnx"), *arguments]) != 0
+    found = capsys.readouterr().err
+    assert "input 'x' is optional(f32[3]): only models on tensors of numbers can be bisected" in found
