@@ -120,7 +120,10 @@ def check_target(
                 judges.append((name, kind, judge))
     report(f"0 of {len(programs)} cases of operators and intrinsics")
     outcomes = run(
-        programs, target, lambda done: report(f"{done} of {len(programs)} cases of operators and intrinsics")
+        programs,
+        target,
+        lambda done: report(f"{done} of {len(programs)} cases of operators and intrinsics"),
+        verify=can_verify(target),
     )
     own = own_rules(target, wanted if only is None else only, schedules=host and only is None)
     rules = RuleResults(target, own, report)
