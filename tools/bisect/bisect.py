@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, ReportProgress, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES, Oracle
 from mirlo.tools.bisect.passes import Culprit, departing_generator, failing_pass, first_departing_pass
+from mirlo.tools.bisect.stored import ValueFolder
 from mirlo.tools.bisect.submodel import cut, in_order, message_of
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 from mirlo.tools.bisect.units import DividedModel, divide
@@ -29,6 +31,10 @@ from mirlo.tools.bisect.units import DividedModel, divide
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.model import LoadedModel, Source
     from mirlo.tools.bisect.compare import ModelValue
+
+
+NODES_AT_ONCE = 64
+"""Nodes that the oracle computes at once: all of their values are in memory meanwhile."""
 
 
 class BisectError(MirloError):
@@ -93,14 +99,14 @@ def bisect(
     Nodes that only amplify the rounding of their inputs are skipped.
     """
     ordered = in_order(_opened(model))
-    values = _values(ordered, feeds, against, progress)
-    divided = divide(ordered, values, settings)
-    result = _find_departure(divided, values, settings, ORACLES[against], progress)
-    if result is None or isinstance(result, Rounding):
-        return result
-    return _departure(
-        divided, result, _culprit(divided, result, settings, ORACLES[against], progress), settings, against, bundle
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        values = _values(ordered, feeds, against, progress, ValueFolder(Path(folder)))
+        divided = divide(ordered, values, settings)
+        result = _find_departure(divided, values, settings, ORACLES[against], progress)
+        if result is None or isinstance(result, Rounding):
+            return result
+        culprit = _culprit(divided, result, settings, ORACLES[against], progress)
+        return _departure(divided, result, culprit, settings, against, bundle)
 
 
 def _culprit(
@@ -127,9 +133,10 @@ def _culprit(
 def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
     """Return whether a model departs from an oracle by nothing but rounding that its nodes amplify."""
     ordered = in_order(_opened(model))
-    values = _values(ordered, feeds, against, _ignore)
-    divided = divide(ordered, values, settings)
-    return isinstance(_find_departure(divided, values, settings, ORACLES[against], _ignore), Rounding)
+    with tempfile.TemporaryDirectory() as folder:
+        values = _values(ordered, feeds, against, _ignore, ValueFolder(Path(folder)))
+        divided = divide(ordered, values, settings)
+        return isinstance(_find_departure(divided, values, settings, ORACLES[against], _ignore), Rounding)
 
 
 def _ignore(text: str) -> None:
@@ -137,13 +144,23 @@ def _ignore(text: str) -> None:
 
 
 def _values(
-    model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, progress: ReportProgress
+    model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, progress: ReportProgress, files: ValueFolder
 ) -> dict[str, ModelValue]:
-    """Return the inputs of a model and all values that the oracle computes of them."""
-    names = list(dict.fromkeys(name for node in model.content.graph.nodes for name in node.outputs if name))
-    progress(f"computing {len(names)} values with {against}")
-    inputs = {name: np.asarray(array) for name, array in feeds.items()}
-    return {**inputs, **ORACLES[against](message_of(model), feeds, names)}
+    """Return the inputs of a model and all values that the oracle computes of them, some nodes at a time."""
+    nodes = model.content.graph.nodes
+    values: dict[str, ModelValue] = {name: np.asarray(array) for name, array in feeds.items()}
+    for first in range(0, len(nodes), NODES_AT_ONCE):
+        indices = range(first, min(first + NODES_AT_ONCE, len(nodes)))
+        names = list(dict.fromkeys(name for index in indices for name in nodes[index].outputs if name))
+        progress(f"computing {len(names)} values with {against}, up to node {indices.stop} of {len(nodes)}")
+        if len(nodes) <= NODES_AT_ONCE:
+            message, operands = message_of(model), values
+        else:
+            part = cut(model, indices, (), values)
+            message, operands = part.model, part.feeds
+        computed = ORACLES[against](message, operands, names)
+        values |= {name: files.stored(value) for name, value in computed.items()}
+    return values
 
 
 def _find_departure(

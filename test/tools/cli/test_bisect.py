@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,11 +19,16 @@ from onnx_models import F32, make_model, node
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.extend.ops import elementwise
 from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.onnx.model import load
 from mirlo.runtime.params import ParameterStore
+from mirlo.tools.bisect import bisect as bisection
 from mirlo.tools.bisect.amplify import _explains, _roundings
-from mirlo.tools.bisect.bisect import BisectError, bisect
+from mirlo.tools.bisect.bisect import BisectError, Departure, bisect
 from mirlo.tools.bisect.compare import Tolerance
+from mirlo.tools.bisect.stored import ValueFolder
+from mirlo.tools.bisect.submodel import in_order
 from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.cli import main
 
@@ -345,6 +352,34 @@ def test_a_wrong_node_behind_rounding_is_found(tmp_path: Path) -> None:
     (tmp_path / "plugin.py").write_text(CRASH)
     done = mirlo("bisect", "m.onnx", "--input", "x=x.npy", "--plugin", "plugin.py", cwd=tmp_path)
     assert "first node that departs: 'step1' (Tanh), node 3 of 3" in done.stdout, done.stdout + done.stderr
+
+
+def test_values_of_large_models_are_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle computes some nodes at a time, and memory has their values only."""
+    monkeypatch.setattr(bisection, "NODES_AT_ONCE", 4)
+    nodes = [node("Neg", f"v{i}", f"v{i + 1}", name=f"n{i}") for i in range(24)]
+    model = in_order(load(make_model(nodes, {"v0": (F32, (1024, 1024))}, ["v24"], {})))
+    x = np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)
+    tracemalloc.start()
+    values = bisection._values(model, {"v0": x}, "reference", lambda text: None, ValueFolder(tmp_path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * x.nbytes < len(nodes) * x.nbytes
+    assert all(np.array_equal(values[f"v{i}"], x if i % 2 == 0 else -x) for i in range(25))
+
+
+def test_a_wrong_node_of_many(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bisection, "NODES_AT_ONCE", 1)
+
+    def halved(op: Any, b: Any) -> Any:
+        return elementwise(op, b, [op.x], lambda x: x * 0.5)
+
+    settings = TrialOptions(legalize={"relax.tanh": halved})
+    feeds = {"x": np.ones((3, 8), np.float32)}
+    departure = bisect(
+        model, feeds, against="reference", settings=settings, bundle=model.parent / "bundle", progress=lambda text: None
+    )
+    assert isinstance(departure, Departure) and departure.node == "left"
 
 
 def test_a_loop_without_a_condition_is_right(tmp_path: Path) -> None:
