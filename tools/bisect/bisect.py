@@ -99,7 +99,7 @@ def bisect(
     Nodes that only amplify the rounding of their inputs are skipped.
     """
     ordered = in_order(_opened(model))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         values = _values(ordered, feeds, against, progress, ValueFolder(Path(folder)))
         divided = divide(ordered, values, settings)
         result = _find_departure(divided, values, settings, ORACLES[against], progress)
@@ -133,7 +133,7 @@ def _culprit(
 def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
     """Return whether a model departs from an oracle by nothing but rounding that its nodes amplify."""
     ordered = in_order(_opened(model))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         values = _values(ordered, feeds, against, _ignore, ValueFolder(Path(folder)))
         divided = divide(ordered, values, settings)
         return isinstance(_find_departure(divided, values, settings, ORACLES[against], _ignore), Rounding)

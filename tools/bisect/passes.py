@@ -86,7 +86,8 @@ def first_departing_pass(
     plain = [i for i in range(len(steps)) if i not in dropped]
     trial = _try(steps, plain, part, expected, settings)
     if trial.departs:
-        return _departing_rule(steps, plain, trial, part, expected, settings, progress)
+        alone = _departing_alone(steps, [i for i in plain if i in optional], part, expected, settings, progress)
+        return alone or _departing_rule(steps, plain, trial, part, expected, settings, progress)
     present = set(plain)
     for i in sorted(dropped):
         present.add(i)
@@ -97,6 +98,27 @@ def first_departing_pass(
             return Culprit(steps[i], chosen.index(i), _text(steps, chosen), trial.rules)
     reason = "the passes together gave results as expected when they were tried again: what departs changes"
     return Culprit(None, -1, _text(steps, range(len(steps))), trial.rules, reason=reason)
+
+
+def _departing_alone(
+    steps: Sequence[str],
+    candidates: Sequence[int],
+    part: Submodel,
+    expected: Mapping[str, ModelValue],
+    settings: TrialOptions,
+    progress: ReportProgress,
+) -> Culprit | None:
+    """Return the pass without which the whole pipeline gives the expected result; None if there is none.
+
+    A minimal pipeline needs a wrong pass that removes what a later one, which was left out, would lower.
+    """
+    for i in candidates:
+        again = _try(steps, [other for other in range(len(steps)) if other != i], part, expected, settings)
+        progress(f"without {steps[i]}: {again.departs or 'as expected'}")
+        if again.departs is None:
+            whole = _try(steps, range(len(steps)), part, expected, settings)
+            return Culprit(steps[i], i, _text(steps, range(len(steps))), whole.rules)
+    return None
 
 
 def _departing_rule(

@@ -162,6 +162,35 @@ def test_a_wrong_pass_has_its_ir_before_and_after(model: Path) -> None:
     assert "relax.tanh" in (bundle / "after.mlir").read_text()
 
 
+WRONG_LOOPS = '''
+from dataclasses import dataclass
+from mirlo.dialects.bindings import arith, ir
+from mirlo.dialects.core.surgery import blocks
+from mirlo.extend.target import Pass, register_pass
+
+@register_pass
+@dataclass(frozen=True)
+class DropTanh(Pass):
+    """Removes what the pass behind it would lower."""
+    name = "drop-tanh"
+    def run(self, op, session):
+        for function in op.body.operations:
+            for each in [op.operation for block in blocks(function) for op in block.operations]:
+                if each.name == "tir.tanh":
+                    with ir.InsertionPoint(each), each.location:
+                        each.results[0].replace_all_uses_with(arith.NegFOp(each.operands[0]).result)
+'''
+
+
+@pytest.mark.sample(0)
+def test_a_wrong_pass_that_a_minimal_pipeline_needs(model: Path) -> None:
+    """Without it, `lower-intrinsics` has work to do, and cannot be left out."""
+    passes = "remove-dead,legalize,schedule,drop-tanh,lower-intrinsics,plan-memory"
+    done = _bisect(model, WRONG_LOOPS, "--pipeline", f"builtin.module({passes})")
+    assert "first node that departs: 'left' (Tanh)" in done.stdout, done.stderr
+    assert "first pass that departs: drop-tanh" in done.stdout
+
+
 def test_a_crash_is_found_like_a_wrong_result(model: Path) -> None:
     done = _bisect(model, CRASH)
     assert done.returncode == 1
