@@ -33,8 +33,8 @@ FIRST = {"graphs": 1_000_000, "empty": 100_000}
 """The first seeds of the record: smaller ones ran at other commits, which docs/fuzzing.md lists."""
 EMPTY_SHARE = 10
 """Graphs for each seed of `empty`."""
-CHUNK = 500
-"""Seeds of each process between two lines of the record: what an interrupted run loses."""
+CHUNK, TIMED_CHUNK = 500, 50
+"""Seeds of each process between two lines of the record, which an interrupted run loses; fewer in a limited time."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(target: str, levels: tuple[int, ...], count: int, jobs: int, deadline: float) -> bool:
     """Run the next seeds, and record them; return whether none shows a bug."""
     modes = [("graphs", levels, count), *(("empty", (level,), count // EMPTY_SHARE) for level in levels)]
-    is_right = True
+    is_right, chunk = True, jobs * (CHUNK if deadline == float("inf") else TIMED_CHUNK)
     for mode, at, total in modes:
         done = 0
         while done < total and time.monotonic() < deadline:
-            seeds = min(total - done, CHUNK * jobs)
+            seeds = min(total - done, chunk)
             result = run_seeds(mode, target, at, next_seed(read_runs(), mode, target, at), seeds, jobs)
             append(RECENT, result)
             is_right &= not result.found

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from mirlo.benchmarks import random_graphs
 from mirlo.benchmarks.nightly import PARTS, SHARDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,3 +47,20 @@ def test_the_suites_that_bug_classes_name_exist() -> None:
             folder = path.parent if path.suffix else folder
             assert path.exists(), f"{row[0]}: {name}"
         assert targets or "test" in suites or "mirlo fuzz" in suites, row[0]
+
+
+@pytest.mark.parametrize("deadline", [float("inf"), 25.0])
+def test_random_graphs_end_near_the_time_that_they_have(deadline: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each seed takes a tenth of a second here; of a limited run, few are started after it."""
+    runs: list[random_graphs.SeedRun] = []
+
+    def run_seeds(mode, target, levels, first, count, jobs):  # type: ignore[no-untyped-def]
+        return random_graphs.SeedRun(mode, target, levels, first, count, {}, (), 0.1 * count, "c", "d", "p")
+
+    monkeypatch.setattr(random_graphs, "run_seeds", run_seeds)
+    monkeypatch.setattr(random_graphs, "read_runs", lambda: runs)
+    monkeypatch.setattr(random_graphs, "append", lambda path, result: runs.append(result))
+    monkeypatch.setattr(random_graphs.time, "monotonic", lambda: sum(each.seconds for each in runs))
+    assert random_graphs.run("llvm", (2,), 1000, 1, deadline)
+    seeds = sum(each.count for each in runs if each.mode == "graphs")
+    assert seeds == (1000 if deadline == float("inf") else 250)
