@@ -2,7 +2,7 @@
 
 // Many rows share panels that are converted in a copy. A single row reads the constant where it is, and copies nothing.
 // CHECK-LABEL: func.func private @fused_cast_matmul_relu(
-// CHECK-SAME:    one_row = array<i64: 1, 128>, packed = true
+// CHECK-SAME:    one_row = true, packed = true
 // CHECK:         %[[ROWS:.*]] = arith.muli
 // CHECK:         %[[ONE:.*]] = arith.cmpi eq, %[[ROWS]]
 // CHECK:         scf.if %[[ONE]] {

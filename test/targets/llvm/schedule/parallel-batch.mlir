@@ -41,10 +41,12 @@ func.func @main(%x: !a, %w: tensor<64x32xf16>) -> !b {
 // CHECK-NOT: call @conv_fork_0(
 // CHECK: func.func private @conv_region(
 // CHECK: %[[PANEL:.*]] = memref.alloca()
-// CHECK: scf.if
-// CHECK: vector.store %{{.*}}, %[[PANEL]]
-!p = tensor<1x16x?x24xf32, #relax.dims<[1, 16, "h", 24]>>
-func.func @main(%x: !p, %w: tensor<16x16x1x1xf32>) -> !p {
-  %0 = "relax.conv"(%x, %w) : (!p, tensor<16x16x1x1xf32>) -> !p
-  return %0 : !p
+// CHECK: scf.for
+// CHECK: %[[FLAT:.*]] = memref.collapse_shape %[[PANEL]]
+// CHECK: vector.store %{{.*}}, %[[FLAT]]
+!p = tensor<1x64x?x64xf32, #relax.dims<[1, 64, "h", 64]>>
+!q = tensor<1x16x?x64xf32, #relax.dims<[1, 16, "h", 64]>>
+func.func @main(%x: !p, %w: tensor<16x64x1x1xf32>) -> !q {
+  %0 = "relax.conv"(%x, %w) : (!p, tensor<16x64x1x1xf32>) -> !q
+  return %0 : !q
 }
