@@ -36,6 +36,7 @@ OTHERS = {
     "tools/fuzz/programs.py": "programs in C",
     "testing/__init__.py": "commands of lit",
     "testing/commands.py": "commands of Mirlo, as users call them",
+    "testing/tool_process.py": "forks of a process that has imported the compiler, for tests",
 }
 """Files that name the interpreter for something else than a process of Mirlo, or that start programs."""
 

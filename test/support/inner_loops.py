@@ -12,6 +12,8 @@ PRODUCTS = re.compile(
 SPILLED = re.compile(r"%[xyz]mm.*\(%rsp\)|\(%rsp\).*%[xyz]mm|\s(ldr|str|ldp|stp)\s+[qd]\d+.*\[sp")
 MOVED = re.compile(r"\smov\s+v\d+\.16b|vmov(ap|dq)\S*\s+%[xyz]mm\d+, %[xyz]mm")
 BRANCH = re.compile(r"^\s+(?:j[a-z]+|b\.?[a-z]*|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+(\.L\w+)")
+JUMP = re.compile(r"^\s+(?:jmp|b)\s+(\.L\w+)")
+"""A branch that is always taken."""
 LABEL = re.compile(r"^(\.L\w+):")
 
 
@@ -42,12 +44,19 @@ def inner_loops(assembly: str) -> list[InnerLoop]:
     """Return the innermost loops of a function in assembly, in their order."""
     lines = [line for line in assembly.splitlines() if line.strip() and not re.match(r"\s+\.", line)]
     labels = {match[1]: i for i, line in enumerate(lines) if (match := LABEL.match(line))}
+
+    def leaves(a: int, b: int) -> bool:
+        """Return whether lines go on elsewhere, in a loop inside that LLVM has placed before or behind them."""
+        return any(not a <= labels.get(jump[1], a) < b for jump in map(JUMP.match, lines[a:b]) if jump)
+
     spans = []
     for i, line in enumerate(lines):
         branch = BRANCH.match(line)
         if branch and labels.get(branch[1], i) < i:
             spans.append((labels[branch[1]], i + 1, branch[1]))
     inner = [
-        (a, b, name) for a, b, name in spans if not any(a <= c and d <= b and (c, d) != (a, b) for c, d, _ in spans)
+        (a, b, name)
+        for a, b, name in spans
+        if not any(a <= c and d <= b and (c, d) != (a, b) for c, d, _ in spans) and not leaves(a, b)
     ]
     return [InnerLoop(name, tuple(line for line in lines[a:b] if not LABEL.match(line))) for a, b, name in inner]

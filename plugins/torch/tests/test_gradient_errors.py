@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
 
 SIZES = ((16, 3, 32, 32), (8, 16, 24, 24), (4, 5, 40, 28))
 """Batch, channels, height and width of the images."""

@@ -41,8 +41,9 @@ def test_commands(tmp_path: Path) -> None:
 def test_tables_are_complete() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n##")[0]
     listed = dict(re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", section, re.MULTILINE))
-    defaults = {name.replace("_", "-"): f"{getattr(ServeOptions(), name):.12g}" for name in LIMITS}
-    defaults |= {"memory": "none", "health-port": "none"}
+    numbers = {name.replace("_", "-"): getattr(ServeOptions(), name) for name in LIMITS}
+    defaults = {name: f"{number:.12g}" for name, number in numbers.items() if number is not None}
+    defaults |= {"memory": "none", "health-port": "none", "chunk-size": "512"}
     assert listed == {name: value for name, value in defaults.items() if name not in ("port", "batch", "batch-delay")}
     assert all(f"`--{name}`" in TEXT for name in defaults if name != "port")
     for line in ServerMetrics().text().splitlines():

@@ -123,7 +123,7 @@ def test_a_stream_goes_on_where_another_replica_was_lost(server: Server, kind: s
     first, second = (in_loop(collect, answer_of(server, request)) for _ in range(2))
     wanted = choices_of(events_of(second))
     require_same(choices_of(events_of(first)), wanted)
-    assert len(first) > 2
+    assert len(first) >= 2  # the head, and events: a busy machine may send all of them at once
     for cut in range(len(first)):
         sent: list[Message] = []
 

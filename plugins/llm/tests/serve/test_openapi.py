@@ -24,7 +24,7 @@ from served import serving, write_language_model, write_tensor_model  # noqa: E4
 
 
 def test_the_document_is_complete() -> None:
-    server = Server([], ServeOptions())
+    server = Server([], ServeOptions(has_ollama=True))
     document = json.loads(server._document)
     routes = {(route.path, method) for route in server._router.routes for method in route.methods - {"HEAD"}}
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
