@@ -38,7 +38,7 @@ def _model(nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -
 
 
 def microseconds(call: Callable[[], Any]) -> float:
-    """Of a call: the least of some rounds."""
+    """Return the microseconds of a call: the least of some rounds."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()

@@ -73,7 +73,7 @@ class Imports:
 
     @cached_property
     def paths(self) -> dict[str, Path]:
-        """The files by the names of their modules."""
+        """Return the files by the names of their modules."""
         files = [*self.root.glob("*.py"), *(path for each in FOLDERS for path in (self.root / each).rglob("*.py"))]
         return {self._name(path): path for path in files if path.name != "setup.py"}
 

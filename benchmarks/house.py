@@ -67,7 +67,7 @@ class House:
     @cached_property
     @FewerCollections()
     def trees(self) -> dict[Path, ast.Module]:
-        """All parsed files."""
+        """Return all parsed files."""
         return {path: self.tree(path) for path in self.paths}
 
     def figures(self, other: House | None = None) -> dict[str, int | str]:
@@ -106,13 +106,13 @@ class House:
 
     @cached_property
     def names(self) -> list[str]:
-        """The paths of the files from the root."""
+        """Return the paths of the files from the root."""
         return [path.relative_to(self.root).as_posix() for path in self.paths]
 
     @cached_property
     @FewerCollections()
     def imports(self) -> dict[str, set[str]]:
-        """The modules that each module imports: in functions, for type checking and by their names too."""
+        """Return the modules that each module imports: in functions, for type checking and by their names too."""
         modules = {self._module(path): path for path in self.paths}
         result: dict[str, set[str]] = {}
         for module, path in modules.items():
@@ -126,7 +126,7 @@ class House:
 
     @cached_property
     def repeated_class_names(self) -> dict[str, list[str]]:
-        """The names that several public classes have, with the files of these."""
+        """Return the names of several public classes, with the files of these."""
         files: dict[str, list[Path]] = {}
         for path, text in self.texts.items():
             for match in re.finditer(r"^[ \t]*class ([A-Za-z]\w*)", text, re.MULTILINE):

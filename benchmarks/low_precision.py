@@ -66,7 +66,7 @@ def _model(nodes: list[Any], x: list[int], y: list[int], weights: dict[str, Any]
 
 
 def feeds(model: Any, count: int) -> Iterator[Feed]:
-    """Random inputs of a model of floats with fixed shapes."""
+    """Return random inputs of a model of floats with fixed shapes."""
     random = np.random.default_rng(2)
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
@@ -131,7 +131,7 @@ def engines(model: Any, threads: int) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def medians(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Seconds of each, taking turns."""
+    """Return the median seconds of each, in turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["mirlo f32"]) < 5:

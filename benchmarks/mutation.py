@@ -167,27 +167,27 @@ class Study:
 
     @property
     def areas(self) -> tuple[str, ...]:
-        """The folders that take turns, and have a row each in the report."""
+        """Return the folders that are mutated in turns, each a row of the report."""
         return self.folders or FOLDERS
 
     @property
     def work(self) -> Path:
-        """The folder of the files."""
+        """Return the folder of the files."""
         return WORK / "+".join([folder.replace("/", ".") for folder in self.folders] or ["all"]) / str(self.seed)
 
     @property
     def source(self) -> Path:
-        """What `--map` copied: the code may change before `--run`."""
+        """Return the copy that `--map` made: the code may change before `--run`."""
         return self.work / "source"
 
     @property
     def tests(self) -> list[str]:
-        """The tests that are run: without folders, all."""
+        """Return the tests to run: without folders, all."""
         return sorted({test for folder in self.folders for test in tests_of(folder)})
 
     @property
     def lit(self) -> list[str]:
-        """The folders with tests of lit."""
+        """Return the folders with tests of lit."""
         return [test for test in self.tests if not test.endswith(".py")] or ["test"]
 
     def copy_source(self, below: str = "") -> None:

@@ -75,7 +75,7 @@ def bound_runner(model: bytes, arrays: dict[str, np.ndarray]) -> tuple[Callable[
 
 
 def largest_error(outputs: dict[str, np.ndarray], session: Any, inputs: dict[str, np.ndarray]) -> float:
-    """How far results are from a session's, by the largest value of each."""
+    """Return the largest error of results relative to a session's, by the largest value of each."""
     expected = dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
     return max(float(np.abs(outputs[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in outputs)
 

@@ -68,7 +68,7 @@ class Graph:
         return np.asarray(array, np.float64 if self.dtype.is_float else np.int32)
 
     def numbers(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Random numbers of the element type."""
+        """Return random numbers of the element type."""
         if not self.dtype.is_float:
             return self.random.integers(-9, 10, shape).astype(np.int32)
         return self.random.standard_normal(shape).astype(np.float32)

@@ -51,7 +51,7 @@ def _width(i: int) -> int:
 
 
 def measure(nodes: int) -> tuple[float, int, int]:
-    """Seconds, and how many operators and prim functions there were."""
+    """Return the seconds, and the numbers of operators and prim functions."""
     with make_context(), ir.Location.unknown():
         module = make_module(nodes)
         pipeline, session = Pipeline("legalize{target=llvm}"), Session()

@@ -51,7 +51,7 @@ class CompiledModel:
         return next((compilation for compilation in self.compilations if compilation.engine == engine), None)
 
     def ratio(self, engine: str) -> float | None:
-        """Mirlo's time by that of another engine."""
+        """Return Mirlo's time divided by that of another engine."""
         own, other = self.of(MIRLO), self.of(engine)
         return own.seconds / other.seconds if own is not None and other is not None else None
 
@@ -80,12 +80,12 @@ class CompileTimes:
 
     @property
     def others(self) -> list[str]:
-        """The engines beside Mirlo."""
+        """Return the engines beside Mirlo."""
         engines = dict.fromkeys(one.engine for row in self.rows for one in row.compilations)
         return [name for name in engines if name != MIRLO]
 
     def is_within_limit(self) -> bool:
-        """Whether Mirlo takes no model longer than it may, by any engine that compiled it."""
+        """Return whether Mirlo compiles each model within its limit, relative to each engine that compiled it."""
         ratios = (row.ratio(name) for row in self.rows for name in self.others)
         return all(ratio <= LIMIT for ratio in ratios if ratio is not None)
 
@@ -132,7 +132,7 @@ def _summary(engine: str, answers: Sequence[Mapping[str, Any]]) -> Compilation:
 
 
 def table(times: CompileTimes) -> list[tuple[str, ...]]:
-    """Seconds of each engine, Mirlo's by theirs, and with the import of the engine."""
+    """Return a table of each engine's seconds, of the ratios to Mirlo's, and of both with the imports."""
     engines = [MIRLO, *times.others]
     titles = [ENGINES[name].title for name in engines]
     head = ("model", *(f"{title} s" for title in titles), *(f"by {title}" for title in titles[1:]))

@@ -60,13 +60,13 @@ def _first_line(problem: Exception) -> str:
 
 
 def _microseconds(model: Any, inputs: Sequence[np.ndarray]) -> float:
-    """Of a call whose arrays stay on the device; where there is none, of its kernels."""
+    """Return the time of a call whose arrays stay on the device; without such a call, of its kernels."""
     microseconds: float | None = model.device_microseconds(*inputs, repeats=REPEAT)
     return model.profile(*inputs, repeats=3).microseconds if microseconds is None else microseconds
 
 
 def _of_calls(call: Any, calls: int = 10) -> float:
-    """Of calls as a caller on the CPU sees them."""
+    """Return the times of calls as a caller on the CPU sees them."""
     times = []
     for _ in range(calls):
         start = time.perf_counter()

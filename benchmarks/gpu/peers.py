@@ -81,7 +81,7 @@ def write_weights(graph: Path, file: Path) -> None:
 
 
 def session_timer(session: Any, named: Mapping[str, np.ndarray], calls: int = 20) -> Timed:
-    """Of a call whose tensors stay on the device."""
+    """Return the timer of a call whose tensors stay on the device."""
     binding = session.io_binding()
     for name, array in named.items():
         import onnxruntime
@@ -104,7 +104,7 @@ def session_timer(session: Any, named: Mapping[str, np.ndarray], calls: int = 20
 
 
 def seconds(call: Call, repeat: int) -> float:
-    """Of one call, on the device's clock: a graph of some calls, where they can be recorded."""
+    """Return the seconds of a call by the device's clock: in a graph of calls, where they can be recorded."""
     torch = torch_on_gpu()
     for _ in range(2):
         call()

@@ -76,7 +76,7 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it takes another unit."""
+        """Return whether it accepts another unit."""
         return self._process.poll() is None
 
     def ask(self, name: str, seconds: float) -> dict[str, Any]:

@@ -124,14 +124,14 @@ def copy_runner(count: int) -> Callable[[], float]:
 
 
 def moved_bytes(case: Case, arrays: list[np.ndarray], out: np.ndarray) -> int:
-    """Bytes read and written; of a table only the rows that are picked."""
+    """Return the bytes read and written; of a table only the rows that are gathered."""
     if case.operator == "Gather":
         return arrays[1].nbytes + 2 * out.nbytes
     return sum(array.nbytes for array in arrays) + out.nbytes
 
 
 def measure(case: Case, seconds: float) -> tuple[float, float, float, float]:
-    """Seconds of Mirlo, of the copy and of ONNX Runtime; bytes that are moved."""
+    """Return the seconds of Mirlo, of the copy and of ONNX Runtime, and the bytes that are moved."""
     model, arrays = make_model(case), make_arrays(case)
     executable = mirlo.compile(model)
     theirs, want = bound_runner(model.SerializeToString(), {f"x{i}": array for i, array in enumerate(arrays)})

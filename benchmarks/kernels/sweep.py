@@ -45,7 +45,7 @@ class Row:
 
 
 def random_cases(count: int, seed: int) -> list[Case]:
-    """As many products, and as many convolutions."""
+    """Return random products, and as many convolutions."""
     generator = random.Random(seed)
     return [_drawn(_product, generator) for _ in range(count)] + [_drawn(_conv, generator) for _ in range(count)]
 

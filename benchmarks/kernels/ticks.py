@@ -16,7 +16,7 @@ _known: list[float] = []
 
 
 def least_seconds(executable: Any, arrays: Sequence[np.ndarray], runs: int) -> float:
-    """Of so many runs, after one that warms up: from the stamp before the first kernel to that after the last."""
+    """Return the least time of runs after a first one, from before the first kernel to after the last."""
     stamps = _stamps(executable, arrays, runs + 1)[1:]
     return int(np.min(stamps[:, -1] - stamps[:, 0])) * seconds_per_tick(executable, arrays)
 

@@ -63,7 +63,7 @@ class Net:
         return self.op("LayerNormalization", x, self.weight((size,), 0.1, 1.0), self.weight((size,), 0.1), axis=-1)
 
     def gelu(self, x: str) -> str:
-        """As exporters spell it."""
+        """Return GELU in the operators that exporters write."""
         inner = self.op("Erf", self.op("Div", x, self.constant(np.float32(2**0.5))))
         half = self.op("Mul", x, self.op("Add", inner, self.constant(np.float32(1))))
         return self.op("Mul", half, self.constant(np.float32(0.5)))

@@ -32,7 +32,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def _find_packages(where: str) -> list[str]:
-    """As setuptools does it: folders below with an `__init__.py`, whose parents have one."""
+    """Return the packages as setuptools finds them: folders below with an `__init__.py`, whose parents have one."""
     found: list[str] = []
     for path in sorted(Path(where).rglob("__init__.py")):
         name = ".".join(path.parent.relative_to(where).parts)

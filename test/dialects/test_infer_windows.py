@@ -18,7 +18,7 @@ from inference import (
 
 
 def windows(rng: random.Random, count: int) -> dict[str, Any]:
-    """Random strides, padding and dilations; some left out."""
+    """Return random strides, padding and dilations; some are left out."""
     full = {
         "strides": random_shape(rng, count, high=3),
         "padding": random_shape(rng, 2 * count, low=0, high=2),

@@ -29,7 +29,7 @@ def _model(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outpu
 
 @pytest.fixture(scope="module")
 def several():
-    """Two inputs that share a symbol, two outputs, one of them of a computed size, and an arena."""
+    """Return a model with two inputs that share a symbol, two outputs, one of them of a computed size, and an arena."""
     nodes = [
         helper.make_node("Add", ["a", "b"], ["sum"]),
         helper.make_node("Softmax", ["sum"], ["soft"]),

@@ -81,7 +81,7 @@ class Case:
         return replace(self, query=known(self.query), key=known(self.key), mask=known(self.mask))
 
     def arrays(self, dtype: str = "f32") -> list[np.ndarray]:
-        """Random operands; where there is a mask, one row sees no key at all."""
+        """Return random operands; with a mask, one row sees no key at all."""
         rng = np.random.default_rng(0)
         shapes = (self.query, self.key, (*self.key[:3], self.value_size))
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
@@ -97,7 +97,7 @@ class Case:
         return made
 
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
-        """In f64."""
+        """Return the result in f64."""
         mask = arrays[3] if self.mask else None
         q, k, v = (array.swapaxes(1, 2) if self.transposed else array for array in arrays[:3])
         past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
@@ -106,7 +106,7 @@ class Case:
 
 
 def _turned(shape: Shape) -> Shape:
-    """Tokens before heads."""
+    """Return the tensor with tokens before heads."""
     return (shape[0], shape[2], shape[1], shape[3])
 
 

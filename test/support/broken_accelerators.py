@@ -478,7 +478,7 @@ def _static(match: Any, variant: Variant) -> Any:
 
 
 def check_matmul(match: Any, variant: Variant) -> Any:
-    """Whether the unit multiplies these matrices."""
+    """Return whether the unit multiplies these matrices."""
     matmul = match.op("matmul")
     if len(matmul.rhs.shape) != 2 or len(matmul.lhs.shape) < 2:
         return decline("the unit multiplies rows by a matrix", shapes=[matmul.lhs.shape, matmul.rhs.shape])
@@ -495,7 +495,7 @@ def check_matmul(match: Any, variant: Variant) -> Any:
 
 
 def check_conv(match: Any, variant: Variant) -> Any:
-    """Whether the unit convolves these images."""
+    """Return whether the unit convolves these images."""
     conv = match.op("conv")
     if match["conv"].dtype.name not in ("f32", "i32"):
         return decline("the unit convolves f32 and int8", found=match["conv"].dtype.name)
@@ -536,7 +536,7 @@ def check_quantized(check: Callable[[Any, Variant], Any]) -> Callable[[Any, Vari
 
 
 def check_elementwise(match: Any, variant: Variant) -> Any:
-    """Whether the unit's vector part computes this."""
+    """Return whether the unit's vector part computes this."""
     node = match.nodes[-1]
     kinds = {value.dtype.name for value in node.operands}
     if kinds != {"f32"}:

@@ -96,7 +96,7 @@ def space_of(i: PtxInstruction) -> str:
 
 
 def _shape(i: PtxInstruction) -> tuple[int, int]:
-    """How many elements, and the bytes of one."""
+    """Return the number of elements, and the bytes of one."""
     for modifier in i.modifiers[:-1]:
         if modifier not in SPACES and modifier not in _VECTORS and modifier not in _HINTS:
             raise PtxError(f".{modifier} of {i.name} is not known")
@@ -128,7 +128,7 @@ def _ld(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def _ld_param(p: KernelPreparation, i: PtxInstruction) -> Step:
-    """All threads are given the same."""
+    """Load a parameter, equal in all threads."""
     count, size = _shape(i)
     writes, kind = [p.write(part) for part in p.parts(i.operands[0])], TYPES[i.kind]
     operand = i.operands[1]

@@ -67,7 +67,7 @@ class BulkCopies:
         return np.ascontiguousarray(result).reshape(-1).view(np.uint8)
 
     def _places(self, copy: _Copy) -> Array:
-        """Where the bytes go, counted from the shared memory of the first block."""
+        """Return the places of the bytes, counted from the shared memory of the first block."""
         shared = self._batch.shared
         if copy.target + len(copy.bytes) > shared.size:
             raise KernelError(f"a box goes to {copy.target}, beyond the {shared.size} bytes of shared memory")

@@ -172,7 +172,7 @@ def to_eight_bits(x: Array, kind: str) -> Array:
 
 
 def _packed(p: KernelPreparation, i: PtxInstruction, target: str, source: str, flags: list[str]) -> Step:
-    """Two numbers in one register: the first operand is the upper one."""
+    """Convert two numbers to one register: the first operand is the upper one."""
     write = p.write(i.operands[0])
     part = _NARROW.get(target, target)
     if source == "f32":

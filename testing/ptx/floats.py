@@ -152,7 +152,7 @@ def _approximate(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def _sign(p: KernelPreparation, i: PtxInstruction) -> Step:
-    """Only the bit of the sign is touched, of NaN as well."""
+    """Change only the bit of the sign, of NaN as well."""
     size = TYPES[i.kind].itemsize
     bits = np.dtype(f"u{size}")
     mask = bits.type(1 << (8 * size - 1))

@@ -55,7 +55,7 @@ def registers_of(operand: Operand) -> Iterator[str]:
 
 
 def writes(instruction: PtxInstruction) -> bool:
-    """Whether the first operand is a result."""
+    """Return whether the first operand is a result."""
     if instruction.name in JUMPS or not instruction.operands:
         return False
     if instruction.name == "mbarrier":

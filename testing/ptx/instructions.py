@@ -40,7 +40,7 @@ def builder_of(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def wait_builder_of(i: PtxInstruction) -> WaitBuilder | None:
-    """How threads meet at an instruction; None where they do not."""
+    """Return how threads wait for each other at an instruction; None where they do not."""
     if _meets_in_warp(i):
         return warp_barrier
     if i.name == "barrier" and i.has("cluster"):

@@ -23,7 +23,7 @@ LANES = np.arange(32)
 
 
 def whole(group: Group) -> int:
-    """How many warps a group is; an error where some lack threads."""
+    """Return the number of warps of a group; raise an error where some lack threads."""
     if group.size % 32 or group.batch.block_size % 32 or (places_of_lanes(group) >= 0).sum(1).max() < 32:
         raise KernelError("not all threads of the warp are here")
     return group.size // 32

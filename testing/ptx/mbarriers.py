@@ -71,7 +71,7 @@ class MBarriers:
         self._settle(key, state)
 
     def copied(self, key: Key, count: int) -> None:
-        """Bytes have come."""
+        """Count bytes that have arrived."""
         state = self.state(key)
         state.bytes -= count
         self._settle(key, state)
@@ -98,7 +98,7 @@ class MBarriers:
         self._waiting = kept
 
     def is_complete(self, key: Key, parity: int) -> bool:
-        """Whether the phase of a parity is over: the barrier is in the next one."""
+        """Return whether the phase of a parity is over: the barrier is in the next one."""
         return self.state(key).phase % 2 != parity
 
     def wait(self, group: Group, blocks: Array, addresses: Array) -> None:
@@ -120,7 +120,7 @@ class MBarriers:
 
 
 def keys_of(group: Group, addresses: Array) -> list[Key]:
-    """Where the barriers are that threads name."""
+    """Return the places of the barriers that threads name."""
     blocks, offsets = group.batch.in_cluster(group, group.spread(addresses))
     return list(zip(blocks.tolist(), offsets.tolist(), strict=True))
 

@@ -164,7 +164,7 @@ class Windows:
         return self._known[1]
 
     def places(self, windows: Array, addresses: Array, size: int) -> Array:
-        """Where elements are, counted in their size from the beginning of the first window."""
+        """Return the places of elements, in units of their size from the first window on."""
         if self.offsets is not None:
             addresses = self.offsets(windows, addresses)
         check_alignment(addresses, size)

@@ -45,7 +45,7 @@ class KernelPreparation:
         return self.numbers[name]
 
     def storage_of(self, name: str) -> Any:
-        """How a register is kept."""
+        """Return the type in which a register is stored."""
         stored = self._kinds.get(name)
         if stored is None:
             registers = self.function.registers
@@ -91,7 +91,7 @@ class KernelPreparation:
         return address
 
     def write(self, operand: Operand) -> Write:
-        """How a result is written."""
+        """Return the function that writes a result."""
         if operand == PtxSymbol("_"):
             return lambda group, value: None
         if not isinstance(operand, Reg):

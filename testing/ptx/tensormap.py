@@ -37,16 +37,16 @@ class EncodedMap:
 
     @property
     def element(self) -> int:
-        """Bytes of an element."""
+        """Return the bytes of an element."""
         return SIZES[self.kind]
 
     @property
     def box_bytes(self) -> int:
-        """Bytes of a box, what lies outside of the tensor included."""
+        """Return the bytes of a box, elements outside of the tensor included."""
         return int(np.prod(self.box)) * self.element
 
     def packed(self) -> bytes:
-        """As 128 bytes."""
+        """Return the map as 128 bytes."""
         rank = len(self.dims)
         padded = [*self.dims, *[1] * (5 - rank), *self.strides, *[0] * (5 - rank)]
         result = _FORM.pack(_MAGIC, self.kind, rank, self.swizzle, self.address, *padded, *self.box, *[1] * (5 - rank))

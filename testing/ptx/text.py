@@ -79,16 +79,16 @@ class PtxInstruction:
 
     @property
     def opcode(self) -> str:
-        """As it is written."""
+        """Return the opcode as it is written."""
         return ".".join((self.name, *self.modifiers))
 
     @property
     def kind(self) -> str:
-        """The type, which is the last modifier."""
+        """Return the type, which is the last modifier."""
         return self.modifiers[-1] if self.modifiers else ""
 
     def has(self, modifier: str) -> bool:
-        """Whether it is written with a modifier."""
+        """Return whether it has a modifier."""
         return modifier in self.modifiers
 
 

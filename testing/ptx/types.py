@@ -32,12 +32,12 @@ PACKED = ("f16x2", "bf16x2", "f32x2", "s16x2", "u16x2")
 
 
 def storage(kind: str) -> Any:
-    """How a register of a declared type is kept."""
+    """Return the type in which a register of a declared type is stored."""
     return TYPES["pred"] if kind == "pred" else BITS[TYPES[kind].itemsize * (2 if kind in PACKED else 1)]
 
 
 def is_signed(kind: str) -> bool:
-    """Whether a type has negative integers."""
+    """Return whether a type has negative integers."""
     return kind[0] == "s"
 
 

@@ -46,7 +46,7 @@ def described(bits: int) -> Described:
 
 
 def places(tile: Described, lines: int, depth: int, size: int, across: bool) -> Array:
-    """Where the elements of a matrix are: `lines` of it, each with `depth` numbers of so many bytes.
+    """Return the places of the elements of a matrix: `lines` with `depth` numbers of `size` bytes each.
 
     `across`: numbers of neighbouring lines lie side by side (M-major or N-major), not those of a line (K-major).
     """

@@ -74,11 +74,11 @@ class SharedProduct:
         return [*mover.code, riscv.STAY]
 
     def dram_offset(self, core: int) -> int:
-        """Return where the left operand of a core is behind the beginning of DRAM."""
+        """Return the offset in DRAM of the left operand of a core."""
         return core // 4 * self.part.tensor_bytes[0]
 
     def panels_of(self, right: bytes) -> bytes:
-        """Return the right operand, whose tiles are row-major, as panels."""
+        """Return the right operand, tiles in row-major order, as panels."""
         tile, (_, columns) = self.part.kind.tile_bytes, self.part.best
         tiles = [right[at : at + tile] for at in range(0, len(right), tile)]
         n = self.part.n
@@ -86,7 +86,7 @@ class SharedProduct:
         return b"".join(tiles[i] for i in order)
 
     def content(self, left: bytes, right: bytes) -> list[tuple[tuple[int, int], int, bytes]]:
-        """Return what DRAM has: the rows of each core, and the panels, whose pieces alternate between two tiles."""
+        """Return the contents of DRAM: the rows of each core, and panels in pieces that alternate between two tiles."""
         size = self.part.tensor_bytes[0]
         rows = [
             (DRAM[2 + i % 4], DRAM_BASE + self.dram_offset(i), left[i * size : (i + 1) * size])
@@ -98,7 +98,7 @@ class SharedProduct:
 
 @dataclass
 class _Mover:
-    """The program of the core that moves data, while it is made."""
+    """Builds the program of the core that moves data."""
 
     product: SharedProduct
     core: int
@@ -135,7 +135,7 @@ class _Mover:
         self.code += [*riscv.wait_for_reads(0), *store(ROWS, block + 1)]
 
     def read_panel(self, panel: int) -> None:
-        """Begin to read a panel, if there is one, once all cores have unpacked the one that it overwrites."""
+        """Start reading a panel, if one is left, after all cores have unpacked the panel that it overwrites."""
         if panel == self.product.panels:
             return
         if panel >= BUFFERS:
@@ -147,7 +147,7 @@ class _Mover:
             self.read(number % 2, panel * size + at, to, piece, _tag(panel, number))
 
     def broadcast_panel(self, panel: int) -> None:
-        """Broadcast the pieces of a panel when they are there."""
+        """Broadcast the pieces of a panel as they arrive."""
         size = self.product.part.panel_bytes
         to = self.panels_at + panel % BUFFERS * size
         for number, (at, piece) in enumerate(_pieces(size)):
@@ -157,7 +157,7 @@ class _Mover:
         self.broadcast(PANELS, 16)
 
     def free_panel(self, panel: int) -> None:
-        """Send the first core how many panels are unpacked, before it reads one."""
+        """Report the number of unpacked panels to the first core, before it reads the next one."""
         if panel >= BUFFERS:
             target = SLOTS + 16 * self.core, riscv.place((1, 1))
             self.code += [
@@ -177,7 +177,7 @@ def _tag(panel: int, number: int) -> int:
 
 
 def shared(product: Product, cores: int) -> SharedProduct | None:
-    """Return a product on several cores, None if its rows are too few for them."""
+    """Return a product divided among several cores; None if it has too few rows."""
     if cores == 1 or product.windows or product.m < cores:
         return None
     return SharedProduct(replace(product, m=-(-product.m // cores), has_panels=True), cores)

@@ -123,7 +123,7 @@ class Tensix(CodeGenerator):
                     yield Tunable(product_key(item.work), item.step, choices, _Measure(item.work))
 
     def times(self, artifact: Artifact) -> dict[str, float]:
-        """Return the time of regions by the words of the threads, and by the bytes that units and DRAM move."""
+        """Return the estimated time of regions, of the words of threads and the bytes that units and DRAM move."""
         return {
             name: sum(map(estimated, decode(region["items"]))) / MEGAHERTZ
             for name, region in json.loads(artifact.data)["regions"].items()
@@ -136,7 +136,7 @@ class Tensix(CodeGenerator):
 
     @property
     def error(self) -> float:  # type: ignore[override]
-        """Return how far results are off: by the bits that phases multiply, and by rounding, which exp multiplies."""
+        """Return a bound of the error of results: from the multiplied bits, and from rounding that exp amplifies."""
         return {1: 1e-1, 2: 4e-2}.get(self.phases, 3e-2 if self.dtype == "bf16" else 8e-3)
 
     def requirements(self) -> Sequence[str]:
@@ -165,12 +165,12 @@ def _with_function(pattern: Any, kernel: str = "") -> Any:
 
 
 def product_key(product: Product) -> str:
-    """Return text of all that the cycles of a product depend on."""
+    """Return a text key of everything that determines the cycles of a product."""
     return f"{product.m} x {product.n} x {product.k} phases={product.phases} {product.format} {product.activation}"
 
 
 def estimated(item: Any) -> int:
-    """Return about how many cycles an item of a region takes."""
+    """Return the estimated cycles of an item of a region."""
     if isinstance(item, Run):
         return item.work.threads(item.places).estimated
     if isinstance(item, RunShared):
@@ -180,7 +180,7 @@ def estimated(item: Any) -> int:
 
 
 def _moves() -> Any:
-    """Return a pattern of reshapes and permutations that follow one another."""
+    """Return a pattern of consecutive reshapes and permutations."""
     names = ("relax.permute", "relax.reshape")
     pattern = is_op(*names)(wildcard(), ...).named("first")
     for _ in range(2):
@@ -189,7 +189,7 @@ def _moves() -> Any:
 
 
 def _fits_move(match: Any) -> Any:
-    """Return True, or why a transposition is not one of whole tiles."""
+    """Return True, or the reason that a transposition does not move whole tiles."""
     nodes = match.nodes
     axes = [node.attribute("axes") if node.name == "relax.permute" else None for node in nodes]
     steps = [(node.operands[0].shape, each, node.results[0].shape) for node, each in zip(nodes, axes, strict=True)]
@@ -200,7 +200,7 @@ def _fits_move(match: Any) -> Any:
 
 
 def _fits(match: Any) -> Any:
-    """Return True, or why a product is not computed on a core."""
+    """Return True, or the reason that a core does not compute a product."""
     matmul = match.op("matmul")
     x, weight = matmul.lhs, matmul.rhs
     if x.dtype.name in ("i8", "u8"):
@@ -219,7 +219,7 @@ def _fits(match: Any) -> Any:
 
 
 def _fits_conv(match: Any) -> Any:
-    """Return True, or why a convolution is not computed on a core."""
+    """Return True, or the reason that a core does not compute a convolution."""
     conv = match.op("conv")
     types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
     if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
@@ -234,7 +234,7 @@ def _fits_conv(match: Any) -> Any:
 
 
 def _fits_attention(match: Any) -> Any:
-    """Return True, or why an attention is not computed on a core."""
+    """Return True, or the reason that a core does not compute an attention."""
     node, inputs = match.op("attention"), match.inputs()
     if any(value.dtype.name != "f32" for value in inputs):
         types = [str(value.type) for value in inputs]
@@ -248,7 +248,7 @@ def _fits_attention(match: Any) -> Any:
 
 
 def _fits_vector(match: Any) -> Any:
-    """Return True, or why an operator is not computed on the vector unit."""
+    """Return True, or the reason that the vector unit does not compute an operator."""
     node = match.op("operator")
     kernel, types = KERNELS[node.name], [str(value.type) for value in match.inputs()]
     if any(value.dtype.name != "f32" for value in match.inputs()):

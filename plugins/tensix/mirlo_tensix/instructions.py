@@ -22,7 +22,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Mark:
-    """The command that the words behind it execute, for reports; it is no word."""
+    """Marks the command that the following words execute, for reports; not a word itself."""
 
     command: str
 
@@ -40,7 +40,7 @@ TILE = 32
 
 @dataclass(frozen=True)
 class Format:
-    """How numbers are stored in L1, and how SrcA and SrcB have them."""
+    """A number format: in L1, and in SrcA and SrcB."""
 
     name: str
     bytes: int
@@ -128,7 +128,7 @@ SET_ROWS = op("SETRWC", which=0b1111)
 
 
 def executed(words: Sequence[Word | Loop | Mark | Riscv]) -> Counter[int]:
-    """Return how many instructions of each code words execute; those of the replay buffer are products."""
+    """Return the number of executed instructions by opcode; instructions of the replay buffer count as products."""
     counts, recorded = Counter[int](), 0
     for word in words:
         if isinstance(word, Loop):
@@ -230,7 +230,7 @@ def setup_unpackers(kind: Format, plane_rows: int = 0, transposes: bool = False)
 
 
 def unpack(unit: int, address: int) -> list[Word]:
-    """Return the words that unpack a tile, and give the bank to the matrix unit; L1 has units of 16 bytes."""
+    """Return the words that unpack a tile and hand its bank to the matrix unit; addresses of L1 count 16 bytes."""
     return [*_low_half(_UNPACKERS["base"][0][unit], address // 16 - 1), op("UNPACR", last=1, give=1, unit=unit)]
 
 
@@ -285,7 +285,7 @@ def math_tile(tile: int) -> Word:
 
 
 def multiply_tile(phases: int, free_a: bool, free_b: bool) -> list[Word]:
-    """Return the words of one tile times one tile in fidelity phases, at whose end banks are given back."""
+    """Return the words that multiply two tiles in fidelity phases, then release the banks."""
     whole, most = op("REPLAY", count=16), op("REPLAY", count=15)
     end = [most, op("REPLAY", first=15 + free_a + 2 * free_b, count=1)] if free_a or free_b else [whole]
     # The counter of phases goes on by itself, modulo four.
@@ -293,13 +293,13 @@ def multiply_tile(phases: int, free_a: bool, free_b: bool) -> list[Word]:
 
 
 def move_tile(tile: int) -> list[Word]:
-    """Return the words that copy SrcA to a tile of Dst, and give the bank back."""
+    """Return the words that copy SrcA to a tile of Dst and release the bank."""
     moves = [op("MOVA2D", dst=DST_ROWS * tile + row, rows=2, row=row) for row in range(0, DST_ROWS, 8)]
     return [*moves, op("SETRWC", free_a=1)]
 
 
 def advance_rows(rows: int) -> list[Word]:
-    """Return the words that move the vector unit to other rows of Dst."""
+    """Return the words that advance the vector unit to other rows of Dst."""
     return [op("INCRWC", rows=step) for step in (*[15] * (rows // 15), rows % 15) if step]
 
 

@@ -140,7 +140,7 @@ class VectorWork(Work):
 
 @dataclass(frozen=True)
 class Move(Work):
-    """Tiles in another order, which are transposed on their way through SrcA or not."""
+    """A permutation of tiles, each optionally transposed in SrcA."""
 
     sources: tuple[int, ...]
     """The tile of the operand that each tile of the result is."""
@@ -191,7 +191,7 @@ def elementwise(function: Callable[..., int], operands: int) -> Kernel:
 
 
 def across(v: Body, function: Callable[[Body, int, int], int], x: int) -> int:
-    """Return what a function makes of all eight columns of a row."""
+    """Return the reduction of the eight columns of a row by a function."""
     for distance in (1, 2, 4):
         other = x
         for _ in range(distance):
@@ -279,7 +279,7 @@ REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 @functools.cache
 def binary(name: str, activation: str | None) -> Kernel:
-    """Return the kernel of a function of two numbers, and of a function of its results."""
+    """Return the kernel of a binary function, followed by a unary one."""
     after = UNARY[activation] if activation else lambda v, x: x
     return elementwise(lambda v, x, y: after(v, BINARY[name](v, x, y)), 2)
 

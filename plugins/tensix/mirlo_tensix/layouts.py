@@ -1,4 +1,4 @@
-"""How tensors are in L1: matrices of tiles, planes of pixels, weights; and the items of a region in an artifact.
+"""Layouts of tensors in L1 (matrices of tiles, planes of pixels, weights) and the items of a region in an artifact.
 
 A layout turns arrays into bits of L1 (`bits`), and bits into numbers of a tensor in DRAM (`store`).
 """
@@ -25,7 +25,7 @@ Part = tuple[int, int, int, int, int, int]
 
 
 def tiles_of(size: int) -> int:
-    """Return how many tiles a dim takes."""
+    """Return the number of tiles of a dim."""
     return -(-size // TILE)
 
 
@@ -39,7 +39,7 @@ class Tensor:
 
     @property
     def key(self) -> str:
-        """Return the name by which a planner knows it: constants and values may have the same names."""
+        """Return the key of the tensor in a planner: constants and values may have equal names."""
         return f"constant {self.name}" if self.is_constant else self.name
 
 
@@ -174,7 +174,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Ones:
-    """What multiplies the rows of a bias: a tile, or 32 pixels of a plane."""
+    """Ones that multiply the rows of a bias: a tile, or 32 pixels of a plane."""
 
     is_plane: bool
 
@@ -190,7 +190,7 @@ class Ones:
 
 @dataclass(frozen=True)
 class Load:
-    """Tensors in DRAM become bits in L1."""
+    """Converts tensors in DRAM to bits in L1."""
 
     sources: tuple[Tensor, ...]
     layout: Matrix | Image | Weights | Ones
@@ -199,7 +199,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """Bits in L1 become numbers of a tensor in DRAM."""
+    """Converts bits in L1 to a tensor in DRAM."""
 
     name: str
     layout: Matrix | Image
@@ -239,7 +239,7 @@ CLASSES = {
 
 
 def encode(value: Any) -> Any:
-    """Return a record as JSON has it."""
+    """Return a record as a value of JSON."""
     if is_dataclass(value):
         return {"is": type(value).__name__} | {each.name: encode(getattr(value, each.name)) for each in fields(value)}
     return [encode(each) for each in value] if isinstance(value, tuple | list) else value

@@ -31,7 +31,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
 
 
 class Region:
-    """A region: its items, weights as tiles, and what became of its operators in the last call."""
+    """A loaded region: its items, its weights as tiles, and what the last call recorded of its operators."""
 
     def __init__(self, options: Mapping[str, Any], content: Mapping[str, Any], params: Mapping[str, Array]) -> None:
         self.options, self.content, self.params = options, content, params
@@ -51,7 +51,7 @@ class Region:
 
 @dataclass
 class Call:
-    """A call of a region: its device, and the tensors that DRAM has."""
+    """A call of a region: its device, and the tensors in DRAM."""
 
     region: Region
     machine: Machine
@@ -112,7 +112,7 @@ class Call:
 
 
 def _show(what: str) -> None:
-    """Write how far a piece of work is on the terminal's last line."""
+    """Show the progress of a piece of work on the terminal's last line."""
     print(f"\r\033[K{what}", end="\r", file=sys.stderr, flush=True)
 
 

@@ -94,7 +94,7 @@ def tiled_product(m: int, n: int, k: int) -> Any:
 
 @dataclass(frozen=True)
 class Planes:
-    """Planes of 16 channels in L1: each has so many rows, of which a tile has 32, of two planes, from any row on."""
+    """Planes of 16 channels in L1; a tile is 32 rows of two planes, from any row on."""
 
     rows: int
     first: int = 0
@@ -132,7 +132,7 @@ class Product(Work):
 
     @property
     def depth(self) -> int:
-        """Return the tiles that are summed: those of the operands and of the bias."""
+        """Return the number of tiles along the reduction: of the operands and of the bias."""
         return self.k + self.has_bias
 
     def blocks(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Regions: which work their operators become, and where values are in L1.
+"""Planning of regions: the work of each operator, and the place of each value in L1.
 
 A value stays in L1 from the operator that computes it to the last one that reads it there. Where there is no room, or
 an operator needs another layout, it is stored in DRAM and loaded again.
@@ -69,7 +69,7 @@ class _Resident:
 
 @dataclass(frozen=True)
 class Options:
-    """What a target chooses: how numbers are stored, the phases of products, and the cores that share them."""
+    """Options of the target: number format, phases of products, and the cores that share a product."""
 
     format: str
     phases: int
@@ -84,7 +84,7 @@ class Options:
 
 @dataclass
 class Planner:
-    """The items of a region, and what is in L1 after them."""
+    """Plans the items of a region, and tracks the tensors in L1."""
 
     options: Options
     reads: Counter[str]
@@ -98,7 +98,7 @@ class Planner:
     number: int = 0
 
     def operand(self, sources: Sequence[Tensor], layout: Any, whole: Sequence[int] = ()) -> int:
-        """Return where an operand is, after a load if it must be; sizes must be whole tiles for what work has left."""
+        """Return the place of an operand in L1, loading it if needed; its sizes are whole tiles."""
         name = sources[0].key if sources else f"ones {layout}"
         found = self.resident.get(name)
         if found is not None and _serves(found.layout, layout) and not any(size % TILE for size in whole):
@@ -118,7 +118,7 @@ class Planner:
         return at
 
     def result(self, name: str, layout: Any, is_temporary: bool = False) -> int:
-        """Return where a result goes; one that is temporary is never stored."""
+        """Return the place of a result; a temporary result is never stored."""
         self.resident.pop(name, None)
         return self._place(name, layout, layout.size(self.options.kind), is_temporary)
 
@@ -126,7 +126,7 @@ class Planner:
         self.items.append(Run(self.step, self.number, replace(work, format=self.options.format), tuple(places)))
 
     def store(self, name: str) -> None:
-        """Store a value in DRAM, unless it is there."""
+        """Store a value in DRAM, unless it is already there."""
         found = self.resident.get(name)
         if found is not None and not found.is_stored:
             self.items.append(Store(name, found.layout, found.at))
@@ -142,13 +142,13 @@ class Planner:
             del self.resident[each]
 
     def drop(self, *names: str) -> None:
-        """Store values in DRAM, and make their place free."""
+        """Store values in DRAM, and free their place in L1."""
         for name in names:
             self.store(name)
             self.resident.pop(name, None)
 
     def _place(self, name: str, layout: Any, size: int, is_stored: bool) -> int:
-        """Return room for a tensor, for which others make way that this operator does not need."""
+        """Return a place for a tensor, evicting tensors that this operator does not need."""
         while True:
             begin = FIRST
             for each in sorted(self.resident.values(), key=lambda each: each.at):
@@ -171,7 +171,7 @@ class Planner:
 
 
 def _serves(found: Any, wanted: Any) -> bool:
-    """Return whether a tensor in L1 is as an operator reads it, but for the rounding and what is around matrices."""
+    """Return whether a tensor in L1 has the layout that an operator reads, except for rounding and padding."""
     if not isinstance(found, Matrix) or not isinstance(wanted, Matrix):
         return bool(found == wanted or (isinstance(found, Image) and found == replace(wanted, kept=found.kept)))
     sizes = [(each.groups, each.rows, each.columns, each.transposed, each.part) for each in (found, wanted)]
@@ -369,7 +369,7 @@ def _transposes(groups: int, rows: int, columns: int) -> Move:
 
 
 def wanted_images(nodes: Sequence[Sequence[ExternalNode]], options: Options) -> dict[str, Image]:
-    """Return the planes in which values are best: convolutions read them so, or what they are combined with."""
+    """Return the planes that suit values: those that convolutions read, of them or of what they are combined with."""
     images = dict[str, Image]()
     combined = [step for step in nodes if KERNELS.get(step[0].op) in KEEP_ZEROS]
     for step in reversed(nodes):
@@ -511,7 +511,7 @@ def _in_turns(
     p: Planner, work: VectorWork, operands: Sequence[ExternalValue], are_rows: Sequence[bool], layout: Any, out: Any,
     y: ExternalValue,
 ) -> None:  # fmt: skip
-    """Plan work on all rows at once, or on as many as fit into L1."""
+    """Plan work on all rows at once, or on as many at a time as fit into L1."""
     kind, is_flat = p.options.kind, not isinstance(layout, Matrix) or (work.name not in ROWWISE and not any(are_rows))
     tiles = layout.size(kind) // kind.tile_bytes
     n = 1 if is_flat else tiles_of(layout.columns)

@@ -69,12 +69,12 @@ def _load(address: int) -> list[int]:
 
 
 def _back(left: int, right: int, condition: int) -> int:
-    """Return the branch to the instruction before it."""
+    """Return a branch to the preceding instruction."""
     return 0x7F << 25 | right << 20 | left << 15 | condition << 12 | 0x1D << 7 | 0x63
 
 
 def jump_to(address: int) -> list[int]:
-    """Return the instructions that continue at an address."""
+    """Return the instructions of a jump to an address."""
     lui, offset = _upper(address)
     return [lui, offset << 20 | ADDRESS << 15 | 0x67]
 
@@ -104,7 +104,7 @@ def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int
 
 @dataclass
 class Requests:
-    """Requests to the network: registers that have a value already are not stored again."""
+    """Requests to the network; registers that already hold a value are not stored again."""
 
     registers: dict[int, int] = field(default_factory=dict)
 

@@ -45,7 +45,7 @@ class SimulatorError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cycles:
-    """What a piece of work took."""
+    """The cycles of a piece of work."""
 
     simulated: int
     floor: int
@@ -57,12 +57,12 @@ class Cycles:
 
     @property
     def bound(self) -> int:
-        """Return the cycles that the hardware takes at least."""
+        """Return a lower bound of the cycles on the hardware."""
         return max(self.simulated, self.floor)
 
 
 def missing() -> str | None:
-    """Return what to install, None if the simulator is there."""
+    """Return what to install; None if the simulator is installed."""
     return None if importlib.util.find_spec("framework") else "pip install 'mirlo-tensix[simulator]'"
 
 
@@ -71,7 +71,7 @@ def version() -> str:
 
 
 def places_of(work: Work) -> tuple[int, ...]:
-    """Return where the tensors of a piece of work are in L1 if it is alone there."""
+    """Return the places in L1 of the tensors of a piece of work that runs alone."""
     *places, end = itertools.accumulate(work.tensor_bytes, initial=FIRST)
     if end > PROGRAMS:
         raise SimulatorError(f"{work}: its tensors take {end - FIRST} bytes of L1, of which {L1_TENSORS} are for them")
@@ -82,7 +82,7 @@ _lock = threading.RLock()
 
 
 class Machine:
-    """A device: L1 keeps what is written, and what work writes, until the next device is started."""
+    """A device, whose L1 keeps its contents until the next device is started."""
 
     def __init__(
         self, cores: int = 1, seconds: float = SECONDS, progress: Callable[[str], None] | None = None,

@@ -1,4 +1,4 @@
-"""Numbers as L1 has them, and tiles of matrices."""
+"""Formats of numbers in L1, and tiles of matrices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def to_tiles(matrix: Bits, fill: int = 0) -> Bits:
 
 
 def from_tiles(tiles: Bits, rows: int, columns: int) -> Bits:
-    """Return the matrix of tiles, without what surrounds it."""
+    """Return the matrix of tiles, without padding."""
     down, right = -(-rows // TILE), -(-columns // TILE)
     faces = tiles.reshape(down, right, 2, 2, 16, 16).transpose(0, 2, 4, 1, 3, 5)
     return faces.reshape(down * TILE, right * TILE)[:rows, :columns]

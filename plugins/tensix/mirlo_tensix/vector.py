@@ -151,7 +151,7 @@ def instructions(body: Body, registers: Mapping[int, int], tile_of: Callable[[in
 
 @dataclass
 class _Allocation:
-    """Which register has which value, while operations become words."""
+    """Allocation of registers while operations are translated to words."""
 
     body: Body
     fixed: Mapping[int, int]
@@ -225,7 +225,7 @@ class _Allocation:
         return self.places[value]
 
     def _own(self, value: int, register: int) -> int:
-        """Return a register with a value that may be overwritten: its own if nothing else reads it, or a copy."""
+        """Return a register whose value may be overwritten: that of the value if nothing else reads it, or a copy."""
         if value in self.places and self.uses[value] == 1 and value not in self.copies:
             return register
         copy = self.copies[value] = self._free()
@@ -233,7 +233,7 @@ class _Allocation:
         return copy
 
     def _used(self, operands: Sequence[int]) -> None:
-        """Give back the registers of values that are not read again; constants are loaded again."""
+        """Release the registers of values that are not read again; constants are reloaded."""
         self.copies.clear()
         for each in operands:
             self.uses[each] -= 1
@@ -282,7 +282,7 @@ class _Allocation:
 
 
 def address(place: Place) -> int:
-    """Return where a part of a tile is in Dst: rows of 16, even columns or odd ones."""
+    """Return the address in Dst of a part of a tile: 16 rows, even or odd columns."""
     tile, part = place
     return DST_ROWS * tile + 16 * (part // 2) + 2 * (part % 2)
 

@@ -1,4 +1,4 @@
-"""Work of a core: commands in program order, which become the words of three threads with what they wait for."""
+"""Work of a core: commands in program order, translated to the words of three threads with their waits."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Threads:
 
     @property
     def estimated(self) -> int:
-        """Return about how many cycles they take: a word each, or what the bytes take."""
+        """Return the estimated cycles: one for each word, or those of the bytes."""
         return max(self.floor, *(tensix.executed(words).total() for words in self.words)) + FILL_CYCLES
 
 
@@ -136,7 +136,7 @@ class Work:
     @property
     @abstractmethod
     def limit(self) -> int:
-        """Return how many cycles it may take."""
+        """Return the limit of cycles."""
 
     @abstractmethod
     def commands(self) -> Iterator[Command]:
@@ -148,10 +148,10 @@ class Work:
 
     @abstractmethod
     def words(self, command: Command, places: Sequence[int], waits: set[str], gives: set[str]) -> Instructions:
-        """Return the words of a command, which waits for memories, and after which others are handed over."""
+        """Return the words of a command with its waits for memories, and the hand-over of memories after it."""
 
     def last(self, places: Sequence[int]) -> list[int]:
-        """Return what the last thread's RISC-V core does when all words are executed."""
+        """Return the final instructions of the last thread's RISC-V core."""
         return []
 
     def threads(self, places: Sequence[int]) -> Threads:

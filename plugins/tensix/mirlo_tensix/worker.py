@@ -23,7 +23,7 @@ Place = Sequence[int]
 
 
 class Device:
-    """A device with some cores, and what its units do."""
+    """A device with some cores; records the activity of its units."""
 
     def start(self, content: bytes, *, cores: Sequence[Place]) -> Result:
         """Begin with a new device."""
@@ -73,7 +73,7 @@ class Device:
         return Result()
 
     def advance(self, content: bytes, *, limit: int, lasting: float) -> Result:
-        """Run for some time, or until all cores are done; return the cycles since the launch, and what fails."""
+        """Run for a number of cycles or until all cores are done; return the cycles since the launch and failures."""
         clock, until = self.device.clocks[0], time.monotonic() + lasting
         while True:
             cycles = clock.clock_tick_num - self.first
@@ -131,7 +131,7 @@ def _row(unit: str) -> tuple[str, int]:
 
 
 def open(content: bytes, **settings: object) -> dict[str, Function]:  # noqa: A001
-    """Return the functions of a device; what the simulator prints is left out."""
+    """Return the functions of a device; output of the simulator is discarded."""
     os.environ["TT_SIM_COST_MODEL"] = "1"  # these are read when a device is made
     os.environ["TT_SIM_DEADLOCK_THRESHOLD"] = str(STALL)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

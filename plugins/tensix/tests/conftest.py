@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class NumpyMachine:
-    """L1 as bytes, in which work leaves what the units compute."""
+    """A device in numpy: L1 as bytes, to which work writes what the units compute."""
 
     def __init__(self, *options: object) -> None:
         self.l1 = bytearray(PROGRAMS)

@@ -1,4 +1,4 @@
-"""What the units compute, bit by bit, in numpy: the reference of the results of the simulator.
+"""Bit-exact model of the units in numpy: the reference for the results of the simulator.
 
 A product takes five bits of the significand of SrcA and seven of SrcB's, other ones in each fidelity phase. The
 products of eight lanes are aligned to the greatest exponent among them, rounded, and summed as integers; two such sums

@@ -123,7 +123,7 @@ def _importable(operator: str) -> list[tuple[onnx.ModelProto, str]]:
 
 
 def _silent(operator: str, attribute: str, declared: Any) -> bool:
-    """Whether changing an attribute changed nothing in any case in which the operator can be imported."""
+    """Return whether changing an attribute changed nothing in any case in which the operator can be imported."""
     tried = False
     for model, plain in _importable(operator):
         node = model.graph.node[0]

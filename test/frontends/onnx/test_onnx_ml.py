@@ -62,7 +62,7 @@ WORDS = {"y": TensorProto.STRING, "z": TensorProto.FLOAT}
 
 
 def forest(kind: str, targets: int, trees: int = 4, seed: int = 0, positive: bool = False) -> dict[str, Any]:
-    """Random trees, as the operators before version 5 store them."""
+    """Return random trees, as the operators before version 5 store them."""
     rng = np.random.default_rng(seed)
     rows: list[tuple[Any, ...]] = []
     votes: list[tuple[Any, ...]] = []

@@ -10,7 +10,7 @@ TYPES = (("f32", "f32"), ("i8", "i32"))
 
 
 def takes_conv(match):
-    """Whether the unit convolves this: images of f32, or of i8 to i32."""
+    """Return whether the unit convolves this: images of f32, or of i8 to i32."""
     conv = match.op("conv")
     types = tuple(value.dtype.name for value in (conv.x, conv.output))
     if types not in TYPES or conv.weight.dtype != conv.x.dtype:
@@ -23,7 +23,7 @@ def takes_conv(match):
 
 
 def takes_matmul(match):
-    """Whether the unit multiplies these matrices."""
+    """Return whether the unit multiplies these matrices."""
     matmul = match.op("matmul")
     if matmul.transpose_lhs or matmul.transpose_rhs:
         return decline("the unit reads matrices as they are")

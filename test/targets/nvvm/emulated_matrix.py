@@ -52,7 +52,7 @@ def sampled(chip: str) -> Matrix:
 
 
 def executed(chip: str, only: Iterable[str] | None = None) -> Matrix:
-    """All of them executed."""
+    """Return all of them, executed."""
     with emulated(chip):
         matrix = check_target(f"nvvm{{chip={chip}}}", only)
     return Matrix("nvvm", matrix.entries)

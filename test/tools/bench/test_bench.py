@@ -34,7 +34,7 @@ from mirlo.tools.bench.results import Results, markdown, text_lines
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers with an open batch."""
+    """Return two layers with an open batch."""
     generator = np.random.default_rng(0)
     arrays = [generator.standard_normal(shape, dtype=np.float32) for shape in ((64, 96), (96, 8))]
     weights = [numpy_helper.from_array(array, f"w{i}") for i, array in enumerate(arrays)]

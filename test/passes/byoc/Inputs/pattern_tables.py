@@ -95,7 +95,7 @@ def subtract(match, b):
 
 @rewriter(exp(is_op("relax.log")(wildcard().named("x")).named("log")), name="exp-log")
 def exp_of_log(match, b):
-    """Only where the logarithm has no other use."""
+    """Match only where the logarithm has no other use."""
     if len(match["log"].users) > 1:
         return decline("the logarithm is needed elsewhere")
     return match["x"]
@@ -109,7 +109,7 @@ def forever(match, b):
 
 @rewriter(several(relu(x).named("r"), tanh(x).named("t")), name="pair")
 def pair(match, b):
-    """Two outputs at once."""
+    """Match two outputs at once."""
     made = b.emit(OPS["exp"], match["x"].mlir)
     return {"r": made, "t": b.emit(OPS["negative"], made)}
 

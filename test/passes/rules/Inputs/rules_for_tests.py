@@ -100,7 +100,7 @@ def of_operators(op: Any, b: Any) -> Any:
 
 
 def of_two_functions(op: Any, b: Any) -> Any:
-    """Two functions, one after the other."""
+    """Apply two functions, one after the other."""
     half = elementwise(op, b, [op.x], lambda x: x * 0.5)
     return b.call_prim(lambda p, x: p.compute(x.shape, lambda i: x[i] * 2.0, name="twice"), half)
 
