@@ -14,8 +14,7 @@ if importlib.util.find_spec("keras") is None:  # importing it chooses a back end
 
 from mirlo.testing.commands import output_of, run_python  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[4]
-PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 CODE = {
     "page": re.findall(r"^```python\n(# file: keras_model\.py\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0],
     "recurrent": """
