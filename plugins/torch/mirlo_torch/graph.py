@@ -23,7 +23,7 @@ from mirlo_torch.errors import UnsupportedAten
 from mirlo_torch.locations import location_of, origin_of, source_line
 from mirlo_torch.operation import AtenOperation, GraphImporter
 from mirlo_torch.promotion import element_type
-from mirlo_torch.registry import CONVERTERS, Converter, find_converter
+from mirlo_torch.registry import CONVERTERS, NO_VALUE, Converter, find_converter
 from mirlo_torch.sizes import SizeReader
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class GraphImport(GraphImporter):
 
     def _as_declared(self, op: AtenOperation, declared: object, converted: object, convert: Converter) -> object:
         """Check that results have the types of PyTorch's trace, and record their dims."""
+        if converted is NO_VALUE:
+            return None
         if isinstance(declared, (list, tuple)):
             results = list(converted) if isinstance(converted, (list, tuple)) else [converted]
             if len(results) != len(declared):

@@ -16,6 +16,8 @@ Arguments that the schema lists before `*` come by position, with their defaults
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}
 """Converters of operators that have complex tensors among arguments or results, which are `Complex`s."""
+NO_VALUE = object()
+"""The result of a converter for a token, which orders operators with effects and is no value of the program."""
 USERS: dict[str, Converter] = {}
 """Converters of operators that users declare with `torch_operator`: they come before all others."""
 DECOMPOSITIONS: dict[str, Callable[..., object]] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.extend.frontend import UnsupportedOperation, where
 from mirlo_torch.operation import AtenOperation
-from mirlo_torch.registry import CONVERTERS, converter
+from mirlo_torch.registry import CONVERTERS, NO_VALUE, converter
 
 if TYPE_CHECKING:
     from mirlo.extend.frontend import Tensor
@@ -31,13 +31,13 @@ def assert_scalar(op: AtenOperation, *_: object) -> None:
 
 
 @converter("higher_order.with_effects")
-def with_effects(op: AtenOperation, token: None, target: object, *args: object, **kwargs: object) -> list[None]:
-    """Convert a check that is kept in program order because it may raise an error."""
+def with_effects(op: AtenOperation, token: None, target: object, *args: object, **kwargs: object) -> list[object]:
+    """Convert a check that is kept in program order because it may raise an error; return no values."""
     name = str(target)
     if name not in CHECKS:
         raise UnsupportedOperation(f"calls '{name}' for its effect, which is not supported")
     CONVERTERS[name](op, *args, **kwargs)
-    return [None] * len(op.node.meta["val"])
+    return [NO_VALUE] * len(op.node.meta["val"])
 
 
 @converter("aten._assert_async.msg")
