@@ -58,8 +58,8 @@ def _conv(channels: int, out: int, size: int, **attributes: Any) -> Callable[[li
     )  # fmt: skip
 
 
-def _gemm(k: int, n: int, turned: bool = False) -> Callable[[list[list[Any]]], Any]:
-    if turned:
+def _gemm(k: int, n: int, transposed: bool = False) -> Callable[[list[list[Any]]], Any]:
+    if transposed:
         return graph([node("Gemm", "a w v", "y", transB=1)], w=weight(n, k), v=weight(n))
     return graph([node("MatMul", "a w", "c"), node("Gelu", "c", "y")], w=weight(k, n))
 
@@ -88,7 +88,7 @@ CASES = [
         BatchedCase(f"gemm {k}x{n}", ((k,),), _gemm(k, n))
         for k, n in ((64, 64), (100, 7), (768, 200), (33, 1), (300, 33))
     ),
-    *(BatchedCase(f"gemm {k}x{n} turned", ((k,),), _gemm(k, n, True)) for k, n in ((64, 64), (129, 10), (512, 1))),
+    *(BatchedCase(f"gemm {k}x{n} transposed", ((k,),), _gemm(k, n, True)) for k, n in ((64, 64), (129, 10), (512, 1))),
     *(
         BatchedCase(f"rows {r}x{k}x{n}", ((r, k),), _gemm(k, n))
         for r, k, n in ((1, 64, 96), (3, 70, 17), (17, 128, 64))
@@ -109,7 +109,7 @@ CASES = [
     BatchedCase("product of inputs", ((5, 40), (40, 9)), graph([node("MatMul", "a b", "y")])),
     BatchedCase("product with one row", ((1, 48), (48, 30)), graph([node("MatMul", "a b", "y")])),
     BatchedCase(
-        "product of turned inputs", ((3, 48), (21, 48)),
+        "product of transposed inputs", ((3, 48), (21, 48)),
         graph([node("Transpose", "b", "t", perm=[0, 2, 1]), node("MatMul", "a t", "y")]),
     ),
     BatchedCase("dot", ((1, 77), (77, 1)), graph([node("MatMul", "a b", "y")])),
