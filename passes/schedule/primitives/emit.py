@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial, reduce
 from typing import TypeGuard
 
@@ -457,8 +457,9 @@ class _Emitter(PointEmitter):
         for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
-            with self.assuming(assumed):
-                carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
+            is_rest = position > 0
+            with self.assuming(assumed), self.placed.apart(loop) if is_rest else nullcontext():
+                carried = self.iterations(loop, (low, high), values, each, carried, is_rest)
         return carried
 
     def each_element(

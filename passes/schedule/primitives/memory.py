@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -19,7 +20,7 @@ from mirlo.dialects.core.index_expr import (
     flatten,
     loop_index,
 )
-from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, UNBOUNDED, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.primitives.analysis import KnownValues, known_values
 from mirlo.passes.schedule.primitives.contiguity import memory_dims, memory_indices
@@ -30,6 +31,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ACCELERATOR_SCOPES,
     BOUND,
     LOCAL,
+    PARALLEL,
     TILE,
     VECTORIZED,
     BlockLeaf,
@@ -48,6 +50,8 @@ from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.targets import has_vectors
 from mirlo.runtime.records import dataclass
 
+_SCRATCH = ("memref.alloca", "memref.view")
+"""Operations whose results are scratch memory: on the stack, and in the workspace."""
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
 
@@ -125,6 +129,8 @@ class PlacedBuffers:
         """The buffers that nothing in threads of a GPU writes."""
         self.copies: frozenset[int] = frozenset()
         """The copies that one block writes."""
+        self.private: Mapping[int, Sequence[int]] = {}
+        """By parallel loop, the copies whose uses are all inside: each thread that shares the loop has its own."""
         self._places: dict[int, _Place] = {}
         self._known: dict[tuple[object, ...], KnownValues] = {}
         self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
@@ -157,6 +163,19 @@ class PlacedBuffers:
 
     def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
         return self._placed[id(buffer)]
+
+    @contextmanager
+    def apart(self, loop: Loop) -> Iterator[None]:
+        """Give the copies in what is emitted apart of a parallel loop, its last iterations, memory of its own.
+
+        The memory of the other iterations then has no use outside of their loop, and stays private to it.
+        """
+        before = self._placed
+        self._placed = {**before, **{each: _with_own_memory(before[each]) for each in self.private.get(id(loop), ())}}
+        try:
+            yield
+        finally:
+            self._placed = before
 
     def indices(self, access: BufferAccess, axes: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices of an access of a block with these axes."""
@@ -229,6 +248,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     written = Counter(id(access.buffer) for leaf in root.leaves() for access in leaf.writes)
     copies = (buffer for buffer in root.buffers if buffer.value is None and buffer.shared is None)
     result.copies = frozenset(id(buffer) for buffer in copies if written[id(buffer)] == 1)
+    result.private = _private_copies(uses_of, placed)
     if in_threads:
         result.constants = _constants(root)
     return result
@@ -257,6 +277,37 @@ def _constants(root: Root) -> frozenset[int]:
     blocks = [each for leaf in root.leaves() for each in (leaf, *leaf.epilogue)]
     written = {id(access.buffer) for each in blocks for access in each.writes}
     return frozenset(id(b) for b in root.buffers if b.is_parameter and not b.scope and id(b) not in written)
+
+
+def _private_copies(
+    uses_of: Mapping[int, Sequence[tuple[BlockLeaf, BufferAccess]]], placed: Mapping[int, Placed]
+) -> dict[int, list[int]]:
+    """Return by parallel loop, the outermost one, the copies in scratch memory whose uses are all inside of it.
+
+    An intermediate value is none of them: blocks of other trees of the kernel may read it.
+    """
+    result: dict[int, list[int]] = {}
+    for each, uses in uses_of.items():
+        is_copy = all(access.buffer.value is None for _, access in uses)
+        if not is_copy or each not in placed or not _is_scratch(placed[each].value):
+            continue
+        loops = common_loops([leaf for leaf, _ in uses])
+        outermost = next((loop for loop in loops if loop.kind == PARALLEL), None)
+        if outermost is not None:
+            result.setdefault(id(outermost), []).append(each)
+    return result
+
+
+def _is_scratch(value: ir.Value) -> bool:
+    """Return whether memory is scratch memory that threads do not share."""
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.name in _SCRATCH and SHARED not in owner.attributes
+
+
+def _with_own_memory(placed: Placed) -> Placed:
+    """Return a buffer in scratch memory of its own: on the stack, or a view of its place in the workspace."""
+    with ir.InsertionPoint(placed.value.owner):
+        return changed(placed, value=placed.value.owner.clone().results[0])
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:

@@ -59,14 +59,8 @@ def program(rng: random.Random) -> str:
     }}"""
 
 
-SHARED_PANEL = pytest.mark.xfail(
-    strict=True, reason="the last columns, which are emitted apart, have the panel of the loop that threads would share"
-)
-SEEDS = [pytest.param(seed, marks=SHARED_PANEL) if seed == 66 else seed for seed in range(500)]
-
-
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(500))
 def test_threads_share_each_kernel(seed: int) -> None:
     rng = random.Random(seed)
     text, session = program(rng), Session(ParameterStore())
