@@ -22,7 +22,7 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 NUMBER: Schema = {"type": "number"}
 TOKENS: Schema = {"type": "array", "items": COUNT, "minItems": 1}
 TEXTS: Schema = {"anyOf": [TEXT, TOKENS, {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1}]}
-JSON, PLAIN, EVENTS = "application/json", "text/plain", "text/event-stream"
+JSON, PLAIN, EVENTS, LINES = "application/json", "text/plain", "text/event-stream", "application/x-ndjson"
 
 
 def _array(items: Schema, **more: Any) -> Schema:
@@ -104,16 +104,48 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v2/models/{name}/versions/{version}/infer": (JSON, _INFER),
 }
 """Types and schemas of bodies, by paths."""
-ANSWERS: Mapping[str, tuple[str, ...]] = {
-    "/": ("text/html",), "/metrics": (PLAIN,),
-    "/v1/chat/completions": (JSON, EVENTS), "/v1/completions": (JSON, EVENTS),
-    "/v1/responses": (JSON, EVENTS), "/v1/messages": (JSON, EVENTS),
-    "/api/chat": (JSON, "application/x-ndjson"), "/api/generate": (JSON, "application/x-ndjson"),
-    "/v1/audio/transcriptions": (JSON, PLAIN, "text/vtt"), "/v1/audio/translations": (JSON, PLAIN, "text/vtt"),
-    "/v2/models/{name}/infer": (JSON, "application/octet-stream"),
-    "/v2/models/{name}/versions/{version}/infer": (JSON, "application/octet-stream"),
+
+
+def _whole(*kinds: str) -> Mapping[str, Schema]:
+    """Return the descriptions of answers of these types: an object in JSON, text otherwise."""
+    return {kind: {"schema": ANY_OBJECT if kind == JSON else TEXT} for kind in kinds}
+
+
+def _object_with(*keys: str) -> Schema:
+    """Return the schema of an object that has one of these keys."""
+    return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
+
+
+def _json_text(schema: Schema) -> Schema:
+    return {"type": "string", "contentMediaType": JSON, "contentSchema": schema}
+
+
+_DATA_EVENT: Schema = {
+    "type": "object", "required": ["data"],
+    "properties": {"data": {"anyOf": [{"const": "[DONE]"}, _json_text(_object_with("choices", "error"))]}},
 }  # fmt: skip
-"""Types of answers, by paths; JSON for all others."""
+"""An event of data; [DONE] is the last one of an answer without an error."""
+_NAMED_EVENT: Schema = {
+    "type": "object", "required": ["event", "data"],
+    "properties": {"event": TEXT, "data": _json_text(_object_with("type"))},
+}  # fmt: skip
+"""An event with the name of its type."""
+_LINE = _object_with("model", "error")
+"""A line of an answer of Ollama's endpoints."""
+_STREAMED_DATA = {**_whole(JSON), EVENTS: {"itemSchema": _DATA_EVENT}}
+_STREAMED_NAMED = {**_whole(JSON), EVENTS: {"itemSchema": _NAMED_EVENT}}
+_STREAMED_LINES = {**_whole(JSON), LINES: {"itemSchema": _LINE}}
+ANSWERS: Mapping[str, Mapping[str, Schema]] = {
+    "/": _whole("text/html"), "/metrics": _whole(PLAIN),
+    "/v1/chat/completions": _STREAMED_DATA, "/v1/completions": _STREAMED_DATA,
+    "/v1/responses": _STREAMED_NAMED, "/v1/messages": _STREAMED_NAMED,
+    "/api/chat": _STREAMED_LINES, "/api/generate": _STREAMED_LINES,
+    "/v1/audio/transcriptions": _whole(JSON, PLAIN, "text/vtt"),
+    "/v1/audio/translations": _whole(JSON, PLAIN, "text/vtt"),
+    "/v2/models/{name}/infer": _whole(JSON, "application/octet-stream"),
+    "/v2/models/{name}/versions/{version}/infer": _whole(JSON, "application/octet-stream"),
+}  # fmt: skip
+"""Descriptions of answers by their types, by paths; an object in JSON for all others."""
 
 
 def openapi_document(routes: Collection[tuple[str, str, str]], version: str, models: Collection[str]) -> dict[str, Any]:
@@ -121,7 +153,7 @@ def openapi_document(routes: Collection[tuple[str, str, str]], version: str, mod
     named = {"name": {"enum": [*models]} if models else TEXT, "version": {"enum": [VERSION]}}
     paths: dict[str, dict[str, Any]] = {}
     for method, path, purpose in routes:
-        answers = {kind: {"schema": ANY_OBJECT if kind == JSON else TEXT} for kind in ANSWERS.get(path, (JSON,))}
+        answers = ANSWERS.get(path, _whole(JSON))
         errors = {
             str(status): {"description": text, "content": {JSON: {"schema": _ERROR}}}
             for status, text in STATUSES.items()
@@ -141,6 +173,6 @@ def openapi_document(routes: Collection[tuple[str, str, str]], version: str, mod
             operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema}}}
         paths.setdefault(path, {})[method.lower()] = operation
     return {
-        "openapi": "3.1.0", "info": {"title": "mirlo serve", "version": version}, "paths": paths,
+        "openapi": "3.2.0", "info": {"title": "mirlo serve", "version": version}, "paths": paths,
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }  # fmt: skip

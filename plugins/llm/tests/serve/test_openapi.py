@@ -18,7 +18,7 @@ pytest.importorskip("starlette.testclient")
 
 from embedding_folders import write_encoder  # noqa: E402
 from mirlo_llm.serve.application import Server  # noqa: E402
-from mirlo_llm.serve.openapi import ANSWERS, BODIES  # noqa: E402
+from mirlo_llm.serve.openapi import ANSWERS, BODIES, EVENTS, LINES  # noqa: E402
 from mirlo_llm.serve.options import ServeOptions  # noqa: E402
 from served import serving, write_language_model, write_tensor_model  # noqa: E402
 
@@ -35,6 +35,8 @@ def test_the_document_is_complete() -> None:
     for methods in document["paths"].values():
         for operation in methods.values():
             assert operation["summary"].endswith(".") and "200" in operation["responses"]
+            for kind, answer in operation["responses"]["200"]["content"].items():
+                assert answer.keys() == {"itemSchema" if kind in (EVENTS, LINES) else "schema"}
     text = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
     missing = [path for path in paths - {"/v2/models/{name}/versions/{version}"} if not _is_named(path, text)]
     assert missing == []
