@@ -15,7 +15,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.entry import PLANNED, find_entry
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
-from mirlo.passes.lower.work import moved_bytes, static_flops
+from mirlo.passes.lower.work import flops_of, moved_bytes
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
@@ -153,14 +153,15 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         function = functions[symbol]
         attributes = function.attributes
-        flops = static_flops(function) or 0
+        flops = flops_of(function)
         operands = list(call.operands)
         kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
         if packed.TYPES in attributes:
             symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
             operands = operands[2:]
-        moved = moved_bytes(function, [v.type for v in operands], unknown=0)
-        rows.append(KernelInfo(symbol, source, kind, flops, moved, _expected_cycles(attributes)))
+        moved = sum(each for each in moved_bytes(function, [v.type for v in operands]) if isinstance(each, int))
+        known_flops = flops if isinstance(flops, int) else 0
+        rows.append(KernelInfo(symbol, source, kind, known_flops, moved, _expected_cycles(attributes)))
     return rows
 
 

@@ -24,7 +24,7 @@ from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.parallel_nest import ParallelNest, find_nest
 from mirlo.passes.lower.shared_writes import find_shared_write, is_write
-from mirlo.passes.lower.work import body_work, emit_flops, kernel_work
+from mirlo.passes.lower.work import body_work, emit_work, kernel_work
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
@@ -83,7 +83,7 @@ class OutlineParallel(Pass):
         name = symbol_name(function)
         loops = _parallel_loops(function)
         work = kernel_work(function)
-        if loops and work < self.work:
+        if loops and isinstance(work, int) and work < self.work:
             return ParallelRecord(name, (), (decline("too little work to share", operations=work, least=self.work),))
         reasons: list[Decline] = []
         shared: list[int] = []
@@ -92,8 +92,8 @@ class OutlineParallel(Pass):
             of_one = body_work(nest.body)
             least = least_trips(of_one, self.work)
             # The work of an iteration may depend on sizes: then that of the kernel decides in each call.
-            least_flops = self.work if of_one is None else None
-            outliner = _Outliner(nest, f"{name}_region", self.threads, least, least_flops, symbols, module_body)
+            least_work = self.work if of_one is None and not isinstance(work, int) else None
+            outliner = _Outliner(nest, f"{name}_region", self.threads, least, least_work, symbols, module_body)
             outcome = outliner.run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
@@ -127,8 +127,8 @@ class _Outliner:
     name: str
     threads: int
     least: int
-    least_flops: int | None
-    """Operations of the kernel from which threads share the loop, if calls decide on that."""
+    least_work: int | None
+    """Work of the kernel from which threads share the loop, if calls decide on that."""
     symbols: ir.SymbolTable
     module_body: ir.Block
     writes: list[ir.Operation] = field(default_factory=list)
@@ -249,11 +249,11 @@ class _Outliner:
         def alone() -> None:
             func.CallOp([], ir.FlatSymbolRefAttr.get(region), [index(0), trips, *passed])
 
-        flops = None if self.least_flops is None else emit_flops(enclosing(self.loop, "func.func"))
-        if flops is None or self.least_flops is None:
+        work = None if self.least_work is None else emit_work(enclosing(self.loop, "func.func"))
+        if work is None or self.least_work is None:
             shared()
             return
-        either(compare("ge", flops, index(self.least_flops)), shared, alone)
+        either(compare("ge", work, index(self.least_work)), shared, alone)
 
 
 def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:

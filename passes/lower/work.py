@@ -8,14 +8,13 @@ from math import prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of_attribute
 from mirlo.dialects.core.value import element_of, integer_of
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
-from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
-from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.schedule.schedule import FLOPS, READS
+from mirlo.dialects.tir.sizes import SizeEmitter, in_finest, quotients_by_symbol, symbols_of_function
+from mirlo.passes.schedule.schedule import FLOPS, MOVED
 
-LARGE = 1 << 60
 OPERATIONS_PER_BYTE = 4
 """Cost of accessing a byte, in floating-point operations."""
 _FREE = ("arith.constant", "arith.index_cast", "affine.apply", "memref.cast", "memref.alloca", "scf.yield")
@@ -24,51 +23,70 @@ _WRITES = ("memref.store", "vector.store", "vector.maskedstore", "vector.transfe
 _COMPUTES = ("arith.", "math.", "vector.")
 
 
-def static_flops(function: ir.Operation) -> int | None:
-    """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
+def flops_of(function: ir.Operation) -> Dim:
+    """Return the floating-point operations of a call of a kernel; 0 where they are not recorded."""
     attributes = function.operation.attributes
     if FLOPS not in attributes:
         return 0
     flops = attributes[FLOPS]
-    return flops.value if isinstance(flops, ir.IntegerAttr) else None
+    return flops.value if isinstance(flops, ir.IntegerAttr) else D.parse(flops.value)
 
 
-def emit_flops(function: ir.Operation) -> ir.Value | None:
-    """Emit the number of operations of a contraction that depends on run-time sizes; None for memory-bound kernels."""
-    is_contraction = KIND in function.attributes and function.attributes[KIND].value == FusionKind.CONTRACTION.label
-    flops = D.parse(function.attributes[FLOPS].value) if is_contraction and static_flops(function) is None else 0
-    names = [str(dim) for dim in symbols_of_function(function.opview)]
-    if isinstance(flops, int) or not set(D.symbols_of(flops)) <= set(names):
-        return None
-    arguments = list(function.regions[0].blocks[0].arguments)
-    return SizeEmitter(dict(zip(names, arguments[-len(names) :], strict=True))).emit(flops)
+def moved_bytes(function: ir.Operation, kinds: Sequence[ir.Type]) -> list[Dim | None]:
+    """Return the bytes of each buffer of these types that a call of a kernel reads or writes.
 
-
-def moved_bytes(function: ir.Operation, kinds: Sequence[ir.Type], unknown: int | None = None) -> int:
-    """Return the bytes of buffers of these types that a call of a kernel reads and writes.
-
-    Of an argument that is read in part, only that part counts. If that part depends on run-time sizes, `unknown`
-    elements count, by default all. Buffers of run-time sizes count nothing.
+    Of an argument that is read in part, only that part counts. Scratch memory of run-time size counts nothing; None
+    stands for other buffers of run-time size of a kernel that has no record of them.
     """
-    reads = list(dims_of_attribute(function.attributes[READS])) if READS in function.attributes else []
-    total = 0
-    for kind, elements in zip_longest(kinds, reads[: len(kinds)]):
-        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape or list(kind.shape) == [UNBOUNDED]:
+    is_recorded = MOVED in function.attributes
+    moved = list(dims_of_attribute(function.attributes[MOVED])) if is_recorded else []
+    total: list[Dim | None] = []
+    for kind, elements in zip_longest(kinds, moved[: len(kinds)]):
+        if not isinstance(kind, ir.MemRefType):
             continue
-        if elements is not None and not isinstance(elements, int):
-            elements = unknown
-        whole = buffer_bytes(kind)
-        total += whole if elements is None else min(whole, elements * element_bytes(kind.element_type))
+        has_size = kind.has_static_shape and list(kind.shape) != [UNBOUNDED]
+        whole: Dim | None = buffer_bytes(kind) if has_size else None
+        part = None if elements is None else elements * element_bytes(kind.element_type)
+        if whole is None and part is None and is_recorded:
+            part = 0
+        total.append(whole if part is None else part if whole is None else D.minimum(whole, part))
     return total
 
 
-def kernel_work(function: ir.Operation | ir.OpView) -> int:
-    """Return the work of a kernel, `LARGE` if it depends on run-time sizes."""
-    flops = static_flops(function.operation)
-    if flops is None:
-        return LARGE
-    types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
-    return flops + OPERATIONS_PER_BYTE * moved_bytes(function.operation, types)
+def kernel_work(function: ir.Operation | ir.OpView) -> Dim | None:
+    """Return the work of a call of a kernel; None where it is not known."""
+    op = function.operation
+    total = flops_of(op)
+    for moved in moved_bytes(op, [argument.type for argument in op.regions[0].blocks[0].arguments]):
+        if moved is None or moved is D.UNKNOWN:
+            return None
+        total = total + OPERATIONS_PER_BYTE * moved
+    return total
+
+
+def emit_work(function: ir.Operation) -> ir.Value | None:
+    """Emit the work of a call of a kernel; None where it is not known, or its parameters do not decide on it."""
+    work = kernel_work(function)
+    if work is None:
+        return None
+    taken = symbols_of_function(function.opview)
+    arguments = list(function.regions[0].blocks[0].arguments)
+    values = arguments[len(arguments) - len(taken) :]
+    numbers = [D.symbol(f"s{position:04}") for position in range(len(taken))]
+    decided: set[str] = set()
+    numbered: dict[D.Atom, Dim] = {}
+    for dim, number in zip(taken, numbers, strict=True):
+        if not isinstance(dim, int) and dim.is_symbol:
+            decided.add(str(dim))
+            numbered[str(dim)] = number
+        for name, quotients in quotients_by_symbol([dim, work]).items():
+            if quotients[0].atom == str(dim):
+                decided.add(name)
+                numbered.update(in_finest(quotients, number))
+    if not D.symbols_of(work) <= decided:
+        return None
+    emitter = SizeEmitter({str(number): value for number, value in zip(numbers, values, strict=True)})
+    return emitter.emit(D.substitute(work, numbered))
 
 
 def body_work(block: ir.Block) -> int | None:

@@ -69,8 +69,9 @@ EVERY = "*"
 """Stands for the name of a prim function: rules given by the user for all of them."""
 FLOPS = "tir.flops"
 """Attribute of a scheduled prim function: arithmetic operations of one call; an integer, or a dim as text."""
-READS = "tir.reads"
-"""Attribute of a scheduled prim function: the elements of each argument that one call reads at most, as dims."""
+MOVED = "tir.moved"
+"""Attribute of a scheduled prim function, dims: the elements of each argument that one call reads at most, and those of
+each result."""
 _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
 STAGES = "stages"
@@ -526,12 +527,14 @@ def _applied_rules(rule: Rule, function: ir.OpView | ir.Operation) -> Trace:
 
 
 def _annotate_work(view: PrimView) -> None:
-    """Annotate the function with its operations and the elements that it reads, for profiles, and its iterations."""
+    """Annotate the function with its operations and the elements that it moves, and with its iterations."""
     work: Dim = 0
     for block in view.blocks:
         work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)
     view.op.attributes[FLOPS] = dim_attributes((work,))[0]
-    view.op.attributes[READS] = dim_attributes(tuple(_reads(view, argument) for argument in view.arguments))
+    read = [_reads(view, argument) for argument in view.arguments]
+    written = [D.product(dims_of(value.type)) for value in view.returned]
+    view.op.attributes[MOVED] = dim_attributes((*read, *written))
     add_extents(view.op, (block.domain for block in view.blocks))
 
 
