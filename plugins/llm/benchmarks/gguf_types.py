@@ -42,7 +42,7 @@ def random_matrix(kind: BlockType, rows: int, depth: int, seed: int) -> np.ndarr
 
 
 def products(kind: BlockType, rows: int, depth: int) -> tuple[ImportedModule, int]:
-    """Return a graph of products of some rows, as decoders have it, and how many weights they read."""
+    """Return a graph that multiplies one input by several random matrices, and the number of their weights."""
     count = max(-(-ENOUGH * kind.elements // (rows * depth * kind.nbytes)), 2)
     tensors = {f"w{i}.weight": random_matrix(kind, rows, depth, i) for i in range(count)}
     weights = CheckpointWeights(Path("products"), tensors)
@@ -55,7 +55,7 @@ def products(kind: BlockType, rows: int, depth: int) -> tuple[ImportedModule, in
 
 
 def report(kind: BlockType, rows: int, depth: int, activations: str, repeat: int) -> str:
-    """Return the line of a type."""
+    """Return the table row of a type."""
     module, elements = products(kind, rows, depth)
     model = mirlo.compile(module, activations=activations, cache=False).resident()
     held = [model.weight(spec.name) for spec in model.artifact.params]

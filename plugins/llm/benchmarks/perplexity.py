@@ -39,7 +39,7 @@ ROWS = 64
 
 @dataclass(frozen=True)
 class Reference:
-    """The logits of some tokens in f64, and what follows from them."""
+    """Reference logits of some tokens in f64, and the probabilities derived from them."""
 
     logits: np.ndarray
 
@@ -62,7 +62,7 @@ class Reference:
 
 @dataclass
 class Deviations:
-    """What an engine gets wrong, summed over tokens."""
+    """Errors of an engine's logits, summed over tokens."""
 
     name: str
     evaluate: Evaluator
@@ -74,14 +74,14 @@ class Deviations:
     seconds: float = 0.0
 
     def logits(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the logits behind each token but the last one."""
+        """Return the logits after each token but the last one."""
         start = time.process_time()
         result = self.evaluate(tokens)[:-1]
         self.seconds += time.process_time() - start
         return result
 
     def add(self, logits: np.ndarray, wanted: Reference, following: np.ndarray) -> None:
-        """Compare rows of logits with those of the reference; the tokens behind them are known."""
+        """Add the differences of rows of logits from the reference; `following` are the tokens that come next."""
         ours = log_probabilities(logits)
         self.tokens += len(following)
         self.loss -= float(np.take_along_axis(ours, following[:, None], 1).sum())
@@ -109,7 +109,7 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def windows_of(path: Path, text: str, count: int, window: int) -> list[np.ndarray]:
-    """Return the first tokens of a text in windows, which begin as texts of the model do."""
+    """Return the first tokens of a text in windows, each with the tokens that begin a text of the model."""
     content = read_tokenizer(read_config(path))
     if content is None:
         raise SystemExit(f"{path}: there is no tokenizer")
@@ -125,7 +125,7 @@ def python_reference() -> str:
 
 
 def engines(path: Path, window: int, threads: int) -> list[tuple[str, str, Callable[[], Evaluator]]]:
-    """Return the lines of the table: a name, what engine it is, and a function that loads it."""
+    """Return the engines of the table: a name, the kind of engine, and a function that loads it."""
     return [
         *(
             (f"mirlo, {activations}", "mirlo", partial(load_mirlo, path, threads, activations=activations))

@@ -1,10 +1,10 @@
 """Caches of language models: of a sequence of calls, of several sequences, and in pages that sequences share.
 
-    from mirlo import caches
+ from mirlo import caches
 
-    state = caches.state(executable, capacity=256)
+ state = caches.state(executable, capacity=256)
 
-What they use of a compiled model is `UpdatingModel`.
+`UpdatingModel` is the interface that a compiled model must have.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def pool(
 ) -> CachePool:  # fmt: skip
     """Return caches for `count` sequences, each with a length of its own, with no valid rows.
 
-    A call runs some of them: what begins and ends at any time, such as requests to a language model. The other
-    arguments are those of `state`.
+    A call runs a subset of them. Use it for sequences that begin and end at any time, such as requests to a language
+    model. The other arguments are those of `state`.
     """
     return new_pool(model, count, capacity, limit, pairs, states, block)
 
@@ -74,9 +74,9 @@ def pages(
 
 
 def windows(model: Executable) -> dict[str, int]:
-    """Return the tokens of a window that inputs are rings of, by their names."""
+    """Return the window size in tokens of each input that is a ring buffer, by input name."""
     return model.artifact.windows
 
 
 WINDOWS = property(windows)
-"""`Executable.windows`, which was a property."""
+"""The function behind the former property `Executable.windows`."""

@@ -19,11 +19,11 @@ from mirlo.extend.runtime import (
 )
 
 AXIS = 2
-"""The dim of a cache that counts its rows: [batch, heads, rows, size]."""
+"""The axis of the rows in a cache: [batch, heads, rows, size]."""
 BLOCK = 512
-"""New tokens of a call that rings have room for beside the window, unless the caller says otherwise."""
+"""Default number of rows of a ring beside its window: the most new tokens of a call."""
 ALL = 1 << 62
-"""More tokens than any sequence has."""
+"""A number larger than the length of any sequence."""
 
 Rows = Mapping[str, np.ndarray]
 """Rows [1, heads, rows, size] of each cache, by the names of the inputs."""
@@ -92,7 +92,7 @@ class CacheArrays:
         return clone
 
     def length_of(self, name: str, tokens: int) -> int:
-        """Return the number of rows of a cache that this number of tokens uses."""
+        """Return the number of rows of a cache that are used for this number of tokens."""
         return min(tokens, self.arrays[name].shape[AXIS]) if name in self._windows else tokens
 
     def require_block(self, tokens: int, length: int) -> None:
@@ -108,7 +108,7 @@ class CacheArrays:
     def reserve(self, tokens: int, lengths: list[int]) -> bool:
         """Make room for this number of tokens of each sequence; return whether arrays were replaced.
 
-        `lengths` are the tokens that each part holds.
+        `lengths` are the numbers of tokens of the parts.
         """
         if tokens <= self.capacity:
             return False
@@ -118,7 +118,7 @@ class CacheArrays:
         return True
 
     def _move(self, capacity: int, lengths: Sequence[int]) -> None:
-        """Move the first tokens of each part to separate arrays, while the lock of the sharing is held."""
+        """Move the first tokens of each part to separate arrays; the caller has locked the sharing."""
         before, self.capacity, sharing = self.capacity, capacity, self._sharing
         try:
             new = self._new()
@@ -146,23 +146,23 @@ class CacheArrays:
             first[part] = max(first[part], stop - self.arrays[name].shape[AXIS])
 
     def known(self, part: int, length: int) -> int:
-        """Return the tokens that a part can go back to: `length`, or 0 if a window has lost tokens it needs."""
+        """Return the number of tokens that a part can go back to: `length`, or 0 if a window has lost some of them."""
         needed = ((first[part], length - self._windows[name] + 1) for name, first in self._first.items())
         return length if all(first <= max(0, start) for first, start in needed) else 0
 
     def truncate(self, part: int, length: int) -> None:
-        """Keep the first tokens of a part, a number that is `known`; later rows are not read again."""
+        """Keep the first `length` tokens of a part, which `known` returned; later rows are not read again."""
         self._lengths[part] = min(self._lengths[part], length)
         if not length:
             for first in self._first.values():
                 first[part] = 0
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first tokens of a part, a number that is `known`, to another part."""
+        """Copy the first `length` tokens of a part, which `known` returned, to another part."""
         self.take(self, source, target, length)
 
     def take(self, other: CacheArrays, source: int, target: int, length: int) -> None:
-        """Copy the first tokens, a number that is `known`, of a part of other arrays; there must be room."""
+        """Copy the first `length` tokens, which `known` returned, from a part of other arrays; there must be room."""
         self.write_rows(target, 0, length)
         for name, array in other.arrays.items():
             own = self.arrays[name]
@@ -191,7 +191,7 @@ class CacheArrays:
             known[a], known[b] = known[b], known[a]
 
     def select(self, parts: np.ndarray, length: int) -> None:
-        """Replace each part by the rows of another part, without copying equal rows; all have as many tokens."""
+        """Replace each part by the rows of another part of the same length, without copying equal rows."""
         moved = [(part, int(source)) for part, source in enumerate(parts) if source != part]
         equal = self._equal[np.ix_(parts, parts)]
         starts = [min(int(self._equal[pair]), length) for pair in moved]

@@ -18,8 +18,8 @@ NO_CONSTANTS: Mapping[str, np.ndarray] = {}
 class CachePool(ABC):
     """Caches for a fixed number of sequences, by numbers from 0.
 
-    A call runs some of them together, with as many new tokens of each. `lengths` are the tokens that the caches of each
-    sequence hold. `states` of a fixed size, which a call replaces, cannot go back to any length.
+    A call runs some of them together, with as many new tokens of each. `lengths` are the numbers of tokens in the
+    caches of each sequence. `states` of a fixed size, which a call replaces, cannot go back to any length.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class CachePool(ABC):
     def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray] | None = None) -> CacheSelection:
         """Return these sequences for a call, in the order that the rows of its inputs must have.
 
-        `constants` are inputs that stay the same: calls are prepared for each object that is given.
+        `constants` are inputs that stay the same; calls are prepared once for each such object.
         """
         known = range(len(self.lengths))
         if not sequences or len(set(sequences)) != len(sequences) or any(i not in known for i in sequences):
@@ -46,7 +46,7 @@ class CachePool(ABC):
         return CacheSelection(self, self._arrange(sequences), constants or NO_CONSTANTS)
 
     def known(self, sequence: int, length: int) -> int:
-        """Return the first tokens of a sequence, up to `length`, that it can go back to.
+        """Return the number of tokens, at most `length`, that a sequence can go back to.
 
         They are `length`; fewer if the model has states of a fixed size, which are known before the last call only, and
         none if the cache of a window has lost tokens of the window there.
@@ -66,7 +66,9 @@ class CachePool(ABC):
         return kept
 
     def copy(self, source: int, target: int, length: int) -> int:
-        """Start a sequence with the first `length` tokens of another one, or with those that are `known` of it.
+        """Copy the first `length` tokens of a sequence, or those that are `known`, to another one; return their number.
+
+        Rows that the target had before are replaced.
 
         Return how many: they take the place of what the sequence had.
         """
@@ -140,7 +142,7 @@ class CachePool(ABC):
             raise InputError(f"caches: a sequence may have {self._limit} tokens, {tokens} are needed: end it")
 
     def _held(self, sequence: int, length: int) -> int:
-        """Return the number of first tokens, up to `length`, that the caches of a sequence can go back to."""
+        """Return the number of tokens, at most `length`, that the caches of a sequence can go back to."""
         return length
 
     @abstractmethod

@@ -14,7 +14,7 @@ from mirlo_llm.caches.state import UpdatingModel
 class GrowingPool(CachePool):
     """Caches of a model whose calls return longer caches.
 
-    A call takes arrays in which its sequences are joined: the tokens of each are the last rows, behind padding.
+    A call takes arrays in which its sequences are joined: each has its tokens in the last rows, after padding.
     """
 
     def __init__(

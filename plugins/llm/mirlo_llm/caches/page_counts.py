@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Protocol
 
 NO_WRITER = 0
-"""Stands for the number of a sequence where none writes."""
+"""The number that stands for "no sequence writes to this page"."""
 _NUMBERS = itertools.count(1)
 
 
 class PageUser(Protocol):
-    """A user of pages: a sequence, or kept rows; a page that it lists twice counts twice."""
+    """A user of pages: a sequence, or rows kept for reuse; a page that it lists twice counts twice."""
 
     @property
     def pages(self) -> Sequence[int]: ...
@@ -105,7 +105,7 @@ class PageCounts:
         return self._uses[page] > 1
 
     def may_write(self, page: int, row: int, number: int) -> bool:
-        """Return whether a sequence with the rows of a page before `row` may write the following ones."""
+        """Return whether a sequence that has the rows of a page before `row` may write the following ones."""
         if not self.is_shared(page) or self._writers[page] == number:
             return True
         return self._writers[page] == NO_WRITER and self._filled[page] == row
@@ -119,7 +119,7 @@ class PageCounts:
         self._filled[page], self._writers[page] = rows, number
 
     def stop_writing(self, page: int, number: int) -> None:
-        """Record that a sequence went back within a page, where any sequence may write then."""
+        """Record that a sequence went back within a page, so that any sequence may write there."""
         if self._writers[page] == number:
             self._writers[page] = NO_WRITER
 

@@ -101,7 +101,7 @@ class PagePool:
         return results
 
     def reserve(self, sequence: PagedSequence, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence pages for new tokens, if `spare` pages remain; return whether it did."""
+        """Reserve pages for new tokens of a sequence if `spare` pages remain free; return whether it did."""
         with self.lock, self.counts:
             try:
                 self._make_room([sequence], [tokens], spare)
@@ -131,7 +131,7 @@ class PagePool:
         return {name: array for name, array in results.items() if name not in out}
 
     def _make_room(self, sequences: Sequence[PagedSequence], tokens: Sequence[int], spare: int = 0) -> None:
-        """Give each sequence pages that it may write; if there are too few, change nothing."""
+        """Reserve pages that each sequence may write; change nothing if there are too few."""
         while True:  # what is let go of may have shared pages, which then need not be copied
             writers, copied, added = self._wanted(sequences, tokens)
             missing = len(copied) + sum(added) + spare - self.counts.free
@@ -148,7 +148,7 @@ class PagePool:
     def _wanted(
         self, sequences: Sequence[PagedSequence], tokens: Sequence[int]
     ) -> tuple[dict[int, PagedSequence], list[PagedSequence], list[int]]:
-        """Return which sequences have to copy their last page, and the number of new pages of each."""
+        """Return the sequences that must copy their last page, and the number of new pages of each sequence."""
         writers, copied, added = dict[int, PagedSequence](), list[PagedSequence](), list[int]()
         for sequence, count in zip(sequences, tokens, strict=True):
             whole, row = divmod(sequence.length, self.page_rows)
@@ -181,7 +181,7 @@ class PagePool:
         self.counts.release([page], sequence.number)
 
     def _let_go_or_grow(self, missing: int) -> None:
-        """Get more free pages: grow, or drop kept rows that can be computed again."""
+        """Free pages: grow, or drop kept rows that can be computed again."""
         total = self.counts.total + missing
         if self.limit is None or total <= self.limit:
             self._grow(total)

@@ -14,7 +14,7 @@ from mirlo_llm.caches.state import UpdatingModel
 MAX_ROWS = 1 << 16
 """Most tokens of a page."""
 MAX_HINTS = 3
-"""Numbers of the input of hints: most new tokens of a sequence, most tokens of one, at least so many."""
+"""The elements of the input with bounds: most new tokens of a sequence, most tokens of one, fewest tokens of one."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TableInputs:
     """The names of the inputs that address the rows of sequences."""
 
     ends: str
-    """The ends of the sequences among the new tokens, behind a 0: integers [sequences + 1]."""
+    """Where each sequence ends among the new tokens, after a leading 0: integers [sequences + 1]."""
     past: str
     """The tokens of each sequence before the call: integers [sequences]."""
     table: str
@@ -30,7 +30,7 @@ class TableInputs:
     hints: str = ""
     """Bounds of the sizes, integers [2] or [3]; empty if the model does not take them."""
     caches: tuple[str, ...] = ()
-    """The caches that attention reads, if it is known."""
+    """The caches that attention reads, if known."""
 
     def pairs(self, aliases: Mapping[str, str]) -> dict[str, str]:
         """Return the outputs with the next values of the caches, by inputs."""
@@ -54,7 +54,7 @@ class TableInputs:
 
 
 def find_tables(roles: Mapping[str, str], *, ends: str, past: str, table: str) -> TableInputs:
-    """Return the names of the inputs: those of the caller, else those that attention reads, by their roles."""
+    """Return the names of the inputs: those that the caller names, otherwise those that attention reads, by role."""
 
     def name(role: str, override: str) -> str:
         names = [override] if override else [each for each, its in roles.items() if its == role]
@@ -69,7 +69,7 @@ def find_tables(roles: Mapping[str, str], *, ends: str, past: str, table: str) -
 
 
 def cache_specs(model: UpdatingModel, pairs: Mapping[str, str], rows: int | None) -> tuple[list[TensorSpec], int]:
-    """Return the inputs that are caches in pages, after a check of their types, and the tokens of a page."""
+    """Check the types of the caches in pages; return their specs and the number of tokens of a page."""
     inputs = {spec.name: spec for spec in model.inputs}
     wrong = sorted(name for name, output in pairs.items() if model.aliases.get(output) != name or name not in inputs)
     if wrong or not pairs:
@@ -99,7 +99,7 @@ def fixed_pages(specs: Sequence[TensorSpec]) -> int | None:
 
 
 def table_inputs(model: UpdatingModel, names: TableInputs) -> dict[str, TensorSpec]:
-    """Return the inputs that address rows, after a check of their types."""
+    """Check the types of the inputs that address rows; return them by name."""
     inputs = {spec.name: spec for spec in model.inputs}
     tables = {}
     wanted = [(names.ends, 1), (names.past, 1), (names.table, 2), *([(names.hints, 1)] if names.hints else [])]

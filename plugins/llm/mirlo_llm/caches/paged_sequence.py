@@ -33,7 +33,7 @@ class Pages(Protocol):
 
 
 class PagedRows(Mapping[str, np.ndarray]):
-    """Rows of some tokens that stay in their page, which others may use as well.
+    """Rows of some tokens of a page, which other users may share.
 
     As `Rows` of other caches are, they are arrays [1, heads, rows, size] by the names of inputs.
     """
@@ -76,7 +76,7 @@ class PagedSequence:
         self._pool, self._pages, self._length = pool, pages, length
         with pool.lock, pool.counts:
             self.number = pool.counts.register(self, pages)
-            """What the sequence is called where pages are counted."""
+            """The number of the sequence in the page counts."""
 
     @property
     def pool(self) -> Pages:

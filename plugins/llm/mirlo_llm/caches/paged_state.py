@@ -129,7 +129,7 @@ class PagedSlots:
         self._sequences[sequence].adopt(parts)
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence pages for new tokens, if `spare` pages remain; return whether it did."""
+        """Reserve pages for new tokens of a sequence if `spare` pages remain free; return whether it did."""
         return self._pool.reserve(self._sequences[sequence], tokens, spare)
 
 

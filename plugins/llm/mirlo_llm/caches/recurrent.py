@@ -12,8 +12,8 @@ from mirlo.extend.runtime import InputError, TensorSpec, empty_aligned, numpy_dt
 class RecurrentStates:
     """The states of a batch, zero at first.
 
-    What they were after earlier tokens cannot be computed from what they are. They can go back to where they were
-    before the last call, and to the beginning.
+    Earlier states cannot be computed from later ones, so they can go back to two lengths only: that before the last
+    call, and 0.
     """
 
     def __init__(self, specs: Iterable[TensorSpec], pairs: Mapping[str, str], batch: int) -> None:
@@ -30,7 +30,7 @@ class RecurrentStates:
         self._before, self.arrays = (length, self.arrays), states
 
     def rewind(self, length: int) -> int:
-        """Go back to `length` tokens, or to the last length before it with known states; return that length."""
+        """Go back to `length` tokens, or to the last shorter length with known states; return that length."""
         kept, self.arrays = self._before if self._before[0] <= length else (0, self._start)
         self._before = 0, self._start
         return kept
@@ -47,7 +47,7 @@ class RecurrentStates:
         self.arrays, self._before = arrays, (0, self._start)
 
     def join(self, others: Sequence[RecurrentStates]) -> None:
-        """Join the states of others, of one sequence each, to a batch."""
+        """Join states of one sequence each to a batch."""
         self.arrays = {name: np.concatenate([each.arrays[name] for each in others]) for name in self._start}
         self._before = 0, self._start
 
@@ -58,7 +58,9 @@ class RecurrentStates:
 
 
 class PooledStates:
-    """The states of several sequences that run in calls with changing others, zero at first.
+    """The states of several sequences, zero at first; each call runs other sequences.
+
+    Each sequence can go back as `RecurrentStates` can: to its length before its last call, and to 0.
 
     Each sequence can go back as `RecurrentStates` can: to where it was before its last call, and to the beginning.
     """

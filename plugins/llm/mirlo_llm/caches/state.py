@@ -33,7 +33,7 @@ class UpdatingModel(Protocol):
 
     @property
     def artifact(self) -> ModelArtifact:
-        """Return the artifact, which names the inputs that are rings of windows."""
+        """Return the artifact, which names the inputs that are ring buffers of windows."""
 
     def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
@@ -178,8 +178,8 @@ class CacheState:
     def rewind(self, length: int) -> int:
         """Forget all tokens but the first `length`; a negative number forgets that many of the last ones.
 
-        Return how many tokens are left: fewer if states of a fixed size are known for fewer only, and none if a window
-        of the tokens that are left is not in its cache any more.
+        Return the number of remaining tokens. It is smaller if states of a fixed size are known for a shorter length
+        only, and 0 if a cache has lost rows of its window.
         """
         kept = length + self._length if length < 0 else length
         if not 0 <= kept <= self._length:
@@ -307,7 +307,7 @@ def new_state(
 def find_caches(
     model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None, states: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """Return the caches of a model, possibly none if it has states, after a check of both."""
+    """Check the caches and the states of a model; return its caches, possibly none if it has states."""
     if states:
         inputs = {spec.name: spec for spec in model.inputs}
         require_states(states, inputs, {spec.name: spec for spec in model.outputs})
@@ -315,7 +315,7 @@ def find_caches(
 
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the outputs with the next values of caches, by inputs, after a check that they support a batch."""
+    """Check that the caches support a batch; return the outputs with their next values, by inputs."""
     result = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
     inputs = {spec.name: spec for spec in model.inputs}
     outputs = {spec.name: spec for spec in model.outputs}
@@ -336,7 +336,7 @@ def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None
 
 
 def is_in_place(model: UpdatingModel, pairs: Mapping[str, str]) -> bool:
-    """Return whether calls can update all these caches without copying them; raise an error if windows need it."""
+    """Return whether calls can update all these caches without copying them; raise an error if windows require it."""
     aliases = model.aliases
     apart = [name for name, output in pairs.items() if aliases.get(output) != name]
     windows = [name for name in apart if name in model.artifact.windows]

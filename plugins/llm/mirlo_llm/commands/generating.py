@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from mirlo_llm.generate.prompt import Prompt
 
 ADAPTER = "adapter"
-"""The name of the only adapter of a command."""
+"""The name of the adapter that a command loads."""
 
 
 def search_options() -> type:
-    """Return the options of a search."""
+    """Return the class of the search options."""
     from mirlo_llm.generate.search import SearchOptions
 
     return SearchOptions
@@ -125,7 +125,7 @@ def _load(arguments: Namespace) -> LanguageModel:
 
 
 def _check_ranks(arguments: Namespace) -> None:
-    """Refuse inputs that only one rank would read."""
+    """Raise an error for inputs that only one rank would read."""
     from mirlo_llm.generate import GenerationError
 
     if arguments.prompts is not None or arguments.prompt == "-":
@@ -141,7 +141,7 @@ def _is_seq2seq(folder: str) -> bool:
 
 
 def _rewrite(arguments: Namespace) -> None:
-    """Print the output of an encoder-decoder model for a text."""
+    """Run an encoder-decoder model on a text, and print its output."""
     from mirlo_llm import generate
     from mirlo_llm.generate import GenerationError
 
@@ -173,12 +173,12 @@ def _check_prompt(arguments: Namespace) -> None:
 
 
 def _given(arguments: Namespace) -> dict[str, object]:
-    """Return the search options set by flags."""
+    """Return the search options that flags set."""
     return given_options(arguments, search_options())
 
 
 def _changes(options: Mapping[str, object]) -> dict[str, object]:
-    """Return changes to the search options of a folder; a temperature turns on sampling."""
+    """Return changes to the search options of a folder; a temperature enables sampling."""
     return {"do_sample": True, **options} if options.get("temperature") else dict(options)
 
 
@@ -189,7 +189,7 @@ def _generator(model: LanguageModel, arguments: Namespace) -> Generator:
 
 
 def _form(arguments: Namespace) -> dict[str, Any]:
-    """Return the form of answers that a flag sets, if any."""
+    """Return the constraint on the answer (schema, expression or grammar) that a flag sets, if any."""
     forms: dict[str, Any] = {} if arguments.regex is None else {"regex": arguments.regex}
     for form in ("json_schema", "lark", "grammar"):
         file = getattr(arguments, form)
@@ -229,7 +229,7 @@ def _message(text: str, images: Sequence[str]) -> dict[str, object]:
 
 
 def _show(generator: Generator, prompt: Prompt) -> str:
-    """Print the continuation of a prompt as it is generated; return it."""
+    """Print the continuation of a prompt as it is generated, and return it."""
     texts = []
     for text in generator.stream(prompt):
         texts.append(text)

@@ -11,7 +11,7 @@ from mirlo.extend.command import PackageCommand, Progress, add_options, given_op
 
 
 def code_options() -> type:
-    """Return the options that choose the code of a model."""
+    """Return the class of the options that select the implementation of a model."""
     from mirlo_llm.generate.code_options import CodeOptions
 
     return CodeOptions

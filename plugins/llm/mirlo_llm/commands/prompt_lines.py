@@ -22,7 +22,7 @@ MAX_LINE = 16 << 20
 """Bytes of the longest line: a prompt of some million tokens."""
 BLOCK = 1 << 16
 SOURCES = ("prompt", "messages", "tokens")
-"""What a line gives the prompt as: a text, messages of a conversation, or tokens."""
+"""The keys of a prompt in a line: a text, messages of a conversation, or tokens."""
 OTHERS = ("stop", "json_schema", "regex", "lark", "grammar")
 Changes = Callable[[Mapping[str, object]], dict[str, object]]
 
@@ -52,7 +52,9 @@ class PromptLines:
         changes: Changes,
         form: Mapping[str, Any],
     ) -> None:
-        """Take the default options and the default form of answers.
+        """Store the default options and the default constraint on answers.
+
+        `changes` returns the search options for the values of flags or of a line.
 
         `changes` makes search options of what flags or lines give.
         """
@@ -96,7 +98,7 @@ class PromptLines:
         print(f"{count} requests: {prompts}, then {total}", file=sys.stderr)
 
     def _add(self, number: int, line: bytes) -> None:
-        """Add the request of a line; an error becomes a line of its own."""
+        """Add the request of a line; write an error as a line."""
         name: object = number
         try:
             fields = _parsed(line)
@@ -154,7 +156,7 @@ def _write(line: Mapping[str, object]) -> None:
 
 
 def _parsed(line: bytes) -> dict[str, object]:
-    """Return the object of a line; a text alone is a prompt."""
+    """Return the JSON object of a line; a JSON string is a prompt."""
     try:
         result = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -167,7 +169,7 @@ def _parsed(line: bytes) -> dict[str, object]:
 
 
 def _checked(source: str, value: object) -> Any:
-    """Return the value of a prompt, after a check of its type."""
+    """Check the type of a prompt's value, and return it."""
     if not isinstance(value, str if source == "prompt" else list):
         expected = "a text" if source == "prompt" else "a list"
         raise LineError(f"'{source}': expected {expected}, found {value!r:.40}")
@@ -177,7 +179,7 @@ def _checked(source: str, value: object) -> Any:
 
 
 def _read(path: str, lines: queue.Queue[tuple[int, bytes] | Exception | None]) -> None:
-    """Put the nonempty lines, with their numbers from 1, then None, or the error of reading."""
+    """Put each nonempty line with its number, counted from 1, into the queue; at the end None, or the error."""
     try:
         file = None if path == "-" else open_regular(path)
         with file or nullcontext():
@@ -191,7 +193,10 @@ def _read(path: str, lines: queue.Queue[tuple[int, bytes] | Exception | None]) -
 
 
 def _lines(handle: int) -> Iterator[bytes]:
-    """Yield lines as they come. The buffer of `sys.stdin` would be locked when the process ends during a read."""
+    """Yield lines as they arrive.
+
+    It does not use the buffer of `sys.stdin`, which would be locked when the process ends during a read.
+    """
     rest = b""
     while block := os.read(handle, BLOCK):
         *whole, rest = (rest + block).split(b"\n")

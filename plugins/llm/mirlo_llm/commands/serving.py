@@ -11,11 +11,11 @@ LIMITS = (
     "port", "slots", "queue", "chunk_size", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
     "connections_each", "health_port", "batch", "batch_delay", "workers", "grace", "memory",
 )  # fmt: skip
-"""The options that `--help` lists as limits."""
+"""The options that `--help` lists in the group of limits."""
 
 
 def serve_options() -> type:
-    """Return the options of a server."""
+    """Return the class of the server's options."""
     from mirlo_llm.serve.options import ServeOptions
 
     return ServeOptions

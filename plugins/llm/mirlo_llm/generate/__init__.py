@@ -49,9 +49,9 @@ _LAZY = {
     "Transcript": "mirlo_llm.generate.speech.model",
     "load_speech": "mirlo_llm.generate.speech.model",
 }
-"""By name, the module that has it: `mirlo generate --help` reads the options of a search only."""
+"""The module of each public name, so that `mirlo generate --help` imports the search options only."""
 _NAMES = {"load_embedding": "load", "load_seq2seq": "load", "load_speech": "load"}
-"""What modules call those that have other names here."""
+"""The names in their modules of those that are exported under another name."""
 
 __all__ = [
     "EmbeddingModel",

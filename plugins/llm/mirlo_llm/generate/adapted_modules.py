@@ -1,4 +1,4 @@
-"""The products of a model of weights that LoRA adapters change, and the inputs that their tensors become."""
+"""The linear layers of a checkpoint that LoRA adapters change, and the graph inputs for the adapters' matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TENSOR = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
 
 
 def adapted_modules(files: Iterable[AdapterFile]) -> tuple[str, ...]:
-    """Return the names of the products that adapters change, as checkpoints call them."""
+    """Return the names of the linear layers that adapters change, as checkpoints name them."""
     modules: dict[str, None] = {}
     for file in files:
         if not file.is_peft:
@@ -37,12 +37,12 @@ def input_name(module: str, matrix: str) -> str:
 
 
 def adapter_inputs(modules: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the inputs for adapters with their default values: of rank 0."""
+    """Return default values of the inputs for adapters: matrices of rank 0."""
     return {input_name(module, matrix): np.zeros((0, 0), np.float32) for module in modules for matrix in "AB"}
 
 
 def with_one_rank(file: AdapterFile) -> AdapterFile:
-    """Return an adapter whose matrices have one rank: rows and columns of zeros are added to those of lower ones."""
+    """Pad the matrices of an adapter to one rank with zeros."""
     axes = {name: 0 if ".lora_A." in name else 1 for name in file.tensors}
     if any(array.ndim != 2 for array in file.tensors.values()):
         return file  # an error names its tensor later

@@ -31,7 +31,7 @@ class AdapterFile:
     path: Path
     tensors: dict[str, np.ndarray]
     is_peft: bool = False
-    """Whether names and orientation are those of PEFT, whose matrices a model of ONNX has transposed."""
+    """Whether names and layout are those of PEFT, which stores each matrix transposed relative to an ONNX model."""
 
 
 def read_adapter(path: str | Path) -> AdapterFile:
@@ -72,18 +72,18 @@ class _Flat:
         return result
 
     def _field(self, index: int) -> int | None:
-        """Return the position of a field; None if it is not in the table."""
+        """Return the position of a field; None if it is absent."""
         entry = 4 + 2 * index
         offset = self.number("<H", self._fields + entry) if entry + 2 <= self._size else 0
         return self._place + offset if offset else None
 
     def integer(self, index: int) -> int:
-        """Return an i32; 0 if it is not in the table."""
+        """Return an i32 field; 0 if it is absent."""
         place = self._field(index)
         return 0 if place is None else self.number("<i", place)
 
     def vector(self, index: int, size: int) -> tuple[int, int]:
-        """Return the position of a vector's elements, of this size in bytes, and their number."""
+        """Return the position of a vector with elements of this size in bytes, and its length."""
         place = self._field(index)
         if place is None:
             return 0, 0
@@ -115,7 +115,7 @@ class _Flat:
 
 
 def _flat_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors of ONNX Runtime's format."""
+    """Yield the tensors of a file in ONNX Runtime's format."""
     root = _Flat(path, content, struct.unpack_from("<I", content)[0])
     version = root.integer(0)
     if version != FORMAT_VERSION:
@@ -144,7 +144,7 @@ def _flat_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]
 
 
 def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return tensors of PEFT with the scale of the adapter, which models of ONNX expect in B."""
+    """Return PEFT's tensors with the adapter's scale multiplied into B, as ONNX models expect."""
     config = path.with_name(PEFT_CONFIG)
     if not config.exists():
         raise ModelFolderError(f"{path}: {PEFT_CONFIG} is missing beside it, which has the scale of the adapter")

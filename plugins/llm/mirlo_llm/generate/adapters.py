@@ -14,18 +14,18 @@ from mirlo_llm.generate.errors import GenerationError, ModelFolderError
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 SHOWN = 5
-"""Names in a message."""
+"""Most names that an error message lists."""
 _IGNORED = {"base_model", "model", "default", "weight", "MatMul"}
 _SYNONYMS = {"self_attn": "attn", "self_attention": "attn", "attention": "attn"}
 
 
 class AdapterFiles:
-    """The files of adapters by name, and the inputs of a model that they are for."""
+    """The files of adapters by name, and the model inputs that their tensors set."""
 
     def __init__(
         self, config: ModelConfig, files: Mapping[str, AdapterFile], inputs: Mapping[str, np.ndarray | None]
     ) -> None:
-        """Match the tensors of files to inputs of a model; `inputs` are these with their default values."""
+        """Match the tensors of files to inputs of a model; `inputs` are these inputs with their default values."""
         self.config = config
         self._inputs = dict(inputs)
         self._files = dict(files)
@@ -33,12 +33,12 @@ class AdapterFiles:
 
     @property
     def names(self) -> set[str]:
-        """Return the inputs that adapters replace."""
+        """Return the inputs that adapters set."""
         return {name for tensors in self._tensors.values() for name in tensors}
 
     @property
     def optional(self) -> set[str]:
-        """Return the replaced inputs with a default value."""
+        """Return the inputs that adapters set and that have a default value."""
         return {name for name in self.names if self._inputs[name] is not None}
 
     def _by_input(self, file: AdapterFile) -> dict[str, np.ndarray]:
@@ -96,7 +96,7 @@ def read_adapters(paths: Mapping[str, str | os.PathLike[str]]) -> dict[str, Adap
 
 
 class Adapters:
-    """Adapters by name as inputs of a compiled model; None is the model without one."""
+    """The tensors of adapters as model inputs, by adapter name; None is the model without an adapter."""
 
     def __init__(self, inputs: Mapping[str | None, Mapping[str, np.ndarray]]) -> None:
         self._inputs = {name: dict(arrays) for name, arrays in inputs.items()}
@@ -108,7 +108,7 @@ class Adapters:
 
     @property
     def needed(self) -> str | None:
-        """Return the first adapter if the model needs one, else None."""
+        """Return the first adapter if the model requires one, otherwise None."""
         return next(iter(self.names), None) if None not in self._inputs else None
 
     def inputs(self, adapter: str | None) -> dict[str, np.ndarray]:
@@ -132,7 +132,7 @@ def _key(name: str) -> tuple[str, ...]:
 
 
 def _fits(spec: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the symbols of dims, with those that a shape determines; None if it does not match."""
+    """Match a shape to the dims of an input; return the symbols' values, or None if it does not match."""
     if len(shape) != len(spec.shape):
         return None
     result = dict(dims)
@@ -143,7 +143,7 @@ def _fits(spec: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, int]) -> 
 
 
 def _oriented(where: object, spec: TensorSpec, array: np.ndarray, dims: dict[str, int], is_peft: bool) -> np.ndarray:
-    """Return an array with the shape of an input; arrays of PEFT may be transposed."""
+    """Return an array in the layout of an input; PEFT stores it transposed."""
     for candidate in (array.T, array) if is_peft else (array,):
         matched = _fits(spec, candidate.shape, dims)
         if matched is not None:

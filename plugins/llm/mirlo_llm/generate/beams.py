@@ -14,7 +14,7 @@ from mirlo_llm.generate.search import SearchOptions
 from mirlo_llm.generate.sequences import Sequences
 
 NEVER = -1e9
-"""Score of copies, of which only the first is continued: of the prompt, or where fewer tokens may follow than beams."""
+"""The score of duplicate beams, so that only the first one is continued."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class EndedSequences:
 
     count: int
     penalty: float
-    """Exponent of the length by which the sum of the logarithms is divided."""
+    """Exponent of the length penalty."""
     found: list[tuple[float, list[int]]] = field(default_factory=list)
 
     def score(self, total: float, length: int) -> float:
@@ -37,7 +37,7 @@ class EndedSequences:
         del self.found[self.count :]
 
     def is_final(self, best: float, length: int, stops_early: bool) -> bool:
-        """Return whether no longer sequence, or one with this sum of logarithms, can have a better score."""
+        """Return whether no longer sequence can have a better score than the ended ones."""
         if len(self.found) < self.count:
             return False
         return stops_early or self.found[-1][0] >= self.score(best, length)
@@ -88,7 +88,7 @@ def search_beams(
 
 
 def _logarithms(sequences: Sequences, penalties: Sampler, prompt: int) -> np.ndarray:
-    """Return the logarithms of the probabilities of the next tokens, after penalties: f64[beams, vocabulary]."""
+    """Return the log probabilities of the next tokens after penalties: f64[beams, vocabulary]."""
     logits = sequences.logits().astype(np.float64)
     top = logits.max(1, keepdims=True)
     if not np.isfinite(top).all():

@@ -1,7 +1,7 @@
-"""Interfaces of caches that generation uses, for contiguous arrays and for pages.
+"""Interfaces of the caches that generation uses, for contiguous arrays and for pages.
 
-`runtime/state.py` and `runtime/cache_pool.py` have the former, `runtime/paged_state.py` the latter. Nothing else of
-generation knows which of them a model has.
+`mirlo_llm/caches/state.py` and `cache_pool.py` implement them for contiguous arrays, `paged_state.py` for pages. The
+other modules of generation do not depend on the implementation.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BatchCaches(CallCaches, Protocol):
 
 
 class SelectedCaches(CallCaches, Protocol):
-    """Some sequences of an engine, for one call."""
+    """A selection of an engine's sequences for one call."""
 
     @property
     def sequences(self) -> Sequence[int]:
@@ -105,4 +105,4 @@ class EngineCaches(Protocol):
         """Append tokens with known rows to a sequence."""
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence memory for new tokens, if there is some with `spare` pages left; return whether it did."""
+        """Reserve memory for new tokens of a sequence if `spare` pages remain free; return whether it did."""

@@ -19,9 +19,9 @@ from mirlo_llm.generate.tokenizer import INSTALL
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 PROCESSOR_TEMPLATE = "chat_template.json"
 MAX_TEMPLATE = 1 << 20
-"""Bytes of the largest template; those of models have up to 20 KB."""
+"""Bytes of the largest accepted template; templates of models have up to 20 KB."""
 BOUNDS = Bounds()
-"""What the process of a template may take; those of models take milliseconds and 50 MB."""
+"""Limits of the process that renders a template; templates of models take milliseconds and 50 MB."""
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 Message = Mapping[str, object]
 
@@ -51,11 +51,11 @@ class ChatTemplate:
         return re.search(r"\btools\b", self._text) is not None
 
     def mentions(self, mark: str) -> bool:
-        """Return whether the template contains a text, such as a tag that answers contain too."""
+        """Return whether the template contains a text, such as a tag that answers contain, too."""
         return mark in self._text
 
     def render(self, messages: Sequence[Message], is_answered: bool = False, **variables: object) -> str:
-        """Return the text of a conversation, up to the begin of the model's answer unless it `is_answered`."""
+        """Return the text of a conversation up to the start of the model's answer, or all of it if it `is_answered`."""
         if not isinstance(messages, Sequence):
             raise GenerationError(f"expected a list of messages, found {messages!r:.80}")
         for message in messages:
@@ -74,7 +74,9 @@ class ChatTemplate:
             raise ModelFolderError(f"{self.path}: the chat template fails: {error}") from None
 
     def render_beginning(self, messages: Sequence[Message], **variables: object) -> str:
-        """Return the text of a conversation up to where the model's answer begins, or goes on.
+        """Return the text of a conversation up to where the model continues.
+
+        That is the start of a new answer, or the end of the last message if that is one of the model.
 
         It goes on behind a last message of the model, which then has no end.
         """
@@ -130,7 +132,7 @@ def _token_text(settings: JsonObject, name: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON values, with mappings and sequences converted."""
+    """Return a value with mappings and sequences converted to JSON types."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (Sequence, Set)) and not isinstance(value, (bytes, bytearray)):

@@ -1,4 +1,4 @@
-"""Whose code says what a model computes: options of loading a folder with weights."""
+"""Options that select the implementation of a model: Mirlo's graphs, or the code of transformers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AUTO, OWN, TRANSFORMERS = "auto", "mirlo", "transformers"
 
 @dataclass(frozen=True)
 class CodeOptions:
-    """Options that choose the code of a model."""
+    """Options that select the implementation of a model."""
 
     model_impl: str = option(
         AUTO,

@@ -1,4 +1,4 @@
-"""What generation needs to know of a language model: its file, the names of its inputs and outputs, special tokens."""
+"""Configuration of a language model for generation: files, names of inputs and outputs, special tokens."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mirlo_llm.generate.search import SearchOptions, read_search
 
 MAX_LAYERS = 4096
 TABLES = {"cumulative_sequence_lengths": "ends", "past_sequence_lengths": "past", "block_table": "table"}
-"""What the inputs for caches in pages are to attention, by the keys that name them."""
+"""Roles in paged attention of the inputs for paged caches, by key of the configuration."""
 GENAI, PLAIN = "genai_config.json", "config.json"
 GENERATION = "generation_config.json"
 MODEL_FILES = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.onnx", "model_q4.onnx")
-"""Names of the model's file in folders of plain exports, in the order in which they are looked for; also in `onnx/`."""
+"""Names of the model file in folders of plain exports, in order of preference; also searched in `onnx/`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ModelConfig:
     model: Path
     """The ONNX file, or that of the weights."""
     source: Path
-    """The file that this was read from, for messages."""
+    """The file that this configuration was read from, for messages."""
     kind: str
     """The architecture: "llama", "qwen3"."""
     names: NodeNames
@@ -45,24 +45,24 @@ class ModelConfig:
     start: int | None
     pad: int
     context: int
-    """Most tokens of a sequence; 0 if that is not known."""
+    """Maximum number of tokens of a sequence; 0 if unknown."""
     vocabulary: int
-    """Number of tokens; 0 if that is not known."""
+    """Size of the vocabulary; 0 if unknown."""
     search: SearchOptions
     page_rows: int | None = None
-    """Tokens of a page, where the caches of the model are in pages; None: as the model says."""
+    """Tokens of a page of paged caches; None for the model's own size."""
     page_count: int | None = None
-    """Most pages; None without a limit."""
+    """Maximum number of pages; None without a limit."""
     gguf: GgufFile | None = field(default=None, repr=False, compare=False)
-    """What the file holds, if it is a GGUF file."""
+    """The content of the model file, if that is a GGUF file."""
     images: ImageOptions | None = None
-    """How the model takes images; None if it takes none."""
+    """The image options; None if the model takes no images."""
     projector: GgufFile | None = field(default=None, repr=False, compare=False)
-    """What the file with the encoder of images holds, if that is a GGUF file."""
+    """The content of the image encoder's file, if that is a GGUF file."""
 
     @property
     def is_checkpoint(self) -> bool:
-        """Return whether the model's file has weights and no graph."""
+        """Return whether the model's file has weights but no graph."""
         return self.gguf is not None or self.model.name in CHECKPOINTS
 
 
@@ -77,15 +77,15 @@ class NodeNames:
     total_length: str = "total_sequence_length"
     logits: str = "logits"
     caches: dict[str, str] | None = None
-    """The outputs that are the next values of caches, by inputs; None: by the names that exporters give them."""
+    """The outputs with the next values of caches, by input; None for the names that exporters use."""
     states: dict[str, str] | None = None
-    """Pairs of states of a fixed size, of layers that have such; None: by the names that exporters give them."""
+    """The same for states of a fixed size; None for the names that exporters use."""
     logits_rows: str = "logits_indices"
-    """The input that says of which packed tokens there are logits."""
+    """The input that selects the packed tokens with logits."""
     tables: dict[str, str] | None = None
-    """Inputs that say where the rows of sequences are, by the keys of the file."""
+    """Inputs that address the rows of sequences, by key of the configuration."""
     pads_left: bool = False
-    """Whether the prompts of a batch are padded before their first tokens; else after the last ones."""
+    """Whether the prompts of a batch are padded on the left; otherwise on the right."""
 
 
 def read_config(folder: str | Path, projector: str | Path | None = None) -> ModelConfig:
@@ -159,7 +159,7 @@ def _node_names(decoder: JsonObject) -> NodeNames:
 
 
 def _require_own_windows(text: JsonObject) -> None:
-    """Refuse models whose inputs or caches the caller moves along; attentions may have windows of their own."""
+    """Raise an error for models with windows of inputs or caches that the caller must slide."""
     for key in ("slide_inputs", "slide_key_value_cache"):
         if text.flag(key, True):
             what = "windows that the caller moves are not supported: export attentions with 'local_window_size'"
@@ -190,7 +190,7 @@ def _read_plain(folder: Path) -> ModelConfig:
 
 
 def read_generation(root: JsonObject) -> JsonObject:
-    """Return the configuration of generation beside that of a model; an empty one if there is none."""
+    """Read the generation configuration beside that of a model; return an empty one if it is missing."""
     path = root.path.parent / GENERATION
     return read_json(path) if path.exists() else JsonObject(path, "", {})
 
@@ -208,7 +208,7 @@ def _read_gguf(path: Path, projector: GgufFile | None) -> ModelConfig:
 
 
 def require_folder(folder: str | os.PathLike[str], what: str) -> Path:
-    """Return the path of a folder, which must be there; `what` is the kind of model that errors name."""
+    """Return the path of a model folder, or raise an error; `what` is the kind of model in the error."""
     path = Path(folder)
     if not path.is_dir():
         if is_gguf(path):
@@ -218,7 +218,7 @@ def require_folder(folder: str | os.PathLike[str], what: str) -> Path:
 
 
 def plain_config(folder: Path, what: str) -> JsonObject:
-    """Return the configuration of a folder; `what` is the kind of model that errors name."""
+    """Return the configuration of a folder; `what` is the kind of model in errors."""
     path = folder / PLAIN
     if not path.is_file():
         raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of {what}?")
@@ -226,13 +226,13 @@ def plain_config(folder: Path, what: str) -> JsonObject:
 
 
 def model_type_of(folder: Path) -> object:
-    """Return what the configuration of a folder calls its architecture; None if there is none."""
+    """Return the architecture that the configuration of a folder names; None if there is none."""
     path = folder / PLAIN
     return read_json(path).value("model_type") if path.is_file() else None
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the file of a folder that holds weights, or says in which files they are."""
+    """Return the file of a folder with the weights, or with an index of them."""
     path = next((folder / name for name in CHECKPOINTS if (folder / name).exists()), None)
     if path is None:
         raise ModelFolderError(f"{folder}: expected {' or '.join(CHECKPOINTS)}, found none")
@@ -240,7 +240,7 @@ def weights_file(folder: Path) -> Path:
 
 
 def model_file(folder: Path) -> Path:
-    """Return the file of a folder's model: an ONNX file, or one of weights."""
+    """Return the model file of a folder: an ONNX file, or one of weights."""
     places = [place / name for place in (folder, folder / "onnx") for name in MODEL_FILES]
     places += [folder / name for name in CHECKPOINTS]
     result = next((path for path in places if path.exists()), None)
@@ -253,7 +253,7 @@ def model_file(folder: Path) -> Path:
 
 
 def _inside(folder: Path, settings: JsonObject, key: str, default: str) -> Path:
-    """Return a file of the folder by its name; a path that leads out of it is an error."""
+    """Return a file of the folder by name; raise an error for a path outside of the folder."""
     name = settings.text(key, default)
     if not re.fullmatch(r"[\w.+@-][\w .+@/-]*", name) or ".." in Path(name).parts:
         raise settings.fail(key, "the name of a file in the folder", name)
@@ -264,7 +264,7 @@ def _inside(folder: Path, settings: JsonObject, key: str, default: str) -> Path:
 
 
 def _pattern(settings: JsonObject, key: str, default: str) -> str:
-    """Return names of caches with one %d for the layer."""
+    """Return a pattern of cache names with one %d for the layer."""
     pattern = settings.text(key, default)
     if pattern.count("%d") != 1 or pattern.count("%") != 1:
         raise settings.fail(key, "names with one %d", pattern)
@@ -272,5 +272,5 @@ def _pattern(settings: JsonObject, key: str, default: str) -> str:
 
 
 def _first(*candidates: tuple[int, ...]) -> int:
-    """Return the first token of the first list that has one; 0 if none has."""
+    """Return the first token of the first nonempty list; 0 if all are empty."""
     return next((tokens[0] for tokens in candidates if tokens), 0)

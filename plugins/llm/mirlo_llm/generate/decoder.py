@@ -1,4 +1,4 @@
-"""A compiled language model: which of its inputs and outputs mean what, and one step of it."""
+"""A compiled language model: the roles of its inputs and outputs, and one step."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.prefixes import PAGE, PrefixCache
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
-"""Inputs that say for how many last positions logits are computed; 0 stands for all."""
+"""Inputs with the number of last positions to compute logits for; 0 stands for all."""
 STATE = r"(^|[._])past(_key_values)?([._]\d+)?[._](conv|recurrent|ssm)(_state)?([._]\d+)?$"
 """Names of inputs that are states of a fixed size: `past_key_values.0.conv_state`, `past_conv.0`."""
 USES_CACHE = "use_cache_branch"
-"""Input of merged decoders of Optimum: whether there is a past."""
+"""Input of merged decoders of Optimum that selects the branch with a past."""
 
 
 @dataclass(frozen=True)
 class PaddedTokens:
-    """The new tokens of a batch, in rows of one length, and what is in the caches already."""
+    """The new tokens of a batch, padded to one length, and the number of cached tokens."""
 
     tokens: np.ndarray
     """i64[batch, length]."""
@@ -37,22 +37,22 @@ class PaddedTokens:
     positions: np.ndarray
     """i64[batch, length]."""
     counts: tuple[int, ...]
-    """How many tokens of each row are no padding: the first ones, unless the model pads on the left."""
+    """The number of tokens of each row without padding, which is at the end unless the model pads left."""
     before: Sequence[Sequence[int]]
-    """The tokens of each row that the caches hold."""
+    """The number of cached tokens of each row."""
 
     @property
     def packed(self) -> np.ndarray:
-        """Return which elements are no padding, where that is behind the tokens: bool[batch, length]."""
+        """Return which elements are tokens, if padding is at the end: bool[batch, length]."""
         return np.arange(self.tokens.shape[1]) < np.array(self.counts)[:, None]
 
 
 Maker = Callable[[PaddedTokens, CallCaches], np.ndarray]
-"""Computes an input from the new tokens and the caches."""
+"""Computes a model input from the new tokens and the caches."""
 
 
 class CompiledDecoder:
-    """The compiled model, called with tokens. `PagedDecoder` is the one of models with caches in pages."""
+    """The compiled model, called with tokens; `PagedDecoder` is the subclass for paged caches."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class CompiledDecoder:
 
     @property
     def first_adapter(self) -> str | None:
-        """Return the first adapter of a model that needs one; None for others."""
+        """Return the first adapter if the model requires one, otherwise None."""
         return self._adapters.needed
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
-        """Return the decoder with one of its adapters; None for the model without one."""
+        """Return the decoder with one of its adapters, or without any for None."""
         constants = self._adapters.inputs(name)
         if name == self.adapter and not (constants or self.constants):
             return self
@@ -111,12 +111,12 @@ class CompiledDecoder:
 
     @property
     def pads_left(self) -> bool:
-        """Return whether the prompts of a batch are padded before their first tokens; else after the last ones."""
+        """Return whether the prompts of a batch are padded on the left; otherwise on the right."""
         return self.config.names.pads_left
 
     @property
     def page(self) -> int:
-        """Return the most tokens of a page in which rows of common beginnings are kept."""
+        """Return the largest page size of the cache of common prefixes."""
         return PAGE
 
     def new_state(self, capacity: int, batch: int, block: int) -> BatchCaches:
@@ -134,7 +134,7 @@ class CompiledDecoder:
         )
 
     def new_pool(self, capacity: int, count: int, block: int) -> EngineCaches:
-        """Return empty caches of a number of sequences that are of different lengths, as `new_state` does."""
+        """Return empty caches for `count` sequences of different lengths; other arguments as in `new_state`."""
         limit = self.config.context or None
         pool = caches.pool(
             self.executable, count, capacity, limit=limit, pairs=self.caches, states=self.states, block=block
@@ -146,15 +146,17 @@ class CompiledDecoder:
         return pool
 
     def is_token(self, token: int) -> bool:
-        """Return whether a number stands for a token."""
+        """Return whether a number is a token."""
         return 0 <= token < self.vocabulary
 
     def call_length(self, tokens: Sequence[int], most: int) -> int:
-        """Return how many of new tokens one call computes; most calls have up to `most`."""
+        """Return the number of new tokens to compute in one call; most calls have at most `most`."""
         return min(len(tokens), most)
 
     def run(self, state: CallCaches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
         """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary].
+
+        If a sequence has fewer new tokens, its first rows are undefined.
 
         Of a sequence with fewer new tokens the first rows mean nothing.
         """
@@ -163,7 +165,7 @@ class CompiledDecoder:
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
     def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
-        """Run the model, and pick the logits of the last new tokens of each sequence."""
+        """Run the model and select the logits of the last new tokens of each sequence."""
         length = new.tokens.shape[1]
         behind = np.array([0 if self.pads_left else length - count for count in new.counts])
         wanted = min(int(behind.max()) + rows, length)
@@ -179,24 +181,24 @@ class CompiledDecoder:
         return picked
 
     def _take(self, outputs: Mapping[str, np.ndarray]) -> None:
-        """Take what else a call has computed, in memory that the next one writes to."""
+        """Receive the other results of a call, whose memory the next call overwrites; a hook for subclasses."""
 
     def _find_caches(self, outputs: dict[str, TensorSpec]) -> dict[str, str]:
         return find_caches(self.config.names, self.inputs, outputs, self.config, self.states)
 
     def _made_elsewhere(self) -> set[str]:
-        """Return the inputs that are computed where the model is called."""
+        """Return the inputs that the caller of the model computes."""
         return {LAST_ROWS}
 
     def _vocabulary(self, logits: TensorSpec) -> int:
-        """Return the number of tokens."""
+        """Return the size of the vocabulary."""
         shape = logits.shape
         if len(shape) != 3 or not isinstance(shape[2], int):
             raise ModelFolderError(f"{self.config.model}: expected logits [batch, length, vocabulary], found {logits}")
         return shape[2]
 
     def _known_inputs(self) -> dict[str, Callable[[TensorSpec], Maker]]:
-        """Return what computes the inputs that a model may have, by their names."""
+        """Return, by name, the functions that compute the inputs that a model may have."""
         names = self.config.names
         return {
             names.tokens: lambda spec: lambda new, state: typed(new.tokens, spec),
@@ -219,23 +221,23 @@ class CompiledDecoder:
 
 
 class StatesDecoder(CompiledDecoder):
-    """A decoder that attends to the states of an encoder, which its calls have as inputs."""
+    """A decoder with cross-attention to an encoder's states, which are inputs of its calls."""
 
     _output = ""
     recorded: list[np.ndarray]
-    """What calls wrote to an output, of a decoder that records one."""
+    """The values of a recorded output in all calls."""
 
     def _made_elsewhere(self) -> set[str]:
         return super()._made_elsewhere() | {name for name in self.inputs if name.startswith("states.")}
 
     def with_states(self, states: Mapping[str, np.ndarray]) -> StatesDecoder:
-        """Return the decoder of what an encoder has read."""
+        """Return the decoder for the states of an encoder."""
         clone = copy.copy(self)
         clone.constants = dict(states)
         return clone
 
     def recording(self, output: str) -> StatesDecoder:
-        """Return the decoder with a list of its own, of what calls write to an output."""
+        """Return a decoder that records an output of its calls in a list of its own."""
         clone = copy.copy(self)
         clone.recorded, clone._output = [], output
         return clone
@@ -248,7 +250,7 @@ class StatesDecoder(CompiledDecoder):
 def find_states(
     names: NodeNames, inputs: dict[str, TensorSpec], outputs: dict[str, TensorSpec], config: ModelConfig
 ) -> dict[str, str]:
-    """Return the outputs that are the next values of states of a fixed size, by inputs."""
+    """Return the outputs with the next values of states of a fixed size, by input."""
     if names.states is not None:
         states = {source: output for source, output in names.states.items() if source in inputs}
     else:
@@ -260,7 +262,7 @@ def find_states(
 
 
 def _after(name: str, outputs: dict[str, TensorSpec]) -> str:
-    """Return the output that is the next value of an input; an empty name if there is none."""
+    """Return the output with the next value of an input; an empty name if there is none."""
     candidates = [re.sub(r"past(_key_values|_kv)?", new, name) for new in ("present", r"present\1")]
     return next((each for each in candidates if each in outputs), "")
 
@@ -272,7 +274,7 @@ def find_caches(
     config: ModelConfig,
     states: dict[str, str],
 ) -> dict[str, str]:
-    """Return the outputs that are the next values of caches, by inputs; some layers may have `states` instead."""
+    """Return the outputs with the next values of caches, by input; some layers may have `states` instead."""
     if names.caches is not None:
         caches = {source: output for source, output in names.caches.items() if source in inputs or not states}
         scales = {f"{source}{CACHE_SCALE}": f"{output}{CACHE_SCALE}" for source, output in caches.items()}
@@ -301,7 +303,7 @@ def find_caches(
 
 
 def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return tokens in rows of one length, and which of them are no padding."""
+    """Pad rows of tokens to one length; return them and a mask of the tokens."""
     length = max(map(len, rows))
     tokens = np.full((len(rows), length), value, np.int64)
     mask = np.zeros((len(rows), length), np.int64)
@@ -312,12 +314,12 @@ def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarr
 
 
 def typed(values: np.ndarray, spec: TensorSpec) -> np.ndarray:
-    """Return values in the element type of an input."""
+    """Convert values to the element type of an input."""
     kind = numpy_dtype(spec.dtype)
     return values if values.dtype == kind else values.astype(kind)
 
 
 def _filled(spec: TensorSpec, value: int | bool, new: PaddedTokens) -> np.ndarray:
-    """Return a scalar, or a vector with one value, or one for each sequence."""
+    """Return a scalar, a vector of one value, or a vector with one value per sequence."""
     shape = tuple(dim if isinstance(dim, int) else len(new.tokens) for dim in spec.shape)
     return np.full(shape, value, numpy_dtype(spec.dtype))

@@ -1,4 +1,4 @@
-"""Guesses of the next tokens by a smaller model."""
+"""Speculative decoding with a smaller draft model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo_llm.generate.sequences import Sequences
 
 
 class DraftModel:
-    """A model that guesses the tokens of one sequence, the most probable ones."""
+    """A draft model that guesses the most probable next tokens of one sequence."""
 
     def __init__(self, decoder: CompiledDecoder, chunk: int) -> None:
         self._sequences = Sequences(decoder, 1, chunk)

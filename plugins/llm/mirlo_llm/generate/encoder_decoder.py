@@ -1,4 +1,4 @@
-"""Models of an encoder, whose states a decoder attends to: both are compiled from one file of weights."""
+"""Encoder-decoder models: both parts are compiled from one file of weights."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from mirlo.extend.frontend import ImportedModule
 
 ImportGraph = Callable[[Path, Path], "ImportedModule"]
-"""Returns a graph of a file of weights and a configuration."""
+"""Builds a graph from a file of weights and a configuration."""
 Graphs = Callable[[], tuple[ImportGraph, ImportGraph]]
-"""Imports what returns the graphs of an encoder and a decoder, which the cache may make needless."""
+"""Imports the builders of an encoder's and a decoder's graphs, which a cached model does not need."""
 
 
 def compile_pair(
     config: ModelConfig, graphs: Graphs, mapped: bool, options: Mapping[str, Any]
 ) -> tuple[Executable, Executable]:
-    """Compile the encoder and the decoder of a file of weights; with `mapped`, weights stay in the file."""
+    """Compile the encoder and the decoder of a file; with `mapped`, weights stay in the file."""
     last = {"last_rows": config.names.logits, **options}
     return _compiled(config, graphs, 0, mapped, options), _compiled(config, graphs, 1, mapped, last)
 

@@ -1,4 +1,4 @@
-"""Continuous batching: requests that come and go at any time share the steps of one model."""
+"""Continuous batching: requests that arrive and finish at any time share the steps of one model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mirlo_llm.generate.slots import EngineCounts, EngineSlots
 from mirlo_llm.generate.text import DecodedTexts, KeptTokens, TokenTexts
 
 MAX_LOGPROBS = 64
-"""Alternatives of a token with their probabilities: APIs have up to 20."""
+"""Most alternatives of a token with their probabilities; APIs allow up to 20."""
 
 
 class StepResults(threading.local):
-    """What the steps of a thread have computed."""
+    """The results of one thread's steps."""
 
     def __init__(self) -> None:
         self.changed: dict[Request, None] = {}
@@ -35,7 +35,7 @@ class StepResults(threading.local):
         """Those that were returned."""
 
     def forget_returned(self) -> None:
-        """Forget the requests that were returned: another call says that the caller has them."""
+        """Forget the requests that were returned, since another call shows that the caller has them."""
         while self.returned:
             self.changed.pop(self.returned[-1], None)
             self.returned.pop()
@@ -44,7 +44,7 @@ class StepResults(threading.local):
 class ServingEngine:
     """Runs requests together.
 
-    `add` takes a request at any time, from any thread. Each `step` computes a token of every active sequence in one
+    `add` accepts a request at any time, from any thread. Each `step` computes a token of every active sequence in one
     call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. Beside active
     sequences it computes so few that a step takes at most three times as long. What ends makes room for what waits.
     Every request gets the tokens that it would get alone. A prompt that begins like another sequence, active or ended,
@@ -60,7 +60,7 @@ class ServingEngine:
         grammar: Callable[[Mapping[str, object]], Grammar | None],
         lead: SendOperation | None = None,
     ) -> None:
-        """`lead` sends what happens to the caches to the other ranks of the model."""
+        """Store the model and the options; `lead` sends changes of the caches to the model's other ranks."""
         if not is_count(slots, 1, MAX_SLOTS):
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
@@ -89,7 +89,7 @@ class ServingEngine:
 
     @property
     def has_forms(self) -> bool:
-        """Return whether a step may wait for another process, which says what tokens may follow in an answer."""
+        """Return whether a step may wait for the process that computes the allowed tokens of constrained answers."""
         return any(request.has_form for request in list(self._requests))
 
     @property
@@ -148,7 +148,7 @@ class ServingEngine:
         return request
 
     def _texts_with(self, kept: tuple[str, ...]) -> TokenTexts | None:
-        """Return what decodes tokens, some special ones as texts."""
+        """Return a decoder of tokens that keeps some special tokens as texts."""
         if not kept or self._texts is None:
             return self._texts
         if kept not in self._kept:
@@ -159,9 +159,8 @@ class ServingEngine:
     def changed(self) -> list[Request]:
         """Return the requests that the last `step` of this thread returned, or `run` yielded last.
 
-        They are here from the moment they get a token until the next call of `step` or `run` begins. A caller that was
-        interrupted, in the call or before it had stored what the call returned, reads them here; some of them it may
-        have received already.
+        A request is listed from its new token until the next call of `step` or `run` begins. A caller that was
+        interrupted before it stored the result of a call reads them here; it may have received some of them already.
         """
         return list(self._results.changed)
 
@@ -179,9 +178,9 @@ class ServingEngine:
         return list(results.returned)
 
     def run(self) -> Iterator[Request]:
-        """Step until there is nothing to compute; yield each request as it is done.
+        """Run steps until there is nothing to compute; yield each request when it is done.
 
-        If it is interrupted, another call goes on; see `changed` for the request that was yielded last.
+        After an interrupt, another call continues; see `changed` for the request that was yielded last.
         """
         results = self._results
         results.forget_returned()
@@ -229,7 +228,7 @@ class ServingEngine:
         return EngineSlots(self._decoder, pool, self._count, self.counts, self._report)
 
     def _admit(self) -> None:
-        """Free the slots of requests that are done, and give them to those that wait, in their order."""
+        """Free the slots of finished requests, and assign them to waiting requests in order."""
         self._drop_those_done()  # a caller may have ended some since the last step
         for request in self.waiting:
             if not self._slots.take(request):
@@ -271,5 +270,5 @@ class ServingEngine:
                 self.counts.tokens += 1
 
     def _report(self, request: Request) -> None:
-        """Note a request that is about to get a token, or an error: behind that, an interrupt would lose it."""
+        """Record a request that is about to get a token or an error, so that an interrupt cannot lose it."""
         self._results.changed[request] = None

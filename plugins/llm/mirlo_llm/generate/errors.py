@@ -6,12 +6,12 @@ from mirlo.extend.runtime import MirloError
 
 
 class ModelFolderError(MirloError, ValueError):
-    """A folder of a language model with files that are missing, damaged or not supported."""
+    """A folder of a language model with missing, damaged or unsupported files."""
 
 
 class GenerationError(MirloError, ValueError):
-    """An argument of a generator that cannot be, or a model that does not compute what generation needs."""
+    """An invalid argument of a generator, or a model without an output that generation needs."""
 
 
 class FormError(GenerationError):
-    """A form of answers that cannot be compiled, or that an answer cannot go on in."""
+    """A constraint on answers that cannot be compiled or cannot be continued."""

@@ -1,4 +1,4 @@
-"""Generation: a loop of the model and the choice of its next token."""
+"""Generation: a loop over calls of the model and choices of the next token."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from mirlo_llm.generate.sequences import Sequences
 from mirlo_llm.generate.text import AnswerText, TokenTexts
 
 MAX_BATCH = 4096
-"""Sequences of a generator; each has caches for its first tokens from the beginning."""
+"""Sequences of a generator; each has caches for its tokens from the first one on."""
 
 
 @dataclass
 class Timing:
-    """What a generator did, and how long it took."""
+    """Counters and durations of a generator."""
 
     prompt_tokens: int = 0
     prompt_seconds: float = 0.0
-    """From the prompt to the first token."""
+    """Seconds from the prompt to the first token."""
     tokens: int = 0
-    """Further tokens, without the first one after each prompt."""
+    """Number of generated tokens, without the first one after each prompt."""
     seconds: float = 0.0
-    """Of these."""
+    """Seconds for these tokens."""
     steps: int = 0
-    """Calls of the model for these: fewer than tokens if guesses were right."""
+    """Calls of the model for these tokens; fewer than tokens if guesses were right."""
     reused_tokens: int = 0
-    """Tokens of prompts that were not computed, as an earlier sequence began with them."""
+    """Prompt tokens that were not computed, since their rows were cached."""
 
     @property
     def rate(self) -> float:
-        """Return the tokens per second behind the prompt."""
+        """Return the generated tokens per second."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
@@ -60,7 +60,11 @@ class Timing:
 
 
 class Generator:
-    """Sequences of tokens that a model continues.
+    """Token sequences that a model continues.
+
+    `append` adds a prompt, or the next message of a conversation; the caches of earlier tokens are kept. `next` returns
+    the next token, `stream` yields text as soon as it is complete, `rewind` drops tokens from the end. Use a generator
+    in one thread only.
 
     `append` adds a prompt, or the next message of a conversation: the caches of what came before are kept. `next`
     returns the next token, `stream` yields text as it comes, `rewind` goes back. One generator serves one thread.
@@ -98,7 +102,7 @@ class Generator:
 
     @property
     def tokens(self) -> list[int] | list[list[int]]:
-        """Return the tokens, given and generated: a list, or one for each sequence of a batch."""
+        """Return the tokens of the prompt and of the answer: a list, or one per sequence of a batch."""
         copies = [list(row) for row in self._sequences.tokens]
         return copies[0] if len(copies) == 1 else copies
 
@@ -110,7 +114,7 @@ class Generator:
 
     @property
     def is_done(self) -> bool:
-        """Return whether no token follows: each sequence has ended, or one has as many tokens as it may have."""
+        """Return whether no token follows: all sequences have ended, or one has reached its maximum length."""
         return all(self._ended) or self._room() <= 0
 
     def append(self, *prompts: Prompt) -> None:
@@ -173,7 +177,7 @@ class Generator:
     def stream(self, *prompts: Prompt) -> Iterator[str]:
         """Append prompts and yield the text that follows, as soon as its characters are complete.
 
-        The text of a search with beams is known at its end only.
+        A beam search yields its text at the end.
         """
         if prompts:
             self.append(*prompts)
@@ -196,7 +200,7 @@ class Generator:
         yield from filter(None, [text.finish()])
 
     def fork(self, **search: object) -> Generator:
-        """Return a generator that continues from here on its own, without computing anything again.
+        """Return a copy that continues separately, without recomputing anything.
 
         `search` are changes to the search options, such as another seed.
         """
@@ -217,7 +221,7 @@ class Generator:
         self._is_first = True
 
     def logits(self) -> np.ndarray:
-        """Return the logits of what follows: f32[vocabulary], or [batch, vocabulary]."""
+        """Return the logits of the next token: f32[vocabulary], or [batch, vocabulary]."""
         logits = self._sequences.logits()
         copied: np.ndarray = np.array(logits[0] if len(logits) == 1 else logits)
         return copied
@@ -229,7 +233,7 @@ class Generator:
         return [Sampler(self.options, ends, i, guide) for i, guide in enumerate(guides)]
 
     def _search_beams(self) -> None:
-        """Replace the only sequence by the best continuation, which ends it."""
+        """Replace the only sequence by the best continuation, and end it."""
         start, (row,) = time.perf_counter(), self._sequences.tokens
         room = self._room()
         if room >= UNLIMITED:
@@ -251,7 +255,7 @@ class Generator:
         return self._draft.guess(tokens, min(self.options.draft_tokens, room))
 
     def _room(self) -> int:
-        """Return how many tokens the longest sequence may still get."""
+        """Return the number of tokens that the longest sequence may still get."""
         rows = self._sequences.tokens
         generated = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
         return room_for(self.options, self._decoder.config, max(map(len, rows)), generated)

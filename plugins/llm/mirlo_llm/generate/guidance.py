@@ -1,6 +1,6 @@
-"""Answers of a given form: a JSON schema, a regular expression or a grammar, through the package `llguidance`.
+"""Constrained answers: a JSON schema, a regular expression or a grammar, through the package `llguidance`.
 
-It runs in a bounded process (`tokenizer_process.py`), as forms come from clients: one for each form.
+Each constraint runs in its own bounded process (`tokenizer_process.py`), since it comes from clients.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mirlo_llm.generate.references import MAX_CHAIN, is_gbnf, lark_chain, schema
 from mirlo_llm.generate.tokenizer import INSTALL, ModelTokenizer
 
 FORMS = ("json_schema", "regex", "lark", "grammar")
-"""Keys of a form; `grammar` is one in GBNF, as llama.cpp has them, or in Lark's syntax."""
+"""Keys of a constraint; `grammar` is in GBNF, as for llama.cpp, or in Lark's syntax."""
 COMPILE_SECONDS = 5
-"""Time in which a form must be compiled; schemas of large interfaces take some 100 ms."""
+"""Seconds for the compilation of a constraint; schemas of large interfaces take some 100 ms."""
 STEP_SECONDS = 2
-"""Time in which the tokens that may follow must be found: all sequences of an engine wait for them."""
+"""Seconds for the next allowed tokens, which all sequences of an engine wait for."""
 
 _compiling = Places()
-"""For forms that are compiled: more at a time would only take the cores from all else."""
+"""Limits concurrent compilations, which would take all cores."""
 
 
 class Grammar:
-    """A form of answers, for the tokens of a model."""
+    """A constraint on answers, for the tokens of a model."""
 
     def __init__(
         self, tokenizer: ModelTokenizer, vocabulary: int, ends: Sequence[int], form: str, text: object
@@ -49,11 +49,11 @@ class Grammar:
         self._usable_process()
 
     def new_guide(self) -> int:
-        """Return a number for an answer, which no other has."""
+        """Return a unique number for an answer."""
         return next(self._numbers)
 
     def allowed(self, guide: int, answer: Sequence[int]) -> np.ndarray:
-        """Return for each token whether it may follow the tokens of an answer."""
+        """Return a mask of the tokens that may follow those of an answer."""
         tokens = array("i", answer).tobytes()
         try:
             process = self._usable_process()
@@ -69,7 +69,7 @@ class Grammar:
         return result
 
     def _usable_process(self) -> BoundedProcess:
-        """Return the process that has compiled the form; start one where there is none any more."""
+        """Return the process that has compiled the constraint; start one if there is none."""
         if self._process is not None and self._process.is_usable:
             return self._process
         process = self._tokenizer.form_process(self.vocabulary, self._ends)
@@ -84,18 +84,18 @@ class Grammar:
 
 
 class Guide:
-    """Which tokens may follow those of an answer."""
+    """The constraint's state for one answer."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar, self._number = grammar, grammar.new_guide()
 
     def allowed(self, answer: Sequence[int]) -> np.ndarray:
-        """Return for each token whether it may follow the tokens of an answer."""
+        """Return a mask of the tokens that may follow those of an answer."""
         return self._grammar.allowed(self._number, answer)
 
 
 def _text(form: str, text: object) -> str:
-    """Return the text of a form, whose references are few enough for compilers that recurse along them."""
+    """Return the text of a constraint; raise an error if its references are nested too deeply."""
     if form == "json_schema":
         if not isinstance(text, (str, Mapping)):
             raise GenerationError(f"json_schema: expected a dict or JSON as text, found {text!r:.60}")

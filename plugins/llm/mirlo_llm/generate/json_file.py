@@ -21,17 +21,17 @@ MAX_BYTES = 64 << 20
 
 
 def is_unsigned(value: object, bits: int) -> TypeGuard[int]:
-    """Return whether a value is an integer from 0 on of so many bits."""
+    """Return whether a value is a nonnegative integer of at most this many bits."""
     return is_count(value, 0, (1 << bits) - 1)
 
 
 def is_count(value: object, least: int, most: int) -> TypeGuard[int]:
-    """Return whether a value is an integer in a range, of Python or numpy; a bool is none."""
+    """Return whether a value is an integer, of Python or numpy, in a range; bools are not."""
     return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a finite float, or an integer of at most 64 bits: JSON has others."""
+    """Return whether a value is a finite float, or an integer of at most 64 bits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 64
@@ -41,7 +41,7 @@ class JsonObject:
     """An object of a JSON file, read key by key."""
 
     def __init__(self, path: Path, key: str, value: Json, read: set[str] | None = None) -> None:
-        """`read` takes the names of keys as they are read."""
+        """Store an object; `read` collects the keys that are read."""
         self.path, self.key = path, key
         self.read = set() if read is None else read
         """The names of the keys that were read, here and in the objects in this one."""
@@ -50,13 +50,13 @@ class JsonObject:
         self._value: dict[str, Json] = value
 
     def fail(self, key: str, expected: str, actual: object) -> ModelFolderError:
-        """Return the error for a value that is not what is expected."""
+        """Return the error for an unexpected value."""
         shown = ascii(actual)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         return ModelFolderError(f"{self.path}: '{self._name(key)}': expected {expected}, found {shown}")
 
     def refuse(self, key: str, what: str) -> ModelFolderError:
-        """Return the error for a value that is not supported."""
+        """Return the error for an unsupported value."""
         return ModelFolderError(f"{self.path}: '{self._name(key)}': {what}")
 
     def _name(self, key: str) -> str:
@@ -68,7 +68,7 @@ class JsonObject:
 
     @property
     def content(self) -> dict[str, Json]:
-        """Return the values by their keys; none of them counts as read."""
+        """Return all values by key, without recording that they were read."""
         return self._value
 
     def __iter__(self) -> Iterator[str]:
@@ -117,7 +117,7 @@ class JsonObject:
         return value
 
     def tokens(self, key: str) -> tuple[int, ...]:
-        """Return one token or a list of them; none if the key is missing, or -1 as some exporters write."""
+        """Return a token or a list of tokens; none if the key is missing, or -1, which some exporters write."""
         if not self.has(key) or self._value[key] == -1:
             return ()
         value = self._value[key]
@@ -138,7 +138,7 @@ class JsonObject:
 
 
 class RenamedObject(JsonObject):
-    """An object that is read under other names; errors name the keys of the file."""
+    """An object whose keys are renamed; errors contain the keys of the file."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class RenamedObject(JsonObject):
         key: str = "",
         read: set[str] | None = None,
     ) -> None:
-        """`value` has our names, `names` gives the file's by them; those of objects in it have `object.key`."""
+        """Store an object with new keys; `names` maps these to the file's, `object.key` for nested objects."""
         self._names = names
         super().__init__(path, key, value, read)
 
@@ -175,7 +175,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> JsonObject:
-    """Return the object that a JSON file holds."""
+    """Return the object in a JSON file."""
     data = read_json_value(path)
     if not isinstance(data, dict):
         raise ModelFolderError(f"{path}: expected a JSON object, found a {type(data).__name__}")
@@ -183,7 +183,7 @@ def read_json(path: Path) -> JsonObject:
 
 
 def read_json_value(path: Path) -> Json:
-    """Return what a JSON file holds, unchecked."""
+    """Return the value in a JSON file, unchecked."""
     try:
         value: Json = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""The caches of an engine whose model is on several ranks: one rank decides, the others repeat what it does.
+"""The caches of an engine on several ranks: one rank leads, the others repeat its operations.
 
-All ranks must call their part of a model alike. One of them, the leader, has the engine: it admits requests and chooses
-tokens. Before it changes its caches or calls the model, it sends the operation to the others, which have caches and no
-requests.
+All ranks must call their part of the model in the same order. The leader runs the engine: it admits requests and
+chooses tokens. Before it changes its caches or calls the model, it sends the operation to the other ranks, which have
+caches but no requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mirlo_llm.generate.errors import GenerationError
 
 @dataclass(frozen=True)
 class NewCaches:
-    """Begin with empty caches of so many sequences."""
+    """Create empty caches for this number of sequences."""
 
     capacity: int
     count: int
@@ -46,7 +46,7 @@ class CopySequence:
 
 @dataclass(frozen=True)
 class ReserveTokens:
-    """Give a sequence memory for new tokens."""
+    """Reserve memory for new tokens of a sequence."""
 
     sequence: int
     tokens: int
@@ -68,7 +68,10 @@ SendOperation = Callable[[CacheOperation], None]
 
 
 class LedCaches:
-    """The leader's caches; see `EngineCaches`. Rows are not passed on: other ranks have those of other heads."""
+    """The leader's caches, which implement `EngineCaches`.
+
+    Rows are not shared with other sequences, since each rank holds those of its heads only.
+    """
 
     def __init__(self, caches: EngineCaches, send: SendOperation) -> None:
         self._caches, self._send = caches, send
@@ -99,7 +102,7 @@ class LedCaches:
         return self._caches.copy(source, target, length)
 
     def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
-        """Return None: there are no rows that others may use."""
+        """Return None: rows cannot be shared."""
         return None
 
     def states(self, sequence: int) -> Rows:
@@ -107,25 +110,25 @@ class LedCaches:
         return self._caches.states(sequence)
 
     def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
-        """Refuse rows, which `rows` never returns."""
+        """Raise an error, since `rows` never returns rows to add."""
         raise GenerationError("caches: rows of one rank cannot extend a sequence that all ranks have")
 
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
-        """Give a sequence memory for so many new tokens, if there is some, and as many pages as `spare` besides."""
+        """Reserve memory for new tokens of a sequence if `spare` pages remain free; return whether it did."""
         self._send(ReserveTokens(sequence, tokens, spare))
         return self._caches.reserve(sequence, tokens, spare)
 
 
 class LedSelection:
-    """Some sequences of the leader, for one call; see `SelectedCaches`."""
+    """A selection of the leader's sequences for one call, which implements `SelectedCaches`."""
 
     def __init__(self, selection: SelectedCaches, chosen: tuple[int, ...], send: SendOperation) -> None:
-        """`chosen` are the sequences in the order in which they were selected."""
+        """Store the selection; `chosen` are its sequences in the caller's order."""
         self._selection, self._chosen, self._send = selection, chosen, send
 
     @property
     def length(self) -> int:
-        """Return how many tokens the longest sequence has."""
+        """Return the number of tokens of the longest sequence."""
         return self._selection.length
 
     @property
@@ -135,22 +138,22 @@ class LedSelection:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return how many tokens each of them has: i64[sequences]."""
+        """Return the number of tokens of each sequence: i64[sequences]."""
         return self._selection.lengths
 
     def mask(self, tokens: int) -> np.ndarray:
-        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+        """Return which rows are tokens after this number of new tokens of each sequence: i64[sequences, rows]."""
         return self._selection.mask(tokens)
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
-        """Run the model on all ranks, for so many new tokens of each sequence; return its other outputs."""
+        """Run the model on all ranks for new tokens of each sequence; return its other outputs."""
         counts = tokens if isinstance(tokens, int) else tuple(tokens)
         self._send(RunModel(self._chosen, inputs, counts))
         return self._selection.run(inputs, tokens)
 
 
 def follow(decoder: CompiledDecoder, operations: Iterable[CacheOperation]) -> None:
-    """Repeat the operations of the leader, until there are no more."""
+    """Repeat the operations of the leader until there are no more."""
     caches: EngineCaches | None = None
     for operation in operations:
         if isinstance(operation, NewCaches):

@@ -1,4 +1,4 @@
-"""Logarithms of the probabilities that a model gives to tokens."""
+"""Log probabilities of tokens."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The logarithm of the probability of a token, and the most probable tokens in its place."""
+    """The log probability of a token, and the most probable alternatives."""
 
     token: int
     logprob: float | None
-    """None for the first token of a prompt, which nothing predicts."""
+    """The log probability; None for the first token of a prompt."""
     top: tuple[tuple[int, float], ...]
-    """Tokens with the logarithms of their probabilities, the most probable one first."""
+    """Alternatives with their log probabilities, the most probable one first."""
 
 
 def token_logprob(logits: np.ndarray, token: int, most: int) -> TokenLogprob:
-    """Return the logarithms for a token and for up to `most` alternatives.
+    """Return the log probabilities of a token and of up to `most` alternatives.
+
+    They are those of the model, before penalties, temperature and constraints.
 
     They are those of the model's own distribution, before penalties, temperatures and forms change it.
     """

@@ -1,17 +1,17 @@
-"""Guesses of the next tokens: what followed the last tokens when they occurred before."""
+"""Guesses of the next tokens by prompt lookup: what followed the last tokens where they occurred before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LONGEST, SHORTEST = 4, 2
-"""Tokens that must be the same as the last ones, the most first: shorter ones are often wrong."""
+"""Lengths of suffixes that are searched, the longest first, since matches of shorter ones are often wrong."""
 WINDOW = 4096
-"""Tokens that are searched, the last ones: the cost of a search is bounded."""
+"""Number of last tokens that are searched, which bounds the cost."""
 
 
 def guess(tokens: Sequence[int], count: int) -> list[int]:
-    """Return up to `count` tokens that may follow; none if the last ones have not occurred before."""
+    """Return up to `count` tokens that followed an earlier occurrence of the last ones; none without such."""
     if count < 1:
         return []
     window = list(tokens[-WINDOW:])

@@ -58,19 +58,19 @@ class LanguageModel:
         pages: int | None = None,
         compile_images: Callable[[], Executable] | None = None,
     ) -> None:
-        """`compile_images` compiles the encoder of images, if the model takes such."""
+        """Store the model; `compile_images` compiles the image encoder, if the model takes images."""
         self.executable, self._compile_images = executable, compile_images
         self._decoder = _decoder_of(config, executable, adapters, prefix_bytes, pages)
         self.config = self._decoder.config
 
     @property
     def prefixes(self) -> PrefixCache:
-        """Return the rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
+        """Return the cached rows of common prefixes, which sequences reuse."""
         return self._decoder.prefixes
 
     @property
     def first_adapter(self) -> str | None:
-        """Return the first adapter of a model that needs one; None for others."""
+        """Return the first adapter if the model requires one, otherwise None."""
         return self._decoder.first_adapter
 
     @cached_property
@@ -141,18 +141,18 @@ class LanguageModel:
     def engine(self, slots: int = 8, lead: SendOperation | None = None, **search: object) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
 
-        `search` are changes to the search options of the folder, which requests may change again. Of a model on several
-        ranks one has an engine, with `lead`, which sends each operation to the others; these `follow`.
+        `search` are changes to the search options of the folder, which requests may change again. If the model is on
+        several ranks, one rank has an engine with `lead`, which sends each operation to the others; they call `follow`.
         """
         options = with_options(self.config.search, search) if lead else self._search_options(search)
         return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar, lead)
 
     def follow(self, operations: Iterable[CacheOperation]) -> None:
-        """Compute this rank's part of what the engine of the leading rank computes, until there are no operations."""
+        """Repeat the operations of the leading rank's engine until there are no more."""
         follow(self._decoder, operations)
 
     def _search_options(self, search: Mapping[str, object]) -> SearchOptions:
-        """Return the options of a search; all ranks of a model must draw the same tokens."""
+        """Return the search options; raise an error if ranks could draw different tokens."""
         options = with_options(self.config.search, search)
         if self.executable.artifact.metadata.get("ranks", 1) > 1 and not options.is_greedy and options.seed is None:
             raise GenerationError("seed: ranks of a model draw the same tokens only with a seed: give one, such as 0")
@@ -172,9 +172,8 @@ class LanguageModel:
     def perplexity(self, text: Prompt, window: int | None = None) -> Perplexity:
         """Return how well the model predicts a text, or tokens.
 
-        The text is read in windows of so many tokens, one behind the other; the first token of each is not predicted.
-        If the model's texts begin with a token, so does each window, in the place of its first one. Tokens are read as
-        they are.
+        The text is split into windows of this many tokens; the first token of each is not predicted. If texts of the
+        model begin with a special token, it replaces the first token of each window. Tokens are used unchanged.
         """
         return measure_perplexity(self._decoder, self.text_windows(text, window), self.config.search.chunk_size)
 
@@ -185,21 +184,21 @@ class LanguageModel:
         return split_windows(tokens, window, self.config.context, start)
 
     def text_logits(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the logits behind each token of a window, in parts."""
+        """Yield the logits after each token of a window, in chunks."""
         return window_logits(self._decoder, tokens, self.config.search.chunk_size)
 
     def image_tokens(self, text: str, images: Sequence[ImageSource]) -> list[int]:
-        """Return the tokens of a text with images: at the places that it has for them, or else before it.
+        """Return the tokens of a text with images: at its placeholders, or before it if it has none.
 
         An image is the path of a file, the bytes of one, or pixels: u8[height, width, 3].
         """
         return self._image_prompts.encode(text, images, special=True)
 
     def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
-        """Return the tokens of a conversation, up to where the model's answer begins.
+        """Return the tokens of a conversation, up to the start of the model's answer.
 
-        If the last message is one of the model, its answer continues that. Images are parts of the content of a
-        message: `{"type": "image", "image": FILE}`.
+        If the last message is one of the model, the answer continues it. Images are parts of the content of a message:
+        `{"type": "image", "image": FILE}`.
         """
         if self.template is None:
             raise GenerationError(f"{self._place}: there is no chat template: generate from text")
@@ -224,7 +223,7 @@ class LanguageModel:
 
     @property
     def _missing(self) -> str:
-        """Return what is missing where there is no tokenizer."""
+        """Return the reason why there is no tokenizer."""
         if self.config.gguf is not None:
             return "tokenizer"
         if not (self.config.folder / SENTENCEPIECE).exists():
@@ -236,10 +235,10 @@ class LanguageModel:
 
 
 SENTENCEPIECE = "tokenizer.model"
-"""The file of tokenizers of SentencePiece, which `tokenizer.json` replaces."""
+"""The file of SentencePiece tokenizers, for which `tokenizer.json` is required instead."""
 OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages", "model_impl", "trust_remote_code")
 FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
-"""Options of `mirlo.compile` that `load` takes."""
+"""Options of `mirlo.compile` that `load` accepts."""
 
 
 def load(
@@ -330,7 +329,7 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
 
 
 def _require_adaptable(config: ModelConfig, code: CodeOptions) -> None:
-    """Raise an error for models of weights whose graphs have no inputs for adapters."""
+    """Raise an error for models of weights whose implementation does not support adapters."""
     what = ""
     if config.images is not None:
         what = "of models that take images"
@@ -343,7 +342,9 @@ def _require_adaptable(config: ModelConfig, code: CodeOptions) -> None:
 def model_to_compile(
     config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = ()
 ) -> Path | ImportedModule:
-    """Return the file of a model, or the graph of one with weights only, which is made if the cache has none.
+    """Return the file of a model, or a graph of its weights that is built on demand.
+
+    `adapted` are the layers that adapters change.
 
     `adapted` are the products that adapters change.
     """
@@ -369,7 +370,7 @@ def model_to_compile(
 
 
 def _traced_model(config: ModelConfig, code: CodeOptions) -> ImportedModule:
-    """Return the graph of a model by the code of transformers, made if the cache has none."""
+    """Return the graph by the code of transformers, built if the cache has no compiled model."""
 
     def make() -> ImportedModule:
         from mirlo_llm.generate.traced.decoder import import_traced_decoder
@@ -381,7 +382,7 @@ def _traced_model(config: ModelConfig, code: CodeOptions) -> ImportedModule:
 
 
 def _source_files(config: ModelConfig) -> list[Path]:
-    """Return the files that the graphs of a checkpoint are made of."""
+    """Return the files that a checkpoint's graph depends on."""
     if config.gguf is None:
         return [config.source, *checkpoint_files(config.model)]
     return [config.model, *([] if config.projector is None else [config.projector.metadata.path])]
@@ -394,7 +395,7 @@ def _decoder_of(
     prefix_bytes: int | None,
     pages: int | None,
 ) -> CompiledDecoder:
-    """Return what calls the model: with its caches in pages if its attention reads such."""
+    """Return the decoder of a model: the paged one if its attention reads pages."""
     for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
         if value is not None and not is_count(value, least, 1 << 62):
             raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")

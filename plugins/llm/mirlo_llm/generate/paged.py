@@ -1,4 +1,4 @@
-"""A compiled language model with `PagedAttention`: new tokens are packed, and rows of caches are in shared pages."""
+"""A compiled language model with `PagedAttention`: packed new tokens, and caches in shared pages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mirlo_llm.generate.errors import GenerationError, ModelFolderError
 from mirlo_llm.generate.prefixes import DEFAULT_BYTES, PrefixCache
 
 DEFAULT_ROWS = 64
-"""Tokens of a page, if neither the model nor the folder says so."""
+"""Default number of tokens of a page."""
 FIRST_TOKENS = 256
-"""Tokens that there are pages for at first: more are added when they are used up."""
+"""Number of tokens that the first pages hold; the pool grows on demand."""
 PLANES = 3
-"""Rows of positions of models that also have positions in images; those of text are the same."""
+"""Rows of positions of models with positions in images; for text they are equal."""
 
 
 class PagedDecoder(CompiledDecoder):
@@ -64,7 +64,7 @@ class PagedDecoder(CompiledDecoder):
 
     @property
     def pads_left(self) -> bool:
-        """Return whether padding is before the tokens of a sequence; it is left out in any case."""
+        """Return whether the model expects left padding; paged models remove all padding."""
         return False
 
     def new_state(self, capacity: int, batch: int, block: int) -> BatchCaches:
@@ -72,7 +72,7 @@ class PagedDecoder(CompiledDecoder):
         return PagedState(self.pool, batch, self.constants)
 
     def new_pool(self, capacity: int, count: int, block: int) -> EngineCaches:
-        """Return sequences without tokens, which calls run any of."""
+        """Return empty caches for calls of any of the sequences."""
         return PagedSlots(self.pool, count)
 
     def _find_caches(self, outputs: dict[str, TensorSpec]) -> dict[str, str]:
@@ -109,7 +109,7 @@ class PagedDecoder(CompiledDecoder):
         }
 
     def _packed(self, spec: TensorSpec, values: np.ndarray, new: PaddedTokens) -> np.ndarray:
-        """Return values of the new tokens, one sequence after the other."""
+        """Return values of the new tokens of all sequences, concatenated."""
         packed = typed(values[new.packed], spec)
         if len(spec.shape) == 1:
             return packed
@@ -137,7 +137,7 @@ class PagedDecoder(CompiledDecoder):
 
 
 def _find_tables(config: ModelConfig, roles: dict[str, str]) -> TableInputs:
-    """Return the inputs that say where rows are, after a check that the folder names the same ones."""
+    """Return the inputs that address rows; raise an error if the folder names others."""
     try:
         tables = find_tables(roles, ends="", past="", table="")
     except InputError as error:

@@ -14,7 +14,7 @@ from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.json_file import is_count
 
 WINDOW = 512
-"""Tokens of a text that are read at a time, by default: with as many before them as there are in a window."""
+"""Default number of tokens of a window."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Perplexity:
     """The loss of a model on the tokens of a text."""
 
     tokens: int
-    """How many were predicted: all but the first one of each window."""
+    """Number of predicted tokens: all but the first one of each window."""
     loss: float
-    """The mean of the negative logarithms of their probabilities."""
+    """The mean negative log probability."""
 
     @property
     def value(self) -> float:
-        """Return the perplexity: the number of equally probable tokens that the prediction amounts to."""
+        """Return the perplexity, the exponential of the mean loss."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
@@ -64,7 +64,7 @@ def window_logits(decoder: CompiledDecoder, tokens: np.ndarray, chunk: int) -> I
 
 
 def sum_losses(logits: np.ndarray, following: np.ndarray) -> float:
-    """Return the sum of the negative logarithms of the probabilities of the tokens behind rows of logits."""
+    """Return the sum of the negative log probabilities of the tokens that follow rows of logits."""
     rows = logits[: len(following)]
     top = rows.max(-1, keepdims=True)
     sums = np.exp(rows - top).sum(-1, dtype=np.float64)
@@ -73,7 +73,7 @@ def sum_losses(logits: np.ndarray, following: np.ndarray) -> float:
 
 
 def measure_perplexity(decoder: CompiledDecoder, windows: Sequence[np.ndarray], chunk: int) -> Perplexity:
-    """Return the perplexity of the tokens of windows; each is read by itself."""
+    """Return the perplexity of windows, each computed separately."""
     loss, count = 0.0, 0
     for window in windows:
         at = 1

@@ -1,4 +1,4 @@
-"""Errors for paths that are no folder of a model, with the cause and the remedy."""
+"""Errors for paths without a model, with the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mirlo.extend.runtime import open_regular
 from mirlo_llm.generate.errors import ModelFolderError
 
 POINTER = b"version https://git-lfs"
-"""What files begin with that stand for others in git-lfs."""
+"""The first bytes of git-lfs pointer files."""
 START = 64
 """Bytes at the beginning of a file that identify its format."""
 _HUB = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-"""The name of a model on a hub."""
+"""Matches the name of a model on a hub."""
 CLIENT = "hf"
-"""The command of the hub's own client."""
+"""The download command of the hub's own client."""
 
 
 def no_folder(path: Path, what: str) -> ModelFolderError:
-    """Return the error for a path that is no folder; `what` is the kind of model that is expected."""
+    """Return the error for a path that is no folder; `what` is the expected kind of model."""
     if path.is_file():
         return _file_alone(path, what)
     if _HUB.fullmatch(str(path)) and not path.parent.exists():
@@ -33,7 +33,7 @@ def no_folder(path: Path, what: str) -> ModelFolderError:
 
 
 def _file_alone(path: Path, what: str) -> ModelFolderError:
-    """Return the error for a file in the place of a folder."""
+    """Return the error for a file where a folder is expected."""
     try:
         with open_regular(path) as file:
             start = file.read(START)
@@ -54,7 +54,7 @@ def _file_alone(path: Path, what: str) -> ModelFolderError:
 
 
 def is_pointer(start: bytes) -> bool:
-    """Return whether a file begins as a pointer of git-lfs, which replaces the actual file."""
+    """Return whether a file is a pointer of git-lfs instead of the actual file."""
     return start.startswith(POINTER)
 
 

@@ -1,4 +1,4 @@
-"""Common beginnings of sequences: their rows of caches are kept so that they are not computed again."""
+"""The prefix cache: rows of common beginnings of sequences, kept to avoid recomputation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mirlo_llm.caches.paged_sequence import PagedRows
 PAGE = 64
 """Most tokens of a page."""
 DEFAULT_BYTES = 64 << 20
-"""Bytes of pages that a model keeps by default."""
+"""Default size of the prefix cache in bytes."""
 
 
 @dataclass(eq=False)
 class CachePage:
-    """The rows of some tokens, behind those of its parent. Pages are never written again."""
+    """The rows of some tokens, which follow those of its parent; pages are immutable."""
 
     tokens: tuple[int, ...]
     parent: CachePage | None
     rows: Rows
-    """Rows [1, heads, tokens, size] of each cache, by the names of the model's inputs: copies, or in shared pages."""
+    """Rows [1, heads, tokens, size] of each cache, by input name: copies, or references to shared pages."""
     states: Rows | None
     """States of a fixed size behind the tokens, if they are known there."""
     children: dict[int, list[CachePage]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class KnownPrefix:
     length: int
     pages: tuple[CachePage, ...]
     states: Rows
-    """States of a fixed size behind these tokens."""
+    """States of a fixed size after these tokens."""
 
     def rows_from(self, start: int) -> list[Rows]:
         """Return the rows of the tokens from `start` on, in parts."""
@@ -72,8 +72,8 @@ class KnownPrefix:
 class PrefixCache:
     """Pages of tokens with their rows: a tree whose paths are beginnings of sequences.
 
-    Sequences copy rows from pages to caches of their own, so pages stay as they are, and a page that another sequence
-    continues in its middle is shared up to there. Where caches are in pages, these are shared with no copy: pages of
+    Sequences copy rows from pages to caches of their own, so pages stay as they are, and a page from whose middle
+    another sequence continues is shared up to there. Where caches are in pages, these are shared with no copy: pages of
     this tree then refer to a part of one, up to all of it. Pages that were not used for longest make room for new ones.
     Any thread may use it.
     """
@@ -81,7 +81,7 @@ class PrefixCache:
     def __init__(
         self, limit: int = DEFAULT_BYTES, page: int = PAGE, lock: AbstractContextManager[bool] | None = None
     ) -> None:
-        """Keep up to `limit` bytes, in pages of `page` tokens; `lock` is held while the tree is used."""
+        """Store the limit in bytes and the page size in tokens; `lock` protects the tree."""
         self._limit, self._page = limit, page
         self._roots: dict[str | None, CachePage] = {}
         """Trees by adapter: the same tokens have other rows with another one."""
@@ -92,7 +92,7 @@ class PrefixCache:
         """Bytes of all pages."""
 
     def __enter__(self) -> None:
-        """Begin a change, with the lock."""
+        """Lock the tree for a change."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None:  # what is known may be there in part
@@ -174,7 +174,7 @@ class PrefixCache:
             self._roots.clear()
 
     def _touch(self, path: Sequence[CachePage]) -> None:
-        """Mark pages as used, the last one of the path first, so that each stays before its parent."""
+        """Mark pages as used, the last one of the path first, so that a page is evicted before its parent."""
         for page in reversed(path):
             self._used[page] = None
             self._used.move_to_end(page)
@@ -190,7 +190,7 @@ class PrefixCache:
         return True
 
     def _remove(self, page: CachePage) -> None:
-        """Drop a page that has no successor."""
+        """Remove a page without successors."""
         assert page.parent is not None and not page.children
         del self._used[page]
         siblings = page.parent.children[page.tokens[0]]
@@ -202,16 +202,16 @@ class PrefixCache:
 
 @dataclass(frozen=True)
 class _Match:
-    """A page of which a sequence matches all or a part, after the pages before it."""
+    """A page whose tokens, or whose first tokens, match those of a sequence."""
 
     page: CachePage
     length: int
-    """The tokens of the sequence up to the end of the match."""
+    """The end of the match in the sequence."""
     is_whole: bool
 
 
 def _matches(root: CachePage, tokens: Sequence[int], most: int) -> Iterator[_Match]:
-    """Yield the pages that the first `most` tokens of a sequence have in common with a tree."""
+    """Yield the pages that match the first `most` tokens of a sequence."""
     most = min(most, len(tokens))
     waiting = [_Match(root, 0, True)]
     while waiting:
@@ -233,7 +233,7 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _part(rows: Rows, first: int, last: int) -> Rows:
-    """Return the rows of some of the tokens."""
+    """Return the rows of some tokens."""
     if isinstance(rows, PagedRows):
         return rows.part(first, last)
     return {name: array[:, :, first:last] for name, array in rows.items()}

@@ -12,7 +12,7 @@ from mirlo_llm.generate.search import SearchOptions
 from mirlo_llm.generate.text import TokenTexts
 
 UNLIMITED = 1 << 30
-"""Tokens that a sequence may get without a limit."""
+"""Maximum length of a sequence without another limit."""
 Prompt = str | Sequence[int]
 
 
@@ -32,7 +32,7 @@ def stop_texts(stop: Sequence[str] | str) -> tuple[str, ...]:
 
 
 class TokenNumbers(Protocol):
-    """The interface that knows a model's tokens."""
+    """The interface that checks token numbers."""
 
     vocabulary: int
 
@@ -41,7 +41,7 @@ class TokenNumbers(Protocol):
 
 
 def encode_prompt(texts: TokenTexts | None, known: TokenNumbers, prompt: Prompt, is_start: bool) -> list[int]:
-    """Return the tokens of a text, or tokens after a check; at the start of a sequence with those that mark it."""
+    """Return the tokens of a text, or checked tokens; at the start of a sequence with its special tokens."""
     if isinstance(prompt, str):
         return require_texts(texts).encode(prompt, special=is_start)
     try:
@@ -55,14 +55,14 @@ def encode_prompt(texts: TokenTexts | None, known: TokenNumbers, prompt: Prompt,
 
 
 def require_length(options: SearchOptions, config: ModelConfig, length: int) -> None:
-    """Raise an error if a prompt makes a sequence longer than it may be."""
+    """Raise an error if a prompt exceeds the maximum length of a sequence."""
     most = _most(options, config)
     if most and length > most:
         raise GenerationError(f"the prompt is too long: {length} tokens are more than the {most} of a sequence")
 
 
 def room_for(options: SearchOptions, config: ModelConfig, length: int, generated: int) -> int:
-    """Return the number of tokens that may still follow in a sequence of this length, `made` of them generated."""
+    """Return the number of tokens that may still follow, given the length and its `generated` part."""
     most = _most(options, config)
     room = most - length if most else UNLIMITED
     return min(room, options.max_new_tokens - generated) if options.max_new_tokens else room

@@ -1,4 +1,4 @@
-"""How many tokens of prompts a step computes while other sequences wait for their next token."""
+"""The number of prompt tokens per step while other sequences wait for their next token."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 STRETCH = 3.0
-"""The most that a part of a prompt may stretch a step: times the duration of a step without one."""
+"""The largest duration of a step with prompt tokens, relative to a step without."""
 MARGIN = 0.8
-"""The part of that time which is planned: calls vary."""
+"""The planned part of that duration, since durations vary."""
 FIRST_CHUNK = 16
-"""Tokens of the first part of a prompt whose duration is unknown."""
+"""Tokens of a prompt's first chunk, whose duration is unknown."""
 LEAST_CHUNK = 4
-"""Tokens that a step computes of prompts in any case, so that they advance."""
+"""Fewest prompt tokens of a step, so that prompts advance."""
 GROWTH = 2
-"""Times as many tokens as the last part had: what a call takes is no multiple of its tokens."""
+"""Largest growth of a chunk over the last one, since the duration is not proportional."""
 BLOCK = 8
-"""Rows that products compute together."""
+"""Rows that matrix products compute together."""
 LARGE_CHUNK = 4 * BLOCK
-"""Tokens above which parts are multiples of `BLOCK`; smaller ones would not grow by less than a factor."""
+"""Chunks above this size are multiples of `BLOCK`."""
 RECENT_STEPS = 9
-"""Steps without prompts whose median is what such a step takes."""
+"""Number of steps without prompts whose median duration is used."""
 
 
 class PromptPace:
-    """Chooses the parts of prompts so that other sequences get their tokens in time.
+    """Chooses the chunk sizes of prompts so that other sequences get their tokens in time.
+
+    A prompt without other active sequences is computed in chunks of the largest size. Otherwise a chunk takes at most
+    `STRETCH - 1` times the duration of a step without prompts, estimated from the last chunk and steps.
 
     Alone, a prompt is computed in parts that are as large as a step may have. Beside sequences that get a token in each
     step, a part takes at most `STRETCH - 1` times as long as their step, by what the last part and steps took.
@@ -40,7 +43,9 @@ class PromptPace:
         """Tokens and seconds of the last part of a prompt."""
 
     def most(self, budget: int, is_shared: bool) -> int:
-        """Return how many tokens of prompts a step may compute, of at most `budget`.
+        """Return the number of prompt tokens, at most `budget`, for the next step.
+
+        `is_shared` is whether other sequences wait for a token.
 
         `is_shared` says whether other sequences wait for a token.
         """
@@ -59,7 +64,7 @@ class PromptPace:
         return min(budget, max(fitting, LEAST_CHUNK))
 
     def note(self, call: Mapping[int, int], seconds: float) -> None:
-        """Record what a call took that computed so many tokens of each sequence."""
+        """Record the duration of a call with these numbers of tokens by sequence."""
         tokens = sum(count for count in call.values() if count > 1)
         if not tokens:
             self._steps.append(seconds)

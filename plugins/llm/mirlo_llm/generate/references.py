@@ -1,4 +1,4 @@
-"""References of grammars and JSON schemas: compilers of these recurse along them."""
+"""Depth of references in grammars and JSON schemas, along which their compilers recurse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import unquote
 
 MAX_CHAIN = 500
-"""Rules or definitions that refer to one another in a chain; grammars of programming languages have some 50."""
+"""Deepest accepted chain of references; grammars of programming languages have some 50."""
 _LARK_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 _LARK_NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -21,7 +21,7 @@ def is_gbnf(text: str) -> bool:
 
 
 def lark_chain(text: str) -> int:
-    """Return the most rules of a grammar of which each refers to the next; at least the references of its schemas."""
+    """Return the length of the longest chain of references of rules or embedded schemas."""
     references: dict[str, set[str]] = {}
     current = set[str]()
     for line in _LARK_TEXT.sub(" ", text).split("\n"):
@@ -34,7 +34,7 @@ def lark_chain(text: str) -> int:
 
 
 def schema_chain(schema: object) -> int:
-    """Return the most parts of a JSON schema of which each refers to the next by `$ref`."""
+    """Return the length of the longest chain of `$ref` in a JSON schema."""
     references: dict[str, set[str]] = {}
     waiting = ["#"]
     while waiting:
@@ -60,7 +60,7 @@ def _references(part: object) -> Iterator[str]:
 
 
 def _part(schema: object, place: str) -> object:
-    """Return what a pointer such as `#/$defs/name` leads to; None if there is nothing."""
+    """Return the part that a pointer such as `#/$defs/name` addresses; None if there is none."""
     part = schema
     for key in place.split("/")[1:]:
         key = unquote(key).replace("~1", "/").replace("~0", "~")
@@ -74,7 +74,7 @@ def _part(schema: object, place: str) -> object:
 
 
 def longest_chain(references: Mapping[str, Collection[str]]) -> int:
-    """Return the most names of which each refers to the next; those that refer to one another in a circle all count."""
+    """Return the length of the longest chain of references; each cycle counts with all its names."""
     lengths: dict[str, int] = {}
     for circle in _circles(references):
         after = [lengths[name] for each in circle for name in references[each] if name in lengths]
@@ -83,7 +83,7 @@ def longest_chain(references: Mapping[str, Collection[str]]) -> int:
 
 
 def _circles(references: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
-    """Yield the strongly connected components, each behind those that it refers to: Tarjan's algorithm, as a loop."""
+    """Yield the strongly connected components in topological order (Tarjan's algorithm, iterative)."""
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []

@@ -21,14 +21,14 @@ END, STOP, LENGTH, CANCELLED, FAILED = "end", "stop", "length", "cancelled", "er
 
 @dataclass(frozen=True)
 class TokenRules:
-    """The rules of a request for single tokens."""
+    """Rules of a request for single tokens."""
 
     bias: Mapping[int, float] = field(default_factory=dict)
-    """What is added to the logits of tokens."""
+    """Terms added to the logits of tokens."""
     ends: tuple[int, ...] = ()
-    """Tokens that end the answer, beside those of the model."""
+    """Tokens that end the answer, in addition to the model's."""
     ignores_end: bool = False
-    """Whether the answer goes on behind the tokens that end it otherwise."""
+    """Whether the answer continues after tokens that would end it."""
 
 
 NO_RULES = TokenRules()
@@ -82,11 +82,11 @@ class Request:
 
     @property
     def needs_prompt(self) -> bool:
-        """Return whether all tokens of the prompt must be computed, as the probabilities of some are not known."""
+        """Return whether all prompt tokens must be computed, because probabilities of some are missing."""
         return self._most_of_prompt is not None and None in self.prompt_logprobs[1:]
 
     def read_prompt(self, first: int, logits: np.ndarray) -> None:
-        """Take the logits behind tokens of the prompt, the first of which has a place in it."""
+        """Record the probabilities of prompt tokens from their logits; `first` is the index of the first row."""
         for place, row in enumerate(logits, first + 1):
             if self._most_of_prompt is not None and place < len(self.prompt):
                 self.prompt_logprobs[place] = token_logprob(row, self.prompt[place], self._most_of_prompt)
@@ -103,7 +103,7 @@ class Request:
 
     @property
     def text(self) -> str:
-        """Return the text of the answer so far, as far as its characters are complete."""
+        """Return the text of the answer so far, without incomplete characters."""
         require_texts(self._texts)
         return "".join(self._pieces)
 
@@ -114,7 +114,7 @@ class Request:
         return "".join(taken)
 
     def stream(self) -> Iterator[str]:
-        """Yield the text as it comes; the engine steps, with all its requests, until this one is done."""
+        """Yield the text of the answer; steps the engine, with all its requests, until this one is done."""
         require_texts(self._texts)
         while True:
             count = len(self._pieces)
@@ -134,7 +134,7 @@ class Request:
             raise self.error
 
     def result(self) -> list[int]:
-        """Return the tokens of the answer; the engine steps, with all its requests, until this one is done."""
+        """Return the tokens of the answer; steps the engine, with all its requests, until this one is done."""
         while not self.is_done:
             self._step()
         if self.error is not None:
@@ -151,7 +151,7 @@ class Request:
         self.reason, self.error = FAILED, error
 
     def choose(self, logits: np.ndarray) -> None:
-        """Add the token that follows; if it is interrupted, the request is as before."""
+        """Choose the next token; after an interrupt the request is unchanged."""
         count, pieces, logprobs = len(self.sequence), len(self._pieces), len(self.logprobs)
         answer = None if self._answer is None else self._answer.fork()
         state = self._sampler.state

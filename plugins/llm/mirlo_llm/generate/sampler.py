@@ -18,11 +18,11 @@ NO_TOKEN = (
 )
 HIDDEN = np.float32(-np.inf)
 LEAST_TEMPERATURE = 1e-6
-"""Temperatures below are the same as this one, of which f32 can still divide by."""
+"""Smallest temperature that f32 can divide by; lower ones are replaced by it."""
 SAMPLE = 2048
-"""Values of a sample that bounds the largest ones."""
+"""Size of the sample that gives a lower bound of the largest values."""
 BINS, BINS_PER_E = 1024, 32
-"""Bins of a histogram of weights, each of which is e^(1/32) times the next; the last one has all below e^-32."""
+"""Bins of a histogram of weights, each a factor e^(1/32) apart; the last one has all below e^-32."""
 
 
 class Sampler:
@@ -36,7 +36,7 @@ class Sampler:
         guide: Guide | None = None,
         bias: Mapping[int, float] | None = None,
     ) -> None:
-        """`bias` is added to the logits of tokens."""
+        """Store the options; `bias` is added to the logits of tokens."""
         self._options, self._bias = options, bias
         self._ends = list(ends)
         self._guide = guide
@@ -66,7 +66,7 @@ class Sampler:
             self._random.bit_generator.state = state
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> int:
-        """Return the token after `tokens`, of which the first `prompt` are the prompt's; logits stay unchanged."""
+        """Return the token after `tokens`, the first `prompt` of which belong to the prompt; logits stay unchanged."""
         options, unchanged = self._options, logits
         if not self._is_plain or len(tokens) < options.min_length:
             logits = self.penalized(logits.copy(), tokens, prompt)
@@ -78,7 +78,7 @@ class Sampler:
         return top if options.is_greedy else self._drawn(logits, logits[top])
 
     def penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
-        """Return logits after biases and penalties, in place."""
+        """Add biases and penalties to logits in place, and return them."""
         options = self._options
         if self._bias:
             logits[list(self._bias)] += np.fromiter(self._bias.values(), np.float32, len(self._bias))
@@ -120,7 +120,9 @@ class Sampler:
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the places of the largest values; more than `count` only if some are equal.
+    """Return the indices of the largest values; more than `count` only for ties.
+
+    A sample gives a lower bound, below which values are left out without sorting.
 
     The order of a sample gives a bound, with which most values are left out without sorting them.
     """
@@ -136,7 +138,9 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _most_probable(weights: np.ndarray, share: float, least: float) -> np.ndarray:
-    """Return the places of the largest weights that add up to a share of all, and are not below `least`.
+    """Return the indices of the largest weights that sum to a share of all and are not below `least`.
+
+    The largest weight is 1. A histogram of log weights finds the bin that completes the share; only that bin is sorted.
 
     The largest weight is 1. A histogram of their logarithms shows which bin completes the share: only that is sorted.
     """

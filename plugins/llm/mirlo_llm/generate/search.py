@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirlo_llm.generate.json_file import JsonObject
 
 DEFAULT_CHUNK = 512
-"""Most tokens of a prompt in one call: more cost memory and gain no speed."""
+"""Most prompt tokens of one call; more take more memory and are no faster."""
 MAX_GUESSES = 64
 MAX_BEAMS = 256
 MAX_SLOTS = 4096
@@ -151,11 +151,11 @@ class SearchOptions:
 
 _OTHER_NAMES = {"random_seed": "seed"}
 _REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty": 0}
-"""Options that change what is generated and are not supported, with the value that is."""
+"""Options that change the result and are not supported, with their only accepted value."""
 
 
 CACHED = 256
-"""Options of requests that are kept; a server's requests mostly have the same ones."""
+"""Number of parsed requests that are cached, since clients mostly repeat options."""
 
 
 def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOptions:
@@ -173,12 +173,12 @@ def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOp
 
 @lru_cache(CACHED)
 def _with_numbers(options: SearchOptions, changes: tuple[tuple[str, type, Any], ...]) -> SearchOptions:
-    """Return options with changes that were already checked, for equal requests."""
+    """Apply changes that were already checked, cached for equal requests."""
     return replace(options, **{name: value for name, _, value in changes})
 
 
 def read_search(settings: JsonObject) -> SearchOptions:
-    """Return the options of a file; unknown ones are left out."""
+    """Return the options of a file; unknown ones are ignored."""
     options: dict[str, Any] = {}
     kinds = {field.name: str(field.type) for field in fields(SearchOptions)}
     for key in settings:

@@ -1,4 +1,4 @@
-"""The tokens of a batch, and the part of them in the model's caches."""
+"""The tokens of a batch, and their caches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.json_file import is_count
 
 FIRST_CAPACITY = 256
-"""Rows of new caches: more are added when they are used up."""
+"""Capacity of new caches in rows; they grow on demand."""
 
 
 class Sequences:
     """The tokens of a batch and their caches.
 
-    `tokens` may be changed at will: `logits` runs the model on those that its caches do not hold, after it went back to
-    the last ones that agree. The sequences of a batch grow together; prompts of different lengths are padded.
+    `tokens` may be changed freely: `logits` rewinds the caches to the common prefix and runs the model on the remaining
+    tokens. The sequences of a batch grow together; prompts of different lengths are padded.
     """
 
     def __init__(self, decoder: CompiledDecoder, batch: int, chunk: int) -> None:
@@ -80,7 +80,7 @@ class Sequences:
             last -= len(part)
 
     def keep(self) -> None:
-        """Keep the rows of a sequence that has ended, for others that begin like it; those of a batch are not kept."""
+        """Keep the rows of an ended sequence for reuse; those of a batch are not kept."""
         if self.batch == 1:
             self._keep(self._agree(0))
 
@@ -134,7 +134,7 @@ class Sequences:
             self._agreed[i] = min(self._agreed[i], length)
 
     def _agree(self, sequence: int) -> int:
-        """Return the number of first tokens of a sequence that the caches have."""
+        """Return the length of the common prefix of a sequence and its caches."""
         tokens, held, count = self.tokens[sequence], self._held[sequence], self._agreed[sequence]
         while count < len(tokens) and count < len(held) and tokens[count] == held[count]:
             count += 1
@@ -142,7 +142,7 @@ class Sequences:
         return count
 
     def _forget(self, length: int) -> int:
-        """Truncate the caches to this number of tokens, or fewer if the model cannot go back there; return it."""
+        """Truncate the caches to this length, or to a shorter one if the model cannot go back there; return it."""
         (held,) = self._held
         self._rows = self._rows[:0]
         length = min(length, self._state.length)  # an interrupted call may have lost tokens of a window
@@ -153,7 +153,7 @@ class Sequences:
         return length
 
     def _run(self, new: Sequence[int], rows: int) -> np.ndarray:
-        """Return the logits of the last new tokens of the only sequence, [rows, vocabulary]."""
+        """Return the logits of the last `rows` new tokens of the only sequence, [rows, vocabulary]."""
         past, after = self._state.length, self._state.length + len(new)
         positions = np.arange(past, after, dtype=np.int64)[None]
         self.steps += 1
@@ -164,7 +164,7 @@ class Sequences:
         return result
 
     def _logits_of_batch(self) -> np.ndarray:
-        """Run the model on the tokens of all sequences that the caches do not hold."""
+        """Run the model on the tokens of all sequences that are not cached."""
         agreed = [self._agree(i) for i in range(self.batch)]
         is_continued = agreed == list(map(len, self._held))
         new = [tokens[count:] for tokens, count in zip(self.tokens, agreed, strict=True)]
@@ -177,7 +177,7 @@ class Sequences:
         return self._rows
 
     def _start_batch(self) -> np.ndarray:
-        """Compute all sequences anew."""
+        """Recompute all sequences."""
         if self._state.is_recurrent and len(set(map(len, self.tokens))) > 1:
             lengths = ", ".join(str(len(row)) for row in self.tokens)
             raise GenerationError(
@@ -199,7 +199,10 @@ class Sequences:
         return rows
 
     def _starts_apart(self, left: bool) -> bool:
-        """Return whether to compute each prompt of a batch by itself.
+        """Return whether to compute each prompt of a batch separately.
+
+        That is the case if prompts are equal or begin with many cached tokens, or if one call cannot compute all tokens
+        because the windows of the caches have too few rows.
 
         This is where prompts are the same, or begin with many tokens that are known; and where a call cannot have so
         many tokens, as they are more than the windows of the caches have room for.
@@ -212,7 +215,7 @@ class Sequences:
         return longest > self._chunk or 2 * sum(map(self._known, self.tokens)) > sum(map(len, self.tokens))
 
     def _known(self, tokens: Sequence[int]) -> int:
-        """Return the number of known first tokens of a prompt."""
+        """Return the number of first tokens of a prompt that are cached."""
         decoder = self.decoder
         prefix = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, self._state.is_recurrent)
         return 0 if prefix is None else prefix.length

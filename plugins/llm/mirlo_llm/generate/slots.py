@@ -1,4 +1,4 @@
-"""Slots of an engine's sequences: what they share, and the calls of a step."""
+"""The slots of an engine: shared prefixes, and the calls of a step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.request import Request
 
 STRIDE = 64
-"""Tokens that are compared at once."""
+"""Number of tokens that are compared at once."""
 Call = dict[int, int]
-"""How many tokens a call computes of slots."""
+"""The number of tokens that a call computes, by slot."""
 
 
 @dataclass
@@ -23,16 +23,16 @@ class EngineCounts:
 
     steps: int = 0
     calls: int = 0
-    """Calls of the model. A step has up to one for the active sequences, and one for each part of a prompt, with
+    """Calls of the model. A step has up to one for the active sequences, and one for each chunk of a prompt, with
     contiguous caches; with caches in pages, one for all of them."""
     tokens: int = 0
     """Tokens of answers."""
     prompt_tokens: int = 0
     """Tokens of prompts that were computed."""
     reused_tokens: int = 0
-    """Tokens of prompts that were not computed, as another sequence began with them."""
+    """Prompt tokens that were not computed, because another sequence has the same prefix."""
     preempted: int = 0
-    """How often a sequence gave its pages to an older one; it is computed again when there are some."""
+    """How often a sequence lost its pages to an older one; it is recomputed when pages are free."""
 
 
 @dataclass
@@ -40,23 +40,23 @@ class Slot:
     """Room for one sequence in the caches."""
 
     held: list[int] = field(default_factory=list)
-    """The tokens that the caches hold; those of a sequence that has ended stay until the slot is needed."""
+    """The cached tokens; those of an ended sequence stay until the slot is needed."""
     request: Request | None = None
     adapter: str | None = None
-    """What the caches were computed with."""
+    """The adapter that the caches were computed with."""
     since: int = 0
-    """The number of requests that had a slot before the request, or the last one."""
+    """The number of requests that got a slot before the current, or last, request."""
     is_begun: bool = False
     """Whether a call has computed tokens of the request."""
 
     def common(self, request: Request) -> int:
-        """Return the number of a request's first tokens that the caches have, without its last token."""
+        """Return the number of a request's first tokens that are cached, without its last token."""
         is_same = request.adapter == self.adapter and not request.needs_prompt
         return common(request.sequence, self.held) if is_same else 0
 
     @property
     def pending(self) -> int:
-        """Return the number of the request's tokens that the caches lack."""
+        """Return the number of the request's tokens that are not cached."""
         return 0 if self.request is None else len(self.request.sequence) - len(self.held)
 
     def next_tokens(self, count: int) -> list[int]:
@@ -68,8 +68,8 @@ class EngineSlots:
     """The slots of an engine.
 
     With contiguous caches a slot keeps its tokens until another request needs it, and a new request copies rows. With
-    caches in pages a slot is empty when its request has ended, and a new request shares pages. If pages run out, a new
-    request waits, and a sequence that goes on takes those of the youngest one, which is computed again later.
+    caches in pages a slot is empty when its request has ended, and a new request shares pages. If pages run out, new
+    requests wait, and an active sequence takes the pages of the youngest one, which is recomputed later.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EngineSlots:
         counts: EngineCounts,
         report: Callable[[Request], None],
     ) -> None:
-        """`report` is called with a request before it fails."""
+        """Create the slots; `report` is called with a request before it fails."""
         self.pool = pool
         self._decoder, self._counts, self._report, self._admitted = decoder, counts, report, 0
         self._slots = [Slot() for _ in range(count)]
@@ -89,7 +89,7 @@ class EngineSlots:
         return self._slots[place]
 
     def needs_rows(self, place: int) -> bool:
-        """Return whether the request of a slot needs the logits behind all tokens of its prompt."""
+        """Return whether a slot's request needs the logits of all tokens of its prompt."""
         request = self._slots[place].request
         return request is not None and request.needs_prompt
 
@@ -100,11 +100,11 @@ class EngineSlots:
 
     @property
     def has_ready(self) -> bool:
-        """Return whether a sequence needs one more token to be computed to get its next one."""
+        """Return whether some sequence needs only one more computed token for its next one."""
         return any(slot.pending == 1 for slot in self._slots)
 
     def end_those_done(self) -> None:
-        """Free the slots of requests that are done."""
+        """Free the slots of finished requests."""
         for i, slot in enumerate(self._slots):
             if slot.request is not None and slot.request.is_done:
                 self.keep(i)
@@ -113,7 +113,7 @@ class EngineSlots:
                     self._empty(i)
 
     def take(self, request: Request) -> bool:
-        """Give a request the free slot with the longest common beginning, or the one that is free for longest."""
+        """Assign a slot to a request: the one with the longest common prefix, or the one that is free longest."""
         slots = self._slots
         free = [i for i, slot in enumerate(slots) if slot.request is None]
         if not free:
@@ -138,8 +138,8 @@ class EngineSlots:
     def calls(self, budget: int) -> Iterator[Call]:
         """Yield the calls of a step, with up to `budget` tokens of prompts, the oldest request first.
 
-        A token of each sequence that goes on is computed in one call, parts of prompts in calls of their own; all in
-        one call if it may have different numbers of tokens. Adapters are side by side, in a call each.
+        One call computes a token of each active sequence, others the chunks of prompts; a model that allows different
+        numbers of tokens computes all in one call. Each adapter has a call of its own.
         """
         order = sorted(range(len(self._slots)), key=lambda i: self._slots[i].since)
         ready = {i: 1 for i in order if self._slots[i].pending == 1 and self._reserve(i)}
@@ -170,7 +170,7 @@ class EngineSlots:
                 self._fail_oldest(order)
 
     def keep(self, place: int) -> None:
-        """Keep the rows of a slot's tokens for sequences with the same beginning."""
+        """Keep the rows of a slot's tokens for reuse as a prefix."""
         slot, pool = self._slots[place], self.pool
         states = (lambda: pool.states(place)) if self._decoder.states else None
 
@@ -186,7 +186,7 @@ class EngineSlots:
         yield from groups.values()
 
     def _share(self, place: int, request: Request) -> None:
-        """Copy a common beginning from another sequence, if it is longer than the slot's."""
+        """Copy a common prefix from another sequence, if it is longer than the slot's."""
         slot = self._slots[place]
         same = {i: self._common(i, request) for i in range(len(self._slots)) if i != place}
         source = max(same, key=lambda i: same[i], default=place)
@@ -197,7 +197,7 @@ class EngineSlots:
             self._reuse(request, count)
 
     def _restore(self, place: int, request: Request) -> None:
-        """Restore the rows of a request's first tokens from an earlier sequence, if the slot has fewer."""
+        """Restore the rows of a request's first tokens from the prefix cache, if the slot has fewer."""
         slot, pool = self._slots[place], self.pool
         most, with_states = len(request.sequence) - 1, bool(self._decoder.states)
         known = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
@@ -209,7 +209,7 @@ class EngineSlots:
             self._reuse(request, count)
 
     def _waits(self, place: int, ready: Call) -> bool:
-        """Return whether the call computes half of a new request's tokens for another one, so that it may wait."""
+        """Return whether a new request should wait, because the call computes half of its tokens for another one."""
         slot, request = self._slots[place], self._slots[place].request
         if request is None or slot.is_begun or request.needs_prompt:
             return False
@@ -222,7 +222,7 @@ class EngineSlots:
         return 2 * (most - len(slot.held)) >= slot.pending
 
     def _begin(self, place: int) -> bool:
-        """Reserve memory for all tokens of a prompt; leave a page to each other sequence."""
+        """Reserve memory for all tokens of a prompt, so that a page remains for each other sequence."""
         slot, request = self._slots[place], self._slots[place].request
         others = 0 if slot.is_begun else sum(other.is_begun for other in self._slots if other.request is not None)
         if self.pool.reserve(place, slot.pending, others):
@@ -234,7 +234,7 @@ class EngineSlots:
         return False
 
     def _reserve(self, place: int) -> bool:
-        """Reserve memory for a token of a sequence, if needed by preempting younger ones."""
+        """Reserve memory for one token of a sequence, if necessary by preempting younger ones."""
         while not self.pool.reserve(place, 1):
             younger = [
                 i for i, slot in enumerate(self._slots) if slot.request and slot.since > self._slots[place].since
@@ -246,7 +246,7 @@ class EngineSlots:
         return True
 
     def _preempt(self, place: int) -> None:
-        """Take the slot away from a sequence."""
+        """Preempt a sequence: its request waits for a slot again."""
         slot = self._slots[place]
         assert slot.request is not None
         self._counts.preempted += 1
@@ -258,7 +258,7 @@ class EngineSlots:
         self._slots[place].held = []
 
     def _fail_oldest(self, order: Sequence[int]) -> None:
-        """Fail the oldest request if no sequence can continue, since users outside of the engine have the pages."""
+        """Fail the oldest request if no sequence can continue because users outside of the engine hold the pages."""
         for i in order:
             request = self._slots[i].request
             if request is not None:
@@ -268,7 +268,7 @@ class EngineSlots:
                 return
 
     def _common(self, place: int, request: Request) -> int:
-        """Return how many tokens of a slot a request begins with, of those that the caches can go back to."""
+        """Return the length of the common prefix of a slot and a request that the caches can go back to."""
         count = self._slots[place].common(request)
         return self.pool.known(place, count) if count else 0
 
@@ -278,7 +278,7 @@ class EngineSlots:
 
 
 def common(sequence: Sequence[int], held: Sequence[int]) -> int:
-    """Return the number of equal first tokens, without the sequence's last one, whose logits are needed."""
+    """Return the length of the common prefix, without the sequence's last token, whose logits are needed."""
     most = min(len(sequence) - 1, len(held))
     count = 0
     while count < most and sequence[count : min(count + STRIDE, most)] == held[count : min(count + STRIDE, most)]:

@@ -1,4 +1,4 @@
-"""The process that renders a chat template: a template is a program, whose time and memory are limited there."""
+"""The bounded process that renders a chat template, which is a program of the model's author."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from mirlo.extend.process import ArgumentsRefused, Function, Result
 
 MAX_TEXT = 64 << 20
-"""Characters of the longest text; conversations have up to a few million."""
+"""Most characters of a rendered text; conversations have up to a few million."""
 
 
 def open(content: bytes) -> Mapping[str, Function]:
-    """Compile a template."""
+    """Compile a template; return the functions of the process."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )

@@ -1,4 +1,4 @@
-"""Text of tokens: complete characters as tokens come, and texts that end a sequence."""
+"""Text of a token stream: complete characters, and stop texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 INCOMPLETE = "\ufffd"
-"""What decoders write for bytes that are no complete character."""
+"""The replacement character of decoders for incomplete characters."""
 
 
 class TokenTexts(Protocol):
-    """A tokenizer."""
+    """The interface of a tokenizer."""
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Return the tokens of a text; with `special`, also those that mark its start and end."""
@@ -22,7 +22,7 @@ class TokenTexts(Protocol):
 
 
 class DecodedTexts(TokenTexts, Protocol):
-    """A tokenizer that decodes special tokens, too."""
+    """The interface of a tokenizer that decodes special tokens, too."""
 
     def decode(self, tokens: Sequence[int], special: bool = False) -> str:
         """Return the text of tokens; with `special`, also that of special ones."""
@@ -32,7 +32,7 @@ class DecodedTexts(TokenTexts, Protocol):
 
 
 class KeptTokens:
-    """A tokenizer that decodes some special tokens as texts."""
+    """A tokenizer that decodes some special tokens as text."""
 
     def __init__(self, texts: DecodedTexts, kept: Sequence[str]) -> None:
         self._texts = texts
@@ -61,13 +61,13 @@ class TextStream:
     """Decodes token by token.
 
     The text of a token depends on those before it, and a character may be part of several tokens. So the last few
-    tokens are decoded again, and text is given out when it is complete.
+    tokens are decoded again, and text is returned when it is complete.
     """
 
     CONTEXT = 4
-    """Tokens before the first one that are decoded with it."""
+    """Number of earlier tokens that are decoded again as context."""
     MAX_PENDING = 16
-    """Tokens after which bytes are given out although they are no complete character."""
+    """Number of tokens after which incomplete characters are returned."""
 
     def __init__(self, texts: TokenTexts, before: Sequence[int] = ()) -> None:
         self._texts = texts
@@ -85,7 +85,7 @@ class TextStream:
         return self._texts.decode(self._tokens) if self._tokens else ""
 
     def add(self, token: int) -> str:
-        """Return the text that is complete with this token."""
+        """Return the text that this token completes."""
         self._tokens.append(token)
         self._pending += 1
         text = self._decoded()
@@ -107,7 +107,7 @@ class TextStream:
 
 
 class StopText:
-    """Searches for stop texts, and withholds text that may be the beginning of one."""
+    """Searches for stop texts, and withholds text that may be the start of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -119,7 +119,7 @@ class StopText:
         return _copied(self)
 
     def add(self, text: str) -> str:
-        """Return the text that certainly precedes a stop."""
+        """Return the text that cannot be part of a stop text."""
         if not self._stops:
             return text
         self._held += text
@@ -138,10 +138,10 @@ class StopText:
 
 
 class AnswerText:
-    """The text of an answer as its tokens come, up to where a stop text begins."""
+    """The text of a growing answer, up to the first stop text."""
 
     def __init__(self, texts: TokenTexts, before: Sequence[int], stops: Sequence[str]) -> None:
-        """Begin after the tokens `before`."""
+        """Start after the tokens `before`."""
         self._stream = TextStream(texts, before[-TextStream.CONTEXT :])
         self._stop = StopText(stops)
 
@@ -157,7 +157,7 @@ class AnswerText:
         return self._stop.is_found
 
     def add(self, token: int) -> str:
-        """Return the text that this token makes certain."""
+        """Return the text that this token completes."""
         return self._stop.add(self._stream.add(token))
 
     def finish(self) -> str:
@@ -171,7 +171,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 def _copied(value: T) -> T:
-    """Return a shallow copy; this is done for each token, and `copy.copy` takes four times as long."""
+    """Return a shallow copy: `copy.copy` takes four times as long, and this is done for each token."""
     clone = object.__new__(type(value))
     clone.__dict__.update(value.__dict__)
     return clone

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo-llm[generate]'"
 INLINE_CHARACTERS = 4096
-"""Characters of texts that are encoded in this process: it takes less time than passing them to another one."""
+"""Largest number of characters that this process encodes, since that takes less time than a message."""
 BOUNDS = Bounds(seconds=30, memory=4 << 30)
-"""What the process of a tokenizer may take: the largest files have 30 MB, which take 2 seconds and 300 MB."""
+"""Limits of the tokenizer's process; the largest files have 30 MB and take 2 seconds and 300 MB."""
 
 
 def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
-    """Return the file of a model's tokenizer, and its content as a `tokenizer.json`; None if it has none."""
+    """Return the file of a model's tokenizer and its content as `tokenizer.json`; None if there is none."""
     if config.gguf is None:
         path = config.folder / FILE
         return (path, read_bytes(path, MAX_BYTES)) if path.exists() else None
@@ -39,12 +39,13 @@ def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
 class ModelTokenizer:
     """The tokenizer of a model.
 
-    A bounded process reads the file first, and encodes long texts: the package holds Python's lock meanwhile, and
-    aborts where memory ends. What it could read is read in this process too, for short texts and for tokens.
+    A bounded process reads the file first and encodes long texts, since the package holds the interpreter lock and
+    aborts when memory is exhausted. A file that it could read is then read in this process, too, for short texts and
+    for tokens.
     """
 
     def __init__(self, path: Path, content: bytes) -> None:
-        """`content` is a `tokenizer.json`, `path` the file that errors name."""
+        """Read a `tokenizer.json`; `path` is the file in errors."""
         self.path, self._lock = path, Lock()
         try:
             from tokenizers import Tokenizer
@@ -57,7 +58,7 @@ class ModelTokenizer:
         """What the process has prepared forms of answers for."""
         try:
             self.longest = int(self._worker.call("describe").value["longest"])
-            """Bytes of the longest token: a text has at most its number of tokens times this of characters."""
+            """Bytes of the longest token, which bounds the characters of a text by its number of tokens."""
             self._tokenizer: Tokenizer = Tokenizer.from_str(content.decode("utf-8"))
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
@@ -79,7 +80,7 @@ class ModelTokenizer:
     def _encoded_alone(
         self, text: str, other: str | None, longest: int | None, special: bool
     ) -> tuple[list[int], list[int]]:
-        """Return the tokens of a text or a pair, and of which of the two each is, from the bounded process."""
+        """Encode a text or a pair in the bounded process; return the tokens, and the text, 0 or 1, of each."""
         try:
             first = text.encode("utf-8")
             second = b"" if other is None else other.encode("utf-8")
@@ -98,7 +99,7 @@ class ModelTokenizer:
         return numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
 
     def form_process(self, vocabulary: int, ends: Sequence[int]) -> BoundedProcess:
-        """Return a new process for a form of answers."""
+        """Return a new process for a constraint on answers."""
         try:
             with self._lock:
                 process = self._worker.process()
@@ -111,13 +112,15 @@ class ModelTokenizer:
             raise ModelFolderError(f"{self.path}: forms of answers cannot use the tokenizer: {error}") from None
 
     def start(self) -> list[int]:
-        """Return the special tokens that the tokenizer puts before a text."""
+        """Return the special tokens before a text."""
         plain, whole = (self.encode("a", special) for special in (False, True))
         places = range(len(whole) - len(plain) + 1)
         return whole[: next((at for at in places if whole[at : at + len(plain)] == plain), 0)]
 
     def encode_pair(self, text: str, other: str | None, longest: int | None) -> tuple[list[int], list[int]]:
-        """Return the tokens of a text or a pair, with special ones, and of which of the two each is.
+        """Return the tokens of a text or a pair with special tokens, and the text, 0 or 1, of each.
+
+        With `longest`, a text with more tokens is truncated; of a pair, the longer one.
 
         With `longest`, a text that has more tokens loses its end; of a pair, the longer one.
         """
@@ -148,13 +151,13 @@ class ModelTokenizer:
         return result
 
     def text(self, token: int) -> str | None:
-        """Return the text of a token as prompts have it; None if there is no such token."""
+        """Return the text of a token in prompts; None if there is no such token."""
         result: str | None = self._tokenizer.id_to_token(token)
         return result
 
 
 def _bounds_of(text: bytes) -> Bounds:
-    """Return what encoding a text may take; 2 to 10 microseconds and 200 bytes for each of its bytes are usual."""
+    """Return the limits for encoding a text; 2 to 10 microseconds and 200 bytes per byte are usual."""
     return Bounds(seconds=10 + len(text) // 40_000, growth=(1 << 29) + 256 * len(text))
 
 

@@ -1,6 +1,7 @@
-"""The process that reads a tokenizer's file, encodes long texts, and has the forms of answers.
+"""The bounded process of a tokenizer: it reads the file, encodes long texts and compiles constraints.
 
-It runs packages written in Rust, which recurse, abort when memory ends, and hold Python's lock meanwhile.
+The packages that it runs are written in Rust: they recurse, abort when memory is exhausted, and hold the interpreter
+lock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def open(content: bytes) -> Mapping[str, Function]:
-    """Read a `tokenizer.json`."""
+    """Read a `tokenizer.json`; return the functions of the process."""
     text = content.decode()
     tokenizer = Tokenizer.from_str(text)
     tokenizer.no_truncation()
@@ -27,11 +28,11 @@ def open(content: bytes) -> Mapping[str, Function]:
     forms = _Forms(text)
 
     def describe(content: bytes) -> Result:
-        """Return the bytes of the longest token: no text has more characters than its tokens times this."""
+        """Return the bytes of the longest token, which bounds the characters of a text."""
         return Result({"longest": max((len(token.encode()) for token in tokenizer.get_vocab()), default=0)})
 
     def encode(content: bytes, other: int | None, longest: int | None, special: bool) -> Result:
-        """Return the tokens of a text or a pair, and of which of the two each is; `other` is where the other begins."""
+        """Return the tokens of a text or a pair, and the text, 0 or 1, of each; `other` is the start of the second."""
         first, second = content[:other].decode(), None if other is None else content[other:].decode()
         if longest is not None:
             tokenizer.enable_truncation(longest)
@@ -48,7 +49,7 @@ def open(content: bytes) -> Mapping[str, Function]:
 
 
 class _Forms:
-    """The matchers of one form: the process is copied for each of them."""
+    """The matchers of one constraint; the process is forked for each of them."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -56,14 +57,14 @@ class _Forms:
         self._guides: dict[int, _Guide] = {}
 
     def prepare(self, content: bytes, vocabulary: int, ends: Sequence[int]) -> Result:
-        """Read the tokens that forms are matched with."""
+        """Read the tokens that constraints are matched with."""
         from llguidance import LLTokenizer
 
         self._tokens: LLTokenizer = LLTokenizer(self._text, n_vocab=vocabulary, eos_token=list(ends))
         return Result()
 
     def compile(self, content: bytes, form: str) -> Result:
-        """Compile a form; refuse one that no answer can have."""
+        """Compile a constraint; refuse one that no answer satisfies."""
         from llguidance import LLMatcher
 
         text = content.decode()
@@ -81,7 +82,7 @@ class _Forms:
         return Result()
 
     def allowed(self, content: bytes, guide: int) -> Result:
-        """Return which tokens may follow an answer, a bit for each; no bits if only its end may."""
+        """Return a bit for each token that may follow an answer; no bits if only its end may."""
         answer = array("i", content)
         if guide not in self._guides:
             self._guides[guide] = _Guide(self._matcher())
@@ -98,7 +99,7 @@ class _Forms:
 
 
 def _lark_of(text: str) -> str:
-    """Return a grammar in GBNF in Lark's syntax."""
+    """Convert a grammar from GBNF to Lark's syntax."""
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
@@ -114,7 +115,7 @@ def _lark_of(text: str) -> str:
 
 
 class _Guide:
-    """A matcher, and the tokens of an answer that it has."""
+    """A matcher, and the tokens that it has consumed."""
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher

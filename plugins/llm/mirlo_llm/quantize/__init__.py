@@ -1,1 +1,1 @@
-"""Weights of language models in folders, as integers of a few bits."""
+"""Quantization of language models in folders to integers of a few bits."""

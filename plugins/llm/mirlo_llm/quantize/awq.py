@@ -1,4 +1,4 @@
-"""AWQ: scales of the input channels of products, so that channels with large activations lose less by rounding."""
+"""AWQ: input channels of linear layers are scaled so that those with large activations lose less by rounding."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mirlo_llm.quantize.decoder_layers import DecoderLayer
 from mirlo_llm.quantize.grid import quantize_nearest
 
 STEPS = 20
-"""Exponents between 0 and 1 that the search tries, as in the paper; with 0 nothing is scaled."""
+"""Exponents from 0 to 1 that the search tries, as in the paper; 0 means no scaling."""
 SMALLEST = 1e-4
-"""Least factor of a channel before factors are made to be around 1."""
+"""Lower bound of the factors before they are normalized."""
 
 
 @dataclass
 class ReadRows:
-    """Statistics of a product's input rows X: sums over all tokens of the calibration."""
+    """Statistics of the input rows X of a linear layer, summed over the calibration tokens."""
 
     hessian: np.ndarray
     """f64[K, K]: X^T X."""
@@ -43,22 +43,22 @@ class ReadRows:
 
 @dataclass(frozen=True)
 class ChannelFold:
-    """Channels between what computes them and the products that read them: factors there, their inverses here."""
+    """Channels between a producer and the linear layers that read them: one is multiplied, the others divided."""
 
     readers: tuple[str, ...]
     norm: str = ""
-    """The norm whose weights compute the channels; without one, rows of a product do."""
+    """The norm that computes the channels; None if a linear layer does."""
     rows_of: str = ""
     first: int = 0
-    """The first of the rows."""
+    """The first row of that layer."""
     groups: int = 1
-    """Consecutive parts of the channels that are copies of fewer rows: heads that share keys and values."""
+    """Number of consecutive copies of the same rows, such as heads that share keys and values."""
     size: int = 0
-    """Elements of a part; 0 for one part."""
+    """Elements of a part; 0 if there is one part."""
 
 
 def channel_folds(layer: DecoderLayer, options: DecoderOptions) -> Iterator[ChannelFold]:
-    """Yield where the channels of a layer may be scaled."""
+    """Yield the channels of a layer that can be scaled."""
     for norm, readers in layer.norms.items():
         yield ChannelFold(readers, norm=norm)
     for name in layer.matrices:
@@ -81,7 +81,9 @@ def channel_folds(layer: DecoderLayer, options: DecoderOptions) -> Iterator[Chan
 def scale_channels(
     layer: DecoderLayer, options: DecoderOptions, rows: Mapping[str, ReadRows], how: Quantization
 ) -> set[str]:
-    """Scale the channels of a layer where that makes products more exact; return the norms that have changed.
+    """Scale the channels of a layer where this reduces errors; return the changed norms.
+
+    `rows` are the inputs of linear layers. Results stay the same except for rounding in f32.
 
     `rows` are what products read. The layer computes the same as before, but for rounding in f32.
     """
@@ -97,7 +99,7 @@ def scale_channels(
 def search_factors(
     layer: DecoderLayer, fold: ChannelFold, rows: Mapping[str, ReadRows], how: Quantization
 ) -> np.ndarray | None:
-    """Return the factors of channels with which products change least by rounding; None for no factors."""
+    """Return the factors of channels with the least rounding error; None for no scaling."""
     readers = [name for name in fold.readers if name in layer.matrices]
     widest = max((rows[name] for name in fold.readers), key=lambda each: each.count)
     magnitudes = _shared_mean(widest.magnitudes, fold)
@@ -114,7 +116,7 @@ def search_factors(
 
 
 def _shared_mean(magnitudes: np.ndarray, fold: ChannelFold) -> np.ndarray:
-    """Return the magnitudes of channels; those that are copies of the same rows have their mean."""
+    """Replace the magnitudes of channels with the same rows by their mean."""
     if fold.groups == 1:
         return magnitudes
     parts = magnitudes.reshape(-1, fold.groups, fold.size)
@@ -123,13 +125,13 @@ def _shared_mean(magnitudes: np.ndarray, fold: ChannelFold) -> np.ndarray:
 
 
 def _loss(weights: np.ndarray, factors: np.ndarray, hessian: np.ndarray, how: Quantization) -> float:
-    """Return the sum of the squared changes of a product: |X (Q(W s) / s - W)^T|^2."""
+    """Return the squared error of a linear layer: |X (Q(W s) / s - W)^T|^2."""
     error = quantize_nearest(weights * factors, how).values() / factors - weights
     return float(((error @ hessian.astype(np.float32)) * error).sum(dtype=np.float64))
 
 
 def apply_factors(weights: dict[str, np.ndarray], fold: ChannelFold, factors: np.ndarray, norm_offset: float) -> None:
-    """Multiply the columns of the matrices that read channels, and divide what computes these."""
+    """Multiply the columns of the reading matrices by factors, and divide the producer by them."""
     for name in fold.readers:
         weights[f"{name}.weight"] = weights[f"{name}.weight"] * factors
     if fold.norm:

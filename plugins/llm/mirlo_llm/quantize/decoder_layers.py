@@ -1,4 +1,4 @@
-"""The layers of a decoder, one by one: the inputs of their products on a text, with weights as inputs."""
+"""The layers of a decoder one by one, with weights as inputs and the inputs of linear layers as results."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from mirlo_llm.generate.checkpoints.decoder import DecoderGraph
 from mirlo_llm.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights, import_graph
 
 STATES = "states"
-"""The input and the output of a layer."""
+"""The names of a layer's input and output."""
 MASK = "attention_mask"
 ROUTERS = (".mlp.gate", ".mlp.shared_expert_gate")
-"""The ends of the names of products that choose experts or weigh them: they stay as they are."""
+"""Suffixes of routers and gates of experts, which are not quantized."""
 
 
 @dataclass
 class DecoderLayer:
-    """A layer, its weights and how its products and norms are connected. Names are those of the architecture."""
+    """A layer with its weights, and the connections of its linear layers and norms, by names of the architecture."""
 
     name: str
     options: LayerOptions
     weights: dict[str, np.ndarray]
-    """In the order in which the layer uses them; f32. Matrices have the columns of a product as rows."""
+    """Weights in the order of their use, f32; matrices are stored as [out, in]."""
     transposed: frozenset[str]
-    """The matrices that the file has the other way round."""
+    """The matrices that the file stores as [in, out]."""
     reads: dict[str, int]
-    """By product, the number of the tensor that it reads: products with the same number read the same tensor."""
+    """By linear layer, the number of its input tensor, which several may share."""
     norms: dict[str, tuple[str, ...]]
-    """By norm whose result nothing but products reads: these products."""
+    """By norm whose result only linear layers read, these layers."""
 
     @property
     def matrices(self) -> list[str]:
-        """Return the products whose weights are quantized."""
+        """Return the matrices that are quantized."""
         return [name for name in self.reads if not name.endswith(ROUTERS)]
 
     def inputs(self) -> list[np.ndarray]:
-        """Return the weights as the file has them."""
+        """Return the weights in the file's layout."""
         return list(map(self.stored, self.weights))
 
     def stored(self, name: str) -> np.ndarray:
-        """Return a weight as the file has it."""
+        """Return a weight in the file's layout."""
         weights = self.weights[name]
         return np.ascontiguousarray(weights.T) if name in self.transposed else weights
 
 
 class _RecordedWeights(CheckpointWeights):
-    """The tensors of a file, and which of them were used."""
+    """The tensors of a file, with a record of those used."""
 
     def __init__(self, weights: CheckpointWeights) -> None:
         super().__init__(weights.path, weights.tensors, weights.name_in_file)
@@ -68,12 +68,12 @@ class _RecordedWeights(CheckpointWeights):
 
 
 class _LayerGraph(DecoderGraph):
-    """A layer under construction, which records the inputs of products."""
+    """The graph of a layer that records the inputs of linear layers."""
 
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: _RecordedWeights, inputs: Sequence[Tensor]
     ) -> None:
-        """Begin a layer; `inputs` take the place of the weights, in the order of their use, if there are any."""
+        """Begin a layer; `inputs`, if there are any, replace the weights in the order of their use."""
         super().__init__(builder, options, weights)
         self._used, self._inputs = weights.used, iter(inputs) if inputs else None
         self.read: dict[str, Tensor] = {}
@@ -83,7 +83,7 @@ class _LayerGraph(DecoderGraph):
         """By the beginning of names, what a norm computed for products of a mixture."""
 
     def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
-        """Return the next input in the place of a tensor."""
+        """Return the next input in place of a weight."""
         return super().matrix(weights) if self._inputs is None else next(self._inputs)
 
     def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
@@ -103,7 +103,7 @@ class _LayerGraph(DecoderGraph):
         return super().mixture(name, x, experts)
 
     def mix(self, name: str, rows: Tensor, chosen: Tensor, factors: Tensor, experts: ExpertOptions) -> Tensor:
-        """Route all rows to each expert, those of other experts as zeros: products read their real operands."""
+        """Pass all rows to each expert, with zeros for rows of other experts."""
         result = rows.like(0)
         for expert in range(experts.count):
             chooses = chosen.equals(chosen.like(expert)).cast("f32")
@@ -115,7 +115,7 @@ class _LayerGraph(DecoderGraph):
         return result
 
     def source_of(self, name: str) -> Tensor:
-        """Return the input of a product; in a mixture, the input that its experts share."""
+        """Return the input of a linear layer; experts share one input."""
         prefix = next((each for each in self._routed if name.startswith(each)), None)
         return self.read[name] if prefix is None or name.endswith(".down_proj") else self._routed[prefix]
 
@@ -159,7 +159,7 @@ def _layer_module(
     inputs: Mapping[str, TensorType],
     graphs: list[_LayerGraph],
 ) -> ImportedModule:
-    """Return a layer on whole texts: its result, and the inputs of its products."""
+    """Return a layer on whole texts: its result, and the inputs of its linear layers."""
     kinds = {
         STATES: TensorType.of((BATCH, LENGTH, options.hidden), "f32"),
         MASK: TensorType.of((BATCH, LENGTH), "i64"),
@@ -177,7 +177,7 @@ def _layer_module(
 
 @dataclass
 class LayerRunner:
-    """Runs layers: those that differ in the values of their weights only are compiled once."""
+    """Runs layers; those that differ only in the values of weights are compiled once."""
 
     options: DecoderOptions
     weights: CheckpointWeights
@@ -185,7 +185,7 @@ class LayerRunner:
     _compiled: dict[object, Executable] = field(default_factory=dict)
 
     def embed(self, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the input of the first layer for windows of tokens."""
+        """Return the embeddings of windows of tokens."""
         kinds = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", MASK)}
 
         def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -197,7 +197,7 @@ class LayerRunner:
         return [result[STATES] for result in results]
 
     def run(self, layer: DecoderLayer, states: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the result of a layer, and the inputs of its products, by number."""
+        """Return the result of a layer, and the inputs of its linear layers by number."""
         model = self._executable(layer)
         arrays = dict(zip(layer.weights, layer.inputs(), strict=True))
         results = model.run({STATES: states, MASK: np.ones(states.shape[:2], np.int64), **_named(layer, arrays)})
@@ -221,5 +221,5 @@ class LayerRunner:
 
 
 def _named(layer: DecoderLayer, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return arrays under names that are the same for all layers."""
+    """Rename arrays so that names do not depend on the layer."""
     return {name.removeprefix(f"{layer.name}."): array for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Language models in folders of safetensors with weights of a few bits: rounded, by AWQ or by GPTQ."""
+"""Quantization of folders of safetensors: by rounding, AWQ or GPTQ."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from mirlo_llm.quantize.grid import QuantizedMatrix, quantize_nearest
 
 WEIGHTS = "model.safetensors"
 COPIED = (".json", ".jinja", ".txt", ".model")
-"""Ends of the names of files that are copied beside the weights: tokenizers, templates, options of a search."""
+"""Suffixes of files that are copied with the weights: tokenizers, templates, generation options."""
 MAX_WINDOWS = 128
-"""Windows of a text that are read, by default."""
+"""Default number of windows of a text."""
 Step = Callable[[str], object]
-"""Called with the name of what is done next."""
+"""Called with the name of the next step."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class TextErrors:
     before: Perplexity
     after: Perplexity
     error: float
-    """The root of the mean square of the differences of logits, by that of the logits."""
+    """The root mean square of the differences of logits, relative to that of the logits."""
     same: float
-    """The share of tokens behind which both models find the same token most probable."""
+    """The share of tokens after which both models predict the same token."""
 
     def __str__(self) -> str:
-        """Return the lines that a command prints."""
+        """Return the lines of a command's output."""
         perplexities = f"{self.before.value:.4f} before, {self.after.value:.4f} after"
         return (
             f"perplexity of {self.before.tokens} tokens: {perplexities}\n"
@@ -55,17 +55,17 @@ class TextErrors:
 
 @dataclass(frozen=True)
 class CalibrationText:
-    """A text that is typical of the model's inputs."""
+    """A text that is typical of the model's input."""
 
     text: str
     windows: int = MAX_WINDOWS
-    """Most windows of it that are read."""
+    """Most windows that are used."""
 
 
 def quantize_folder(
     source: Path, target: Path, how: Quantization, text: CalibrationText | None, threads: int, step: Step
 ) -> tuple[int, TextErrors | None]:
-    """Quantize the matrices of a folder's decoder and write a folder; return how many, and the errors on a text."""
+    """Quantize the decoder of a folder to a new folder; return the number of matrices, and errors on a text."""
     config = _open(source, target)
     if text is None and how.method in CALIBRATED:
         raise QuantizationError(f"method: '{how.method}' needs typical text: --calibrate TEXT.txt")
@@ -99,10 +99,10 @@ def compare_models(before: LanguageModel, after: LanguageModel, windows: Sequenc
 
 
 class _DecoderQuantizer:
-    """Quantizes a decoder layer by layer, and holds what a file of the result has in place of tensors."""
+    """Quantizes a decoder layer by layer, and collects the tensors of the result's file."""
 
     def __init__(self, runner: LayerRunner, how: Quantization, states: list[np.ndarray]) -> None:
-        """Begin with what the first layer reads of windows of a text; methods without a text need none."""
+        """Start with the first layer's input for windows of a text; methods without a text need none."""
         self.runner, self._how, self._states = runner, how, states
         self.count = 0
         """How many matrices were quantized."""
@@ -137,7 +137,7 @@ class _DecoderQuantizer:
                 raise QuantizationError(f"{place}: {what}")
 
     def _read(self, layer: DecoderLayer) -> dict[str, ReadRows]:
-        """Return what the products of a layer read, by product; the states are those behind it then."""
+        """Return the statistics of each linear layer's input; advance the states to the next layer."""
         depths = {number: layer.weights[f"{name}.weight"].shape[1] for name, number in layer.reads.items()}
         sums = {number: ReadRows.empty(depth) for number, depth in depths.items()}
         self._before, self._states = self._states, []
@@ -162,7 +162,7 @@ class _DecoderQuantizer:
 
 
 def _open(source: Path, target: Path) -> ModelConfig:
-    """Return the configuration of a folder with weights that are not quantized; check where the result goes."""
+    """Return the configuration of an unquantized folder; check that the target can be written."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise QuantizationError(f"{target} is there already: name a folder that is not")
     config = read_config(source)
@@ -178,7 +178,7 @@ def _open(source: Path, target: Path) -> ModelConfig:
 
 
 def _write(config: ModelConfig, target: Path, quantizer: _DecoderQuantizer, how: Quantization) -> None:
-    """Write a folder: the tensors, the configuration, and what else the folder of the model has."""
+    """Write a folder: tensors, configuration, and the other files of the source."""
     weights, tensors = quantizer.runner.weights, dict[str, np.ndarray]()
     for name, tensor in weights.tensors.items():
         assert not isinstance(tensor, BlockWeights)

@@ -1,4 +1,4 @@
-"""GPTQ: rounding of the columns of a matrix one by one, with the error of each made up for by those that follow."""
+"""GPTQ: columns of a matrix are rounded one by one, and later columns compensate the error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from mirlo.extend.quantize import Quantization
 from mirlo_llm.quantize.grid import BlockGrid, QuantizedMatrix, choose_grid
 
 DAMPING = 0.01
-"""Of the mean of the diagonal, added to it, as in the paper: H of few rows has no inverse."""
+"""Damping: share of the mean diagonal that is added to it, as in the paper, since H may be singular."""
 PART = 128
-"""Columns after which those that follow are updated at once, as products."""
+"""Columns after which the following ones are updated together by a product."""
 
 
 def quantize_gptq(weights: np.ndarray, hessian: np.ndarray, how: Quantization) -> QuantizedMatrix:
-    """Return a matrix [columns, K] in blocks, so that products with rows of X change least, of which H is X^T X.
+    """Quantize a matrix [columns, K] for inputs X with the Hessian X^T X, minimizing the change of products.
+
+    The groups of scales are in the order of K. A column that no input uses is rounded to nearest.
 
     The groups of the scales are in the order of K. A column that no row uses keeps its nearest code.
     """
@@ -41,7 +43,7 @@ def quantize_gptq(weights: np.ndarray, hessian: np.ndarray, how: Quantization) -
 
 
 def _inverse_factor(hessian: np.ndarray) -> np.ndarray:
-    """Return the upper triangular U with U^T U = H^-1, of H with a larger diagonal."""
+    """Return the upper triangular U with U^T U = H^-1 for the damped H."""
     matrix = hessian.astype(np.float64)
     diagonal = np.diagonal(matrix)
     unused, places = diagonal == 0, np.arange(len(matrix))

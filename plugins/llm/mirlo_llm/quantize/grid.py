@@ -1,4 +1,4 @@
-"""Blocks of weights as codes of a few bits: scales in f16 and codes of 0, as files of GPTQ hold them."""
+"""Blocks of weights as codes of a few bits with f16 scales and zero points, as in GPTQ files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mirlo.extend.quantize import Quantization, block_parameters, nearest_codes
 
 @dataclass(frozen=True, eq=False)
 class BlockGrid:
-    """The values that the weights of blocks may have: (code - zero) * scale."""
+    """The representable values of blocks: (code - zero) * scale."""
 
     scales: np.ndarray
     """f32[columns, blocks], with values of f16."""
     zeros: np.ndarray
-    """u8[columns, blocks], from 1 on: files hold what is one below."""
+    """u8[columns, blocks], from 1 on, since files store the zero point minus 1."""
     top: int
     """The largest code."""
 
@@ -33,7 +33,7 @@ class BlockGrid:
 
 @dataclass(frozen=True, eq=False)
 class QuantizedMatrix:
-    """A matrix [columns, K]: codes, and a scale and a code of 0 for each block of K."""
+    """A matrix [columns, K] as codes, with a scale and a zero point for each block of K."""
 
     codes: np.ndarray
     """u8[columns, K]."""
@@ -62,7 +62,7 @@ def choose_grid(weights: np.ndarray, how: Quantization) -> BlockGrid:
 
 
 def quantize_nearest(weights: np.ndarray, how: Quantization) -> QuantizedMatrix:
-    """Return a matrix [columns, K] in blocks, each weight with the code of its nearest value."""
+    """Quantize a matrix [columns, K] in blocks by rounding to nearest."""
     columns, depth = weights.shape
     blocks = weights.astype(np.float32).reshape(columns, depth // how.block, how.block)
     grid = choose_grid(blocks, how)

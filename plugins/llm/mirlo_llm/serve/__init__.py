@@ -1,7 +1,7 @@
 """A server for models: OpenAI's API for language models, the Open Inference Protocol for any compiled model.
 
-`mirlo serve` runs it; `application` returns it as an application of ASGI for a server of yours, and `deployment` one of
-Ray Serve for a cluster.
+`mirlo serve` runs it; `application` returns it as an ASGI application for your own server, and `deployment` as an
+application of Ray Serve for a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The items of one answer, for APIs that give an answer as a list: reasoning, text and calls of tools."""
+"""The items of an answer, for APIs whose answers are lists of reasoning, text and tool calls."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Event = dict[str, object]
 
 @dataclass
 class AnswerItem:
-    """A part of an answer that is of one kind."""
+    """A part of an answer of one kind."""
 
     kind: str
     id: str
     name: str = ""
-    """The name of the tool that is called."""
+    """The name of the called tool."""
     pieces: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """Return the text, or the arguments of the call, so far."""
+        """Return the text so far, or the arguments of the call so far."""
         return "".join(self.pieces)
 
 
 class ItemWriter(ABC):
-    """Makes the answer to a request that has one: whole, or in events; both are made of the same items."""
+    """Writes the answer to a request, whole or as events, from the same items."""
 
     def __init__(self, body: GenerationBody, job: AnswerJob, model: str, form: AnswerForm) -> None:
         self._body, self._job, self._model = body, job, model
@@ -53,17 +53,17 @@ class ItemWriter(ABC):
 
     @property
     def _counts(self) -> tuple[int, int, int]:
-        """Return the tokens of the prompt, those of them that were not computed, and those of the answer."""
+        """Return the numbers of prompt tokens, of cached prompt tokens, and of answer tokens."""
         (request,) = self._job.requests
         prompt = len(request.prompt)
         return prompt, max(0, min(request.reused_tokens, prompt)), len(request.tokens)
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
-        """Note what has come, for a whole answer."""
+        """Add deliveries to a whole answer."""
         self.chunks(deliveries)
 
     def chunks(self, deliveries: Sequence[Delivery]) -> list[Event]:
-        """Return the events of what has come."""
+        """Return the events for deliveries."""
         return [event for delivery in deliveries for event in self._events_of(delivery)]
 
     def _events_of(self, delivery: Delivery) -> list[Event]:
@@ -104,11 +104,11 @@ class ItemWriter(ABC):
 
     @abstractmethod
     def last(self) -> list[Event]:
-        """Return what a stream ends with."""
+        """Return the last events of a stream."""
 
     @abstractmethod
     def _begun(self, item: AnswerItem) -> list[Event]:
-        """Return the events for an item that begins, the last one."""
+        """Return the events for the start of an item."""
 
     @abstractmethod
     def _added(self, item: AnswerItem, piece: str) -> list[Event]:
@@ -116,4 +116,4 @@ class ItemWriter(ABC):
 
     @abstractmethod
     def _ended(self, item: AnswerItem) -> list[Event]:
-        """Return the events for an item that is complete, the last one."""
+        """Return the events for the end of an item."""

@@ -1,7 +1,7 @@
-"""Reads the text of an answer as it comes: reasoning, text, and calls of tools.
+"""Parses an answer as its text arrives: reasoning, text, and tool calls.
 
-What is read depends on the text alone, not on where it is cut: a decision is made only once what follows cannot change
-it, and whole answers are read by the same reader.
+The result depends on the text alone, not on how it is split into pieces: text is returned only when later text cannot
+change its meaning. Whole answers use the same parser.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TypeAlias
 from mirlo_llm.serve.call_forms import BARE, DEEPSEEK_MARKS, FENCE, FORMS, CallForm, ToolCall, Tools, call_of
 
 THINK = (("<think>", "</think>"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("[THINK]", "[/THINK]"))
-"""What reasoning is between, in the forms of models."""
+"""Delimiters of reasoning in the formats of models."""
 CHANNEL, HEADER_END = "<|channel|>", "<|message|>"
-"""What the parts of an answer of gpt-oss begin with, and what ends their headers."""
+"""Delimiters of gpt-oss: the start of a part, and the end of its header."""
 HEADERS = (f"<|start|>assistant{CHANNEL}", f"assistant{CHANNEL}", CHANNEL)
 PART_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", CHANNEL)
 MARKS = tuple(
@@ -36,13 +36,13 @@ MARKS = tuple(
         if mark
     )
 )
-"""All marks, which tokenizers may have as special tokens."""
+"""All delimiters, which may be special tokens of a tokenizer."""
 _TOOL = re.compile(r"\bto=(?:functions\.)?([\w.-]+)")
 
 
 @dataclass(frozen=True)
 class ReadText:
-    """A part of the text of an answer."""
+    """A part of an answer's text."""
 
     text: str
     is_reasoning: bool = False
@@ -53,22 +53,22 @@ Part: TypeAlias = "ReadText | ToolCall"
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """How an answer is written."""
+    """The format of an answer."""
 
     tools: Tools
-    """The tools that calls may name; without any there are no calls."""
+    """The tools that calls may name; without tools there are no calls."""
     must_call: bool = False
-    """Whether the answer is a call, as JSON."""
+    """Whether the answer must be a call, as JSON."""
     think: tuple[str, str] | None = None
-    """What reasoning is between, if the model marks it."""
+    """The delimiters of reasoning, if the model uses any."""
     is_thinking: bool = False
-    """Whether the answer begins with reasoning, as the prompt has its mark."""
+    """Whether the answer begins within reasoning, since the prompt ends with its opening delimiter."""
     has_channels: bool = False
     """Whether the answer has parts with headers, as those of gpt-oss."""
 
 
 class AnswerReader:
-    """Reads one answer; `feed` and `finish` return what is certain."""
+    """Parses one answer; `feed` and `finish` return the parts that are certain."""
 
     def __init__(self, form: AnswerForm) -> None:
         self._tools, self._must_call = form.tools, form.must_call
@@ -87,16 +87,16 @@ class AnswerReader:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether there is text that was not returned."""
+        """Return whether there is text that was not returned yet."""
         return bool(self._buffer)
 
     def feed(self, text: str) -> list[Part]:
-        """Take more text."""
+        """Add text; return the parts that it makes certain."""
         self._buffer += text
         return self._read(False)
 
     def finish(self) -> list[Part]:
-        """Take the end of the answer."""
+        """End the answer; return the remaining parts."""
         return self._read(True)
 
     def _read(self, is_last: bool) -> list[Part]:
@@ -109,7 +109,7 @@ class AnswerReader:
         return parts
 
     def _step(self, is_last: bool) -> list[Part] | None:
-        """Read a part of the buffer; return None where what follows decides."""
+        """Parse a part of the buffer; return None if that needs more text."""
         if self._drops_space:
             self._buffer = self._buffer.lstrip()
             if not self._buffer:
@@ -136,7 +136,7 @@ class AnswerReader:
         return _text(text.rstrip(), True)
 
     def _certain(self, marks: Sequence[str], is_last: bool, is_reasoning: bool = False) -> list[Part] | None:
-        """Read the text in which no mark can begin, but for white space before what may be one."""
+        """Return the text before any possible delimiter and the white space before that."""
         certain = self._buffer
         if not is_last and marks:
             certain = certain[: len(certain) - max(_begun(certain, mark) for mark in marks)].rstrip()
@@ -146,7 +146,7 @@ class AnswerReader:
         return _text(certain, is_reasoning)
 
     def _step_at_start(self, is_last: bool) -> list[Part] | None:
-        """Decide whether the answer, or what is left of it, begins with reasoning or is a call as a whole."""
+        """Decide whether the answer, or the rest of it, begins with reasoning or is a call as a whole."""
         start = self._buffer.lstrip()
         if not start and not is_last and self._marks:
             return None
@@ -166,7 +166,7 @@ class AnswerReader:
         return []
 
     def _open(self, form: CallForm, at: int) -> list[Part]:
-        """Begin to read calls, of which the mark is at a place of the buffer; return the text before it."""
+        """Start parsing calls whose delimiter is at a position of the buffer; return the text before it."""
         text, self._buffer = self._buffer[:at], self._buffer[at + len(form.begin) :]
         kept = text.rstrip()
         self._space, self._call, self._json = text[len(kept) :], form, JsonEnd()
@@ -199,7 +199,7 @@ class AnswerReader:
         return list(calls)
 
     def _end_of_call(self, form: CallForm, is_last: bool) -> tuple[int, int] | None:
-        """Return where the text of calls ends, and where what belongs to them does; None where that is not known."""
+        """Return the end of the calls' text, and the end of their closing delimiter; None if unknown."""
         buffer, everything = self._buffer, (len(self._buffer), len(self._buffer))
         start = buffer.lstrip()[:1]
         if not start:
@@ -228,7 +228,7 @@ class AnswerReader:
     # Channels
 
     def _step_in_header(self, is_last: bool) -> list[Part] | None:
-        """Read `<|start|>assistant<|channel|>NAME<|message|>`; text without it is text of the answer."""
+        """Parse `<|start|>assistant<|channel|>NAME<|message|>`; other text belongs to the answer."""
         begin = next((each for each in HEADERS if self._buffer.startswith(each)), "")
         if not begin:
             if not is_last and any(each.startswith(self._buffer) for each in HEADERS):
@@ -262,13 +262,13 @@ class AnswerReader:
 
 
 def read_answer(form: AnswerForm, text: str) -> list[Part]:
-    """Return the parts of a whole answer; texts of one kind that follow one another are one."""
+    """Parse a whole answer; adjacent texts of one kind are joined."""
     reader = AnswerReader(form)
     return joined([*reader.feed(text), *reader.finish()])
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:
-    """Return parts, of which texts of one kind that follow one another are one."""
+    """Join adjacent texts of one kind."""
     result: list[Part] = []
     for part in parts:
         last = result[-1] if result else None
@@ -284,19 +284,19 @@ def _text(text: str, is_reasoning: bool = False) -> list[Part]:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return the length of the longest end of a text that a mark begins with."""
+    """Return the length of the longest suffix of a text that is a prefix of a delimiter."""
     return next((size for size in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:size])), 0)
 
 
 class JsonEnd:
-    """Finds where an object or an array of JSON ends, in a text that grows."""
+    """Finds the end of a JSON object or array in a growing text."""
 
     def __init__(self) -> None:
         self._at, self._depth, self._in_text, self._is_escaped = 0, 0, False, False
         self._end: int | None = None
 
     def find(self, text: str) -> int | None:
-        """Return the place behind the value that a text begins with; None if it does not end."""
+        """Return the position after the value at the start of the text; None if it is incomplete."""
         while self._end is None and self._at < len(text):
             letter = text[self._at]
             self._at += 1

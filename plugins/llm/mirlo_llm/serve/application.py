@@ -1,4 +1,4 @@
-"""The application: the endpoints of a server and its models."""
+"""The ASGI application: the endpoints of a server and its models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mirlo_llm.serve.transcriptions import TranscriptionRoutes
 from mirlo_llm.serve.unknown import UnknownKeys
 
 PREPARERS = 16
-"""Threads that load models, and wait for processes that encode prompts and compile forms."""
+"""Threads that load models, encode prompts and wait for bounded processes."""
 EndpointFunction = Callable[[Scope, Receive, Send], Any]
 
 
@@ -48,7 +48,7 @@ class AsgiEndpoint:
 
 
 class Server(Gate):
-    """A server's models and endpoints: an application of ASGI."""
+    """A server's models and endpoints as an ASGI application."""
 
     def __init__(
         self, sources: Sequence[ModelSource], options: ServeOptions, compile_options: Mapping[str, Any] | None = None
@@ -146,19 +146,19 @@ class Server(Gate):
             self.on_failure()
 
     def begin_stop(self) -> None:
-        """Refuse new requests; those that run have `grace` seconds."""
+        """Refuse new requests; active ones have `grace` seconds to finish."""
         if not self.state.is_stopping:
             self.state.is_stopping = True
             asyncio.get_running_loop().call_later(self.state.options.grace, self.state.pool.fail_all)
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether new requests are refused, as the server ends."""
+        """Return whether the server is shutting down and refuses new requests."""
         return self.state.is_stopping
 
     @property
     def is_ready(self) -> bool:
-        """Return whether each model has answered a first call, and new requests are taken."""
+        """Return whether each model has answered a first call and the server accepts requests."""
         return self.state.pool.is_ready and not self.is_stopping
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,11 +177,11 @@ class Server(Gate):
             raise _refused_by_router(scope, error) from None
 
     async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Load the models as the application begins, and unload them as it ends."""
+        """Load the models at startup, and unload them at shutdown."""
         await self._router(scope, receive, send)
 
     def endpoint(self, scope: Scope) -> str:
-        """Return the path of a request's endpoint, without names of models, so that figures are few."""
+        """Return the path of a request's endpoint without model names, to limit the number of metrics."""
         path, parameters = scope["path"], scope.get("path_params")
         if scope.get("endpoint") is None:
             return "other"
@@ -192,15 +192,15 @@ class Server(Gate):
         return "/".join(parts)
 
     async def _show_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show the page with a chat and figures."""
+        """Send the page with a chat and metrics."""
         await send_bytes(send, 200, self._page, b"text/html; charset=utf-8", self._page_headers)
 
     async def _show_document(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Describe the endpoints: an OpenAPI document."""
+        """Send the OpenAPI document."""
         await send_bytes(send, 200, self._document)
 
     async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give figures in Prometheus's text format."""
+        """Send metrics in Prometheus's text format."""
         await send_bytes(send, 200, self.state.metrics.text().encode(), CONTENT_TYPE.encode())
 
     def _add_gauges(self) -> None:
@@ -230,7 +230,7 @@ class Server(Gate):
 
 
 def _read_page() -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Return the page and its headers, which let it run its own script only."""
+    """Return the page and its headers, whose policy allows its own script only."""
     page = Path(__file__).with_name("page.html").read_bytes()
     script = page.partition(b"<script>")[2].partition(b"</script>")[0]
     style = page.partition(b"<style>")[2].partition(b"</style>")[0]
@@ -246,6 +246,6 @@ def _read_page() -> tuple[bytes, list[tuple[bytes, bytes]]]:
 
 
 def _refused_by_router(scope: Scope, error: Any) -> RequestError:
-    """Return the error for a path or a method that there is not."""
+    """Return the error for an unknown path or method."""
     known = {404: f"there is nothing at {scope['path'][:200]!a}", 405: f"{scope['method']}: not for this path"}
     return RequestError(int(error.status_code), known.get(error.status_code, "the request is refused"))

@@ -1,4 +1,4 @@
-"""Work on large bodies and answers, in threads outside of the event loop."""
+"""Work on large bodies and answers, in threads beside the event loop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import TypeVar
 
 T = TypeVar("T")
 INLINE_BYTES = 1 << 14
-"""Bytes of bodies and answers that are parsed and written in the event loop, which takes a millisecond."""
+"""Bytes of bodies and answers that the event loop processes itself, which takes a millisecond."""
 THREADS = 2
-"""More of them would make the event loop wait longer for Python's lock: each takes it in turn."""
+"""Number of threads; more would make the event loop wait longer for the interpreter lock."""
 _threads = ThreadPoolExecutor(THREADS, "mirlo serve bodies")
 
 
 async def run_aside(nbytes: int, work: Callable[[], T]) -> T:
-    """Return what a function returns that works on so many bytes: in a thread if they are many.
+    """Return the result of a function that processes this many bytes; a large number is processed in a thread.
+
+    The function must hold the interpreter lock for a few milliseconds at a time only: it must pass pieces of the bytes
+    to functions in C.
 
     The function must hold Python's lock for a few milliseconds at a time only: calls of C take up to a piece of the
     bytes, not all.

@@ -11,7 +11,7 @@ from mirlo_llm.serve.options import ServeOptions
 
 
 class Admission:
-    """A block in which requests are counted."""
+    """A context that counts requests while it is entered."""
 
     def __init__(self, backend: Backend, count: int) -> None:
         self._backend, self._count = backend, count
@@ -30,7 +30,7 @@ class Backend(ABC):
     """"language", "embedding", "speech" or "tensors"."""
 
     def __init__(self, name: str, options: ServeOptions, metrics: ServerMetrics, parallel: int) -> None:
-        """`parallel` is how many requests are computed at a time."""
+        """Store the options; `parallel` is the number of requests that are computed at a time."""
         self.name, self.options, self.metrics = name, options, metrics
         self.parallel, self.pending = parallel, 0
         self.mean_seconds = 0.5
@@ -38,13 +38,13 @@ class Backend(ABC):
 
     @property
     def problem(self) -> MirloError | None:
-        """Return why the model cannot answer any more."""
+        """Return the reason why the model cannot answer any more, if any."""
         return None
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Return the bytes that the model may take."""
+        """Return the maximum number of bytes that the model uses."""
 
     @abstractmethod
     def warm(self) -> None:
@@ -52,18 +52,18 @@ class Backend(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the running requests."""
+        """End the active requests."""
 
     @abstractmethod
     def fail_all(self) -> None:
-        """Fail the waiting requests, as the server ends."""
+        """Fail the waiting requests at shutdown."""
 
     def admitted(self, count: int) -> Admission:
-        """Count requests while they are answered; entering raises an error with status 429 if too many wait."""
+        """Return a context that counts requests; entering raises an error with status 429 if too many wait."""
         return Admission(self, count)
 
     def admit(self, count: int) -> None:
-        """Count requests that begin; raise an error with status 429 if too many wait."""
+        """Count new requests; raise an error with status 429 if too many wait."""
         most = self.parallel + self.options.queue
         if count > most:
             raise RequestError(400, f"a request may have up to {most} answers here, found {count}")

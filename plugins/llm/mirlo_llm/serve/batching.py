@@ -1,4 +1,4 @@
-"""Dynamic batching: concurrent calls of a model share one, if its rows are independent."""
+"""Dynamic batching: concurrent requests share a call of the model, if its rows are independent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RunModel = Callable[[Arrays], Arrays]
 
 @dataclass
 class PendingCall:
-    """A call that waits."""
+    """A waiting call."""
 
     inputs: Arrays
     rows: int
@@ -28,12 +28,12 @@ class PendingCall:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """Return the properties that calls in a batch must share."""
+        """Return the properties that calls in one batch share."""
         return tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(self.inputs.items()))
 
 
 class CallQueue:
-    """Runs calls of a model: at most `workers` at a time, up to `most` rows together."""
+    """Batches calls of a model: at most `workers` at a time, with up to `most` rows each."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CallQueue:
         delay: float,
         on_call: Callable[[int], None],
     ) -> None:
-        """`delay` is the seconds that a call waits for others; `most` of 1 lets each run alone."""
+        """Store the limits; a call waits `delay` seconds for others, `most` of 1 disables batching."""
         self._run, self._executor, self._most, self._delay, self._on_call = run, executor, most, delay, on_call
         self._free = workers
         self._waiting: deque[PendingCall] = deque()
@@ -67,7 +67,7 @@ class CallQueue:
             _set_error(self._waiting.popleft(), error)
 
     def _begin(self) -> None:
-        """Start calls while there are free workers."""
+        """Start batches while workers are free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,7 +81,7 @@ class CallQueue:
             future.add_done_callback(partial(self._end, group))
 
     def _next_group(self) -> list[PendingCall]:
-        """Return calls to run together: the first that waits, and others of its form."""
+        """Return waiting calls that can run together: the first one, and others of its form."""
         first = self._waiting.popleft()
         if first.result.done():  # its client has gone
             return []
@@ -140,7 +140,7 @@ def _set_error(call: PendingCall, error: BaseException) -> None:
 
 
 def rows_are_independent(run: RunModel, inputs: Arrays, outputs: Sequence[TensorPort], relative: float = 1e-3) -> bool:
-    """Return whether each row of a batch gets the result that it gets alone."""
+    """Return whether each row of a batch has the same result as in a call of its own."""
     together = run(inputs)
     rows = len(next(iter(inputs.values())))
     if any(array.ndim == 0 or len(array) != rows for array in together.values()):

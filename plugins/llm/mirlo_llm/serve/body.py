@@ -1,4 +1,4 @@
-"""Bodies of requests: read with limits, parsed, and every value checked as it is read."""
+"""Request bodies: read with limits, parsed, and validated."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 BUDGET = "mirlo.budget"
-"""Where a request has the budget of bodies."""
+"""The key of the budget in a request's scope."""
 
 
 class Disconnected(Exception):
-    """Raised where the client has disconnected: no answer can be sent."""
+    """Raised when the client has disconnected, so that no answer can be sent."""
 
 
 class BodyBudget:
-    """Bytes that the bodies of all requests may have together, as long as these are not answered."""
+    """Limits the total bytes of the bodies of all unanswered requests."""
 
     KEY = "mirlo.bodies"
 
@@ -36,19 +36,19 @@ class BodyBudget:
         self._most, self._held = most, 0
 
     def take(self, scope: Scope, nbytes: int) -> None:
-        """Count bytes of a request's body; raise an error with status 503 if there are too many."""
+        """Count bytes of a request's body; raise an error with status 503 above the limit."""
         if self._held + nbytes > self._most:
             raise RequestError(503, "the server holds too many bodies: try again", code="bodies", retry=2)
         self._held += nbytes
         scope[self.KEY] = scope.get(self.KEY, 0) + nbytes
 
     def release(self, scope: Scope) -> None:
-        """Forget the bytes of a request that is answered."""
+        """Release the bytes of an answered request."""
         self._held -= scope.pop(self.KEY, 0)
 
 
 class Deadline:
-    """A time in which a part of a task must end; the error is raised in its place."""
+    """A time limit of a block; its error is raised where the block is."""
 
     def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
         self._seconds, self._error, self._is_late = seconds, error, False
@@ -78,7 +78,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:
-    """Return the body of a request; raise an error if it is too large, or does not come in time."""
+    """Return the body of a request; raise an error if it is too large or arrives too late."""
     budget: BodyBudget | None = scope.get(BUDGET)
     encoding = header(scope, b"content-encoding")
     if encoding not in (None, b"", b"identity"):
@@ -109,7 +109,7 @@ def _too_large(most: int) -> RequestError:
 
 
 def parse_object(content: bytes) -> dict[str, object]:
-    """Return the JSON object of a body, whose texts are Unicode, whose numbers are finite, and that is not deep."""
+    """Parse a body as a JSON object with valid Unicode, finite numbers and limited depth."""
     try:
         value = parse_json(content)
     except RecursionError:
@@ -164,23 +164,23 @@ def _kind(value: object) -> str:
 
 
 class BodyFields:
-    """The object of a body, read key by key; null is the same as a missing key."""
+    """The JSON object of a body; null is the same as a missing key."""
 
     def __init__(self, value: Mapping[str, object], place: str = "") -> None:
         self._value, self._place = value, place
 
     def name(self, key: str) -> str:
-        """Return how errors name a key."""
+        """Return the name of a key in errors."""
         return f"{self._place}.{key}" if self._place else key
 
     def require_known(self, known: Collection[str]) -> None:
-        """Raise an error for a key that has no meaning."""
+        """Raise an error for an unknown key."""
         for key in self._value:
             if key not in known:
                 raise refused(self.name(key)[:80], f"this key is not known{nearest(key[:80], known)}")
 
     def unknown(self, known: Collection[str]) -> list[str]:
-        """Return the keys that are not known."""
+        """Return the unknown keys."""
         return [key for key in self._value if key not in known]
 
     def has(self, key: str) -> bool:
@@ -192,7 +192,7 @@ class BodyFields:
         return self._value.get(key)
 
     def fail(self, key: str, expected: str) -> RequestError:
-        """Return the error for a value that is not as expected."""
+        """Return the error for an unexpected value."""
         value = self._value.get(key)
         shown = _kind(value) if isinstance(value, (dict, list, str)) else f"{value!r:.40}"
         return refused(self.name(key), f"expected {expected}, found {'nothing' if value is None else shown}")
@@ -209,7 +209,7 @@ class BodyFields:
         return value
 
     def choice(self, key: str, among: Collection[str], default: str | None = None) -> str:
-        """Return one of some texts."""
+        """Return one of some allowed texts."""
         value = self.text(key, default)
         if value not in among:
             raise refused(self.name(key), f"expected one of {', '.join(among)}, found {value[:60]!a}")
@@ -266,7 +266,7 @@ class BodyFields:
 
 
 def fields_of(value: object, place: str) -> BodyFields:
-    """Return the keys of an object; `place` is how errors name it."""
+    """Return an object's keys; `place` is the object's name in errors."""
     if not isinstance(value, dict):
         raise refused(place, f"expected an object, found {'nothing' if value is None else _kind(value)}")
     return BodyFields(value, place)

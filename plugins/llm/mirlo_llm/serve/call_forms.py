@@ -1,4 +1,4 @@
-"""The forms in which models write tool calls: their delimiters and contents."""
+"""Formats of tool calls: their delimiters and contents."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class ToolCall:
 
 
 Tools = Mapping[str, Tool]
-"""Tools by their names."""
+"""Tools by name."""
 Parser = Callable[[str, Tools], "list[ToolCall] | None"]
-"""Returns the calls that a text is; None if it is something else."""
+"""Parses a text as calls; returns None for other text."""
 
 
 @dataclass(frozen=True)
 class CallForm:
-    """A form of calls in an answer."""
+    """A format of calls in an answer."""
 
     begin: str
     end: str
-    """What is behind the calls; empty for the end of the answer, or the next `begin`."""
+    """The closing delimiter; empty for the end of the answer, or the next `begin`."""
     parse: Parser
     is_closed_by_json: bool = True
-    """Whether calls that are JSON end with it, also where `end` is missing or inside of a text."""
+    """Whether JSON calls end with their value, even if `end` is missing or occurs in a string."""
 
 
 def call_of(value: object, tools: Tools) -> ToolCall | None:
@@ -70,7 +70,7 @@ def _json(text: str) -> object:
 
 
 def parse_json_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse objects, or arrays of them, one after another; `;` and `,` may stand between."""
+    """Parse one or several objects or arrays, which `;` and `,` may separate."""
     result, rest, decoder = list[ToolCall](), text.strip(), json.JSONDecoder()
     while rest:
         try:
@@ -87,7 +87,7 @@ def parse_json_calls(text: str, tools: Tools) -> list[ToolCall] | None:
 
 
 def parse_python_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse a list of calls with named constants, as Python writes them: `[weather(city="Bern"), time()]`."""
+    """Parse a list of Python calls with named constants: `[weather(city="Bern"), time()]`."""
     text = text.strip()
     try:
         tree = ast.parse(text if text.startswith("[") else f"[{text}]", mode="eval").body
@@ -112,7 +112,7 @@ def parse_python_calls(text: str, tools: Tools) -> list[ToolCall] | None:
 
 
 def _value_of(text: str, tool: Tool, key: str) -> object:
-    """Return the argument that a text stands for, by the type that the tool declares."""
+    """Convert a text to an argument of the type that the tool declares."""
     properties = tool.parameters.get("properties")
     declared = properties.get(key) if isinstance(properties, dict) else None
     kind = declared.get("type") if isinstance(declared, dict) else None
@@ -125,7 +125,7 @@ _KEYS = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", r
 
 
 def parse_tagged_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse functions and parameters in tags, as Qwen3-Coder writes them."""
+    """Parse functions and parameters in tags, the format of Qwen3-Coder."""
     result = []
     for name, body in _FUNCTION.findall(text):
         tool = tools.get(name.strip())
@@ -137,7 +137,7 @@ def parse_tagged_calls(text: str, tools: Tools) -> list[ToolCall] | None:
 
 
 def _parse_keyed_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse a name and pairs of keys and values in tags, as GLM writes them."""
+    """Parse a name and pairs of keys and values in tags, the format of GLM."""
     name = re.split(r"<arg_key>|\n", text.strip(), maxsplit=1)[0].strip()
     tool = tools.get(name)
     if tool is None:
@@ -147,7 +147,7 @@ def _parse_keyed_calls(text: str, tools: Tools) -> list[ToolCall] | None:
 
 
 def parse_block(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse what is between `<tool_call>` and its end: JSON, or tags."""
+    """Parse the text between `<tool_call>` and its end: JSON, or tags."""
     start = text.lstrip()
     if start.startswith(("{", "[")):
         return parse_json_calls(text, tools)
@@ -158,7 +158,7 @@ _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\])?\s
 
 
 def parse_mistral_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse an array of objects, or names that their arguments follow."""
+    """Parse an array of objects, or names that are followed by arguments."""
     if text.lstrip().startswith(("[", "{")):
         return parse_json_calls(text, tools)
     result, rest, decoder = list[ToolCall](), text, json.JSONDecoder()
@@ -189,14 +189,14 @@ DEEPSEEK_MARKS = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool
 
 
 def parse_deepseek_calls(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse calls between tokens of their own, with arguments in a fence or without."""
+    """Parse calls between special tokens, with arguments in a code fence or without."""
     found = [call_of({"name": name, "arguments": body.strip()}, tools) for name, body in _DEEPSEEK.findall(text)]
     calls = [call for call in found if call is not None]
     return calls if calls and len(calls) == len(found) else None
 
 
 def parse_python_or_json(text: str, tools: Tools) -> list[ToolCall] | None:
-    """Parse calls as JSON, or as Python writes them."""
+    """Parse calls as JSON or as Python."""
     return parse_json_calls(text, tools) or parse_python_calls(text, tools)
 
 
@@ -210,9 +210,9 @@ FORMS = (
     CallForm("functools[", "", lambda text, tools: parse_json_calls(f"[{text}", tools), is_closed_by_json=False),
     CallForm("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", parse_deepseek_calls),
 )
-"""Forms of Hermes, Qwen, GLM and Granite; Qwen3-Coder without blocks; Mistral; Llama 3; LFM2; Granite and Phi-4;
+"""Formats of Hermes, Qwen, GLM and Granite; Qwen3-Coder without blocks; Mistral; Llama 3; LFM2; Granite and Phi-4;
 Phi-4-mini; DeepSeek."""
 BARE = CallForm("", "", parse_python_or_json, is_closed_by_json=False)
-"""Calls as a whole answer, as Llama 3 writes them, and answers that must call a tool."""
+"""Calls that are a whole answer: those of Llama 3, and those of answers that must call a tool."""
 FENCE = CallForm("```json", "```", parse_json_calls)
-"""JSON in a fence as a whole answer."""
+"""JSON in a code fence that is a whole answer."""

@@ -1,4 +1,4 @@
-"""Chat and text completions as clients of OpenAI's API expect them: whole, or in chunks."""
+"""Chat and text completions of OpenAI's API, whole or in chunks."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from mirlo_llm.serve.engine_thread import AnswerJob, Delivery
 from mirlo_llm.serve.generation_body import GenerationBody
 
 LEAST_LOGPROB = -9999.0
-"""In place of the logarithm of 0, which JSON cannot hold."""
+"""Replaces the logarithm of 0, which JSON cannot represent."""
 _RUN, _NUMBERS = secrets.token_hex(8), itertools.count()
 TokensText = Callable[[Sequence[int]], str]
 
 
 @dataclass
 class AnswerChoice:
-    """One answer, as far as it has come."""
+    """The state of one answer."""
 
     reader: AnswerReader
     text: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     reason: str | None = None
     calls: int = 0
-    """Calls of tools that were sent."""
+    """Number of tool calls that were sent."""
     offset: int = 0
-    """Characters of the tokens whose probabilities were sent."""
+    """Number of characters of the tokens whose probabilities were sent."""
 
 
 class CompletionWriter:
-    """Makes the objects of an answer from what the requests of a job get."""
+    """Writes the objects of an answer from the deliveries of a job."""
 
     def __init__(self, body: GenerationBody, job: AnswerJob, model: str, decode: TokensText, form: AnswerForm) -> None:
-        """`form` is that of the answers to a conversation."""
+        """Store the job; `form` is the format of answers in a conversation."""
         self._body, self._job, self._decode = body, job, decode
         chat = body.is_chat
         self._prefix = {
@@ -71,7 +71,7 @@ class CompletionWriter:
         }
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
-        """Note what has come, for a whole answer."""
+        """Add deliveries to a whole answer."""
         for delivery in deliveries:
             choice = self._choices[delivery.choice]
             choice.text.append(delivery.text)
@@ -117,11 +117,11 @@ class CompletionWriter:
         return result
 
     def chunks(self, deliveries: Sequence[Delivery]) -> list[dict[str, object]]:
-        """Return the chunks of what has come."""
+        """Return the chunks for deliveries."""
         return [chunk for delivery in deliveries for chunk in self._chunks_of(delivery)]
 
     def last(self) -> list[dict[str, object]]:
-        """Return what a stream ends with."""
+        """Return the last chunks of a stream."""
         if not self._body.has_usage:
             return []
         kind = "chat.completion.chunk" if self._body.is_chat else "text_completion"
@@ -149,7 +149,7 @@ class CompletionWriter:
         return chunks
 
     def _taken_logprobs(self, choice: AnswerChoice) -> dict[str, object] | None:
-        """Return the probabilities that were not sent; what was read of several tokens has those of all."""
+        """Return the probabilities that were not sent yet; text parsed from several tokens has those of all."""
         result = self._logprobs(choice.logprobs, choice.offset)
         if not self._body.is_chat:
             choice.offset += sum(len(self._token_text(each.token)) for each in choice.logprobs)
@@ -171,14 +171,14 @@ class CompletionWriter:
         return {**self._prefix, "object": kind, "choices": [choice], **usage}
 
     def _echo(self, i: int) -> str:
-        """Return the text of the prompt, if answers begin with it."""
+        """Return the text of the prompt, if answers must repeat it."""
         if not self._body.echo:
             return ""
         prompt = self._body.call.prompts[i // self._body.call.count]
         return prompt if isinstance(prompt, str) else self._decode(prompt)
 
     def _echoed_logprobs(self, i: int) -> list[TokenLogprob]:
-        """Return the probabilities of the tokens of the prompt, if answers begin with it; the first one has none."""
+        """Return the probabilities of prompt tokens, if answers must repeat the prompt; the first has none."""
         if not self._body.echo or self._body.call.logprobs is None:
             return []
         request = self._job.requests[i]
@@ -186,7 +186,7 @@ class CompletionWriter:
         return [TokenLogprob(token, None, ()) if each is None else each for token, each in pairs]
 
     def _prompt_logprobs(self, i: int) -> list[dict[str, object] | None]:
-        """Return the probabilities of the tokens of the prompt, by tokens, as vLLM gives them."""
+        """Return the probabilities of prompt tokens in vLLM's format."""
 
         def entry(token: int, logprob: float) -> dict[str, object]:
             return {"logprob": _finite(logprob), "decoded_token": self._token_text(token)}
@@ -215,7 +215,7 @@ class CompletionWriter:
         }
 
     def _top_of(self, each: TokenLogprob) -> dict[str, float] | None:
-        """Return the most probable tokens in the place of one; the first of a prompt has none."""
+        """Return the most probable alternatives of a token; None for the first token of a prompt."""
         if each.logprob is None:
             return None
         return {self._token_text(token): _finite(p) for token, p in each.top[: self._body.call.logprobs]}
@@ -233,7 +233,7 @@ class CompletionWriter:
 
 
 def new_name(kind: str) -> str:
-    """Return a name that no other answer has; to ask the system for random bytes each time costs more."""
+    """Return a unique name of an answer, without requesting random bytes from the system each time."""
     return f"{kind}-{_RUN}{next(_NUMBERS):012x}"
 
 

@@ -1,4 +1,4 @@
-"""A served embedding model or reranker: texts of requests that come together share calls."""
+"""A served embedding model or reranker: texts of concurrent requests share calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mirlo_llm.serve.metrics import ServerMetrics
 from mirlo_llm.serve.options import ServeOptions
 
 Tokens = tuple[list[int], list[int]]
-"""The tokens of a text or a pair, and of which of the two each is."""
+"""The tokens of a text or a pair, and for each the text, 0 or 1, that it belongs to."""
 TEXTS, ROWS = "texts", "rows"
 
 
 class EmbeddingBackend(Backend):
-    """A model that gives a row of numbers for each text."""
+    """A model that returns a vector for each text."""
 
     kind = "embedding"
 
@@ -41,7 +41,7 @@ class EmbeddingBackend(Backend):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the weights, and of the arenas of calls that run."""
+        """Return the bytes of the weights and of the arenas of active calls."""
         memory = self.model.executable.memory
         return memory.weights_bytes + memory.arena_bytes * self.options.workers
 
@@ -76,11 +76,11 @@ class EmbeddingBackend(Backend):
             raise RequestError(400, str(error)[:2000]) from None
 
     def stop(self) -> None:
-        """End the calls that wait."""
+        """End the waiting calls."""
         self.fail_all()
 
     def fail_all(self) -> None:
-        """End the calls that wait with an error."""
+        """End the waiting calls with an error."""
         self._queue.fail_all(RequestError(503, STOPPING, retry=1))
 
     def _run(self, inputs: Arrays) -> Arrays:

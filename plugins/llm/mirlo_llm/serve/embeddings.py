@@ -1,4 +1,4 @@
-"""Embeddings as OpenAI's API has them, and scores of documents as servers of rerankers give them."""
+"""Embeddings in the format of OpenAI's API, and document scores in that of reranking servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirlo_llm.serve.state import ServerState
 
 T = TypeVar("T")
 MAX_TEXTS = 2048
-"""Texts of a request, as OpenAI's API has it."""
+"""Most texts of a request, as in OpenAI's API."""
 EMBEDDING_KEYS = {"model", "input", "encoding_format", "dimensions", "user"}
 RERANKING_KEYS = {"model", "query", "documents", "top_n", "return_documents", "user"}
 _CODE = "unsupported_model"
@@ -68,7 +68,7 @@ class EmbeddingRoutes:
             await send_large_json(send, 200, rows.nbytes, answer)
 
     async def rerank(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Score documents by how well they answer a query, and order them."""
+        """Score documents by relevance to a query, and sort them."""
         start = time.perf_counter()
 
         def read(body: BodyFields) -> tuple[str, list[str]]:
@@ -107,7 +107,7 @@ class EmbeddingRoutes:
     async def _read(
         self, scope: Scope, receive: Receive, known: set[str], read: Callable[[BodyFields], T]
     ) -> tuple[str, BodyFields, T]:
-        """Return the model's name, the body, and what a function reads of it."""
+        """Return the model's name, the body, and the result of a function of the body."""
 
         def read_all(body: BodyFields) -> tuple[str, BodyFields, T]:
             name = body.text("model", most=200)

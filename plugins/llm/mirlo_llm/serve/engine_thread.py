@@ -1,4 +1,4 @@
-"""The thread that steps an engine, and the jobs that wait for its requests in an event loop."""
+"""The thread that steps an engine, and jobs that deliver results to an event loop."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mirlo_llm.generate.logprobs import TokenLogprob
 
 STOPPING = "the server is stopping"
 INLINE_SECONDS = 0.001
-"""Steps that take less are computed in the event loop, which answers nothing else meanwhile."""
+"""Steps below this duration run in the event loop, which they block."""
 INLINE_TOKENS = 64
-"""Tokens of a prompt that is computed there: a step that computes more takes longer than the others."""
+"""Most prompt tokens of a step in the event loop, since longer steps would delay other requests."""
 MAX_FAILURES = 2
-"""Steps that fail one after the other before the requests get the error: the first may be one of a full memory."""
+"""Number of consecutive failed steps after which requests get the error; the first may be out of memory."""
 
 
 Post = Callable[["AnswerJob", Callable[[], None]], None]
@@ -30,7 +30,7 @@ Post = Callable[["AnswerJob", Callable[[], None]], None]
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a request got since the last delivery."""
+    """The results of a request since the last delivery."""
 
     choice: int
     text: str
@@ -39,7 +39,7 @@ class Delivery:
 
 
 class AnswerJob:
-    """Requests of one call of the API; what they get is delivered to an event loop."""
+    """The requests of one API call, whose results are delivered to an event loop."""
 
     def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
         self.requests, self.is_streamed = tuple(requests), is_streamed
@@ -55,14 +55,14 @@ class AnswerJob:
         self._logprobs = [0] * len(self.requests)
 
     async def deliveries(self) -> list[Delivery]:
-        """Return what has come since the last call, once something has; nothing if the client has gone."""
+        """Wait for results, and return them; nothing if the client has disconnected."""
         await self._came.wait()
         self._came.clear()
         deliveries, self._deliveries = self._deliveries, []
         return deliveries
 
     def leave(self) -> None:
-        """End the requests, whose client has gone; called in the event loop."""
+        """End the requests of a disconnected client; called in the event loop."""
         self.is_gone = True
         self.cancel()
         self._came.set()
@@ -73,7 +73,7 @@ class AnswerJob:
             request.cancel()
 
     def receive(self, deliveries: Sequence[Delivery], failure: Exception | None) -> None:
-        """Take deliveries; called in the event loop."""
+        """Receive results; called in the event loop."""
         self._deliveries += deliveries
         self.failure = self.failure or failure
         self._came.set()
@@ -81,7 +81,7 @@ class AnswerJob:
     # What follows is called in the thread of the engine.
 
     def collect(self) -> list[Delivery]:
-        """Return what the requests got since the last call: of those that are not streamed when they are done."""
+        """Return new results: those of streamed requests at once, others when they are done."""
         result = []
         for choice in list(self._open):
             request = self.requests[choice]
@@ -102,11 +102,11 @@ class AnswerJob:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all that the requests got was collected."""
+        """Return whether all results were collected."""
         return not self._open
 
     def post(self, send: Callable[[], None]) -> None:
-        """Call a function in the event loop; nothing happens if it has ended."""
+        """Call a function in the event loop, if it is still running."""
         try:
             self._loop.call_soon_threadsafe(send)
         except RuntimeError:  # the loop is closed
@@ -115,6 +115,9 @@ class AnswerJob:
 
 class EngineThread:
     """Steps an engine while there is something to compute.
+
+    Short steps run in the event loop, which is faster than passing their results from a thread. The thread or the loop
+    that runs a step holds `_driving`.
 
     Steps that take less time than passing their results from a thread to the event loop are computed in the event loop;
     whichever computes a step holds `_driving`.
@@ -128,7 +131,9 @@ class EngineThread:
         inline_seconds: float = INLINE_SECONDS,
         explain: Callable[[MirloError], MirloError] = lambda error: error,
     ) -> None:
-        """Compute steps that take less than `inline_seconds` in the event loop.
+        """Store the engine; steps that take less than `inline_seconds` run in the event loop.
+
+        `explain` converts the error of a failed step to the error that requests get.
 
         `explain` returns the error that requests get for one of a step.
         """
@@ -150,7 +155,7 @@ class EngineThread:
         self._thread.start()
 
     def submit(self, job: AnswerJob) -> None:
-        """Deliver what the requests of a job get, which the engine has already; called in the event loop."""
+        """Register a job whose requests the engine already has; called in the event loop."""
         self._new.append(job)
         if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS:
             self._has_long = True
@@ -161,7 +166,7 @@ class EngineThread:
         self._wake.put(None)
 
     def fail_all(self, error: MirloError) -> None:
-        """End all requests with an error; any thread may call it."""
+        """End all requests with an error; thread-safe."""
         for job in [*self._new, *self._jobs]:
             _fail(job, error)
         self._wake.put(None)
@@ -173,7 +178,7 @@ class EngineThread:
         self._thread.join(seconds)
 
     def _continue(self) -> None:
-        """Compute the next step: in the event loop if it is brief and no other one is in flight."""
+        """Run the next step in the event loop if it is short and no other step is in flight."""
         if self._is_scheduled:
             return
         if self._has_long or self._seconds >= self._inline_seconds or self._driving.locked():
@@ -183,7 +188,7 @@ class EngineThread:
         asyncio.get_running_loop().call_soon(self._step_inline)
 
     def _step_inline(self) -> None:
-        """Compute a step in the event loop, which answers to what has come before it computes the next one."""
+        """Run a step in the event loop, which handles pending events before the next step."""
         self._is_scheduled = False
         if self._has_long or self.engine.has_forms or not self._driving.acquire(blocking=False):
             self._wake.put(None)
@@ -207,7 +212,7 @@ class EngineThread:
                     is_idle = not self._new
 
     def _step(self, post: Post) -> bool:
-        """Compute a step, and deliver what requests got; return whether there is nothing more to compute."""
+        """Run a step and deliver the results; return whether there is nothing more to compute."""
         self._take_new()
         if not self.engine.is_idle:
             start = time.perf_counter()
@@ -237,7 +242,7 @@ class EngineThread:
                 request.fail(known)
 
     def _deliver(self, post: Post) -> None:
-        """Pass on what requests got, with one call to the event loop."""
+        """Deliver new results by one call to each event loop."""
         self._take_new()
         ready: list[tuple[AnswerJob, list[Delivery], Exception | None]] = []
         for job in list(self._jobs):

@@ -1,4 +1,4 @@
-"""Forms of several parts, as clients send files."""
+"""Multipart forms, in which clients send files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MAX_FIELDS = 32
 
 @dataclass(frozen=True)
 class FormFields:
-    """The texts of a form, and the content of its file."""
+    """The text fields of a form, and the content of its file."""
 
     texts: dict[str, str]
     file: bytes | None
     file_key: str = "file"
     lists: dict[str, list[str]] = field(default_factory=dict)
-    """The texts of fields that may occur several times, whose names end in `[]`."""
+    """The texts of repeatable fields, whose names end in `[]`."""
 
 
 async def read_form(scope: Scope, body: bytes) -> FormFields:
-    """Return the fields of a form with at most one file."""
+    """Parse a form with at most one file."""
     if not (header(scope, b"content-type") or b"").lower().startswith(b"multipart/form-data"):
         raise RequestError(415, "Content-Type: expected multipart/form-data with a file")
     try:

@@ -1,4 +1,4 @@
-"""What every request passes through before an endpoint: checks, errors as answers, figures and traces."""
+"""Common processing of all requests before an endpoint: checks, errors as answers, metrics and traces."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mirlo_llm.serve.tracing import Tracer, describe_span
 
 LOG = logging.getLogger(__package__)
 PUBLIC = ("/", "/health", "/v2/health/live", "/v2/health/ready")
-"""What needs no key: the page, which asks for one, and what tells that the server runs."""
+"""Paths without authentication: the page, which asks for a key, and health checks."""
 MESSAGES = "/v1/messages"
-"""The path of Anthropic's API, whose clients have another header for keys and another form of errors."""
+"""The path of Anthropic's API, whose clients use another header for keys and another format of errors."""
 
 
 class Gate(ABC):
-    """An application of ASGI whose requests are checked, counted and traced; errors become answers."""
+    """An ASGI application that checks, counts and traces requests, and converts errors to answers."""
 
     def __init__(self, options: ServeOptions, metrics: ServerMetrics) -> None:
         self.options, self.metrics = options, metrics
@@ -36,20 +36,20 @@ class Gate(ABC):
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether new requests are refused, as the server ends."""
+        """Return whether the server is shutting down and refuses new requests."""
         return False
 
     @abstractmethod
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may pass."""
+        """Answer a request that passed the checks."""
 
     @abstractmethod
     async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take what is no request: the events of the application's life."""
+        """Handle the application's startup and shutdown events."""
 
     @abstractmethod
     def endpoint(self, scope: Scope) -> str:
-        """Return the path of a request's endpoint, without names of models, so that figures are few."""
+        """Return the path of a request's endpoint without model names, to limit the number of metrics."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,7 +87,7 @@ class Gate(ABC):
                 describe_span(span, f"{scope['method']} {endpoint}", _attributes(endpoint, status, facts))
 
     def _check(self, scope: Scope) -> None:
-        """Raise an error for a request that may not pass."""
+        """Raise an error for a request that is not allowed."""
         path = scope["path"]
         origin, host = header(scope, b"origin"), header(scope, b"host") or b""
         if origin is not None and origin.partition(b"://")[2] != host:

@@ -18,15 +18,15 @@ from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.tools import ToolChoice, read_tools, template_messages
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-"""How much a model reasons, for templates that read it."""
+"""Levels of reasoning effort, for templates that use them."""
 MAX_MESSAGES = 4096
 MAX_TOKENS = 1 << 30
-"""Tokens that a request may ask for: the server gives those that `max_tokens` of its options and the context allow."""
+"""Largest accepted number of tokens; the server generates as many as `max_tokens` and the context allow."""
 MAX_STOPS, MAX_STOP = 16, 1024
 MAX_BIAS, MAX_BIASES, MAX_DIGITS = 100, 1024, 9
-"""Bounds of `logit_bias`: of its numbers, of how many there are, and of the digits of tokens."""
+"""Limits of `logit_bias`: absolute value, number of entries, digits of a token."""
 MAX_FORM, MAX_CHOICES = 1 << 16, 1024
-"""Characters of a form of answers, and answers to choose from."""
+"""Limits of constraints: characters, and number of choices."""
 STRUCTURED = ("json", "regex", "choice", "grammar", "json_object")
 """Keys of `structured_outputs`."""
 _COMMON = {
@@ -49,12 +49,12 @@ class GenerationBody:
     call: GenerationCall
     is_chat: bool
     has_usage: bool
-    """Whether a stream ends with the numbers of tokens."""
+    """Whether a stream ends with the token counts."""
     tools: ToolChoice
     echo: bool = False
-    """Whether answers begin with the texts of prompts."""
+    """Whether answers repeat the prompts."""
     has_prompt_logprobs: bool = False
-    """Whether answers have the probabilities of the tokens of prompts by themselves."""
+    """Whether answers contain the probabilities of prompt tokens separately."""
 
 
 def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
@@ -127,7 +127,7 @@ def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: An
 
 
 def _rules(body: BodyFields) -> TokenRules:
-    """Return what a body asks for of single tokens."""
+    """Return the rules for single tokens."""
     bias: dict[int, float] = {}
     for key, value in (body.mapping("logit_bias") if body.has("logit_bias") else {}).items():
         if len(key) > MAX_DIGITS or not key.isdecimal() or not is_number(value) or abs(value) > MAX_BIAS:
@@ -144,7 +144,7 @@ def _rules(body: BodyFields) -> TokenRules:
 
 
 def _search(body: BodyFields) -> dict[str, object]:
-    """Return the search options that a body gives."""
+    """Return the search options in a body."""
     fields = {
         "temperature": body.number("temperature", 0, 2),
         "top_p": body.number("top_p", 0, 1),
@@ -184,7 +184,7 @@ def _has_usage(body: BodyFields) -> bool:
 
 
 def _form(body: BodyFields) -> dict[str, object]:
-    """Return the form of answers by keys that OpenAI's API does not have."""
+    """Return the constraint on answers from keys outside of OpenAI's API."""
     forms: dict[str, object] = {
         key: body.text(key, most=MAX_FORM) for key in FORMS if key != "json_schema" and body.has(key)
     }
@@ -196,7 +196,7 @@ def _form(body: BodyFields) -> dict[str, object]:
 
 
 def _structured(form: BodyFields) -> dict[str, object]:
-    """Return the form of answers as vLLM's clients give it: one of several keys."""
+    """Return the constraint on answers in vLLM's format: one of several keys."""
     (key, *others) = [each for each in STRUCTURED if form.has(each)] or [""]
     if not key or others:
         raise refused(form.name(""), f"expected one of {', '.join(STRUCTURED)}")
@@ -239,7 +239,7 @@ def _prompts(body: BodyFields, options: ServeOptions) -> list[str | list[int]]:
 
 
 def read_texts(body: BodyFields, key: str, most: int) -> list[str | list[int]]:
-    """Return texts, some of which may be tokens, or one of either; an array has up to `most` elements."""
+    """Return one or several texts, each as text or as tokens; an array has up to `most` elements."""
     value = body.value(key)
     if isinstance(value, str):
         return [value]

@@ -1,4 +1,4 @@
-"""The port of health: a process that answers whatever the server computes, and its messages."""
+"""The health port: a separate process that answers while the server is busy, and messages to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_SECONDS = 5.0
 
 
 class HealthPort:
-    """A process that answers on a port of its own, and the beats that it gets of the event loop."""
+    """A process that answers on its own port, and receives heartbeats of the event loop."""
 
     def __init__(self, host: str, port: int) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -39,13 +39,13 @@ class HealthPort:
         self._beats.setblocking(False)
 
     async def beat(self, is_ready: Callable[[], bool]) -> None:
-        """Send whether the server is ready, once a beat, until this is cancelled."""
+        """Send a heartbeat with the readiness repeatedly, until cancelled."""
         while True:
             self.send(is_ready())
             await asyncio.sleep(BEAT_SECONDS)
 
     def send(self, is_ready: bool) -> None:
-        """Send whether the server is ready."""
+        """Send the readiness once."""
         with suppress(OSError):  # the process has ended, or is stopped
             self._beats.send(READY if is_ready else NOT_READY)
 

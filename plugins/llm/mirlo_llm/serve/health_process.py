@@ -1,7 +1,7 @@
-"""The process that answers on the port of health, whatever the server computes: it needs neither its lock nor its loop.
+"""The process of the health port, which needs neither the server's interpreter lock nor its event loop.
 
-It reads bytes of the server, which has started it, from its standard input: READY or NOT_READY, once a beat. It ends
-when that is closed. Its argument is the descriptor of the socket that listens.
+It reads bytes from standard input, READY or NOT_READY, one per heartbeat, and ends when that is closed. Its argument is
+the descriptor of the listening socket.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import time
 
 READY, NOT_READY = b"r", b"l"
 BEAT_SECONDS = 0.5
-"""How often the event loop of the server sends a byte."""
+"""Seconds between heartbeats."""
 STALLED_SECONDS = 60.0
-"""Without a byte for so long, the server counts as not live: it answers nothing."""
+"""Seconds without a heartbeat after which the server counts as not live."""
 MOST_CONNECTIONS = 64
-"""Connections at a time: the oldest makes room."""
+"""Most connections; a new one replaces the oldest."""
 MOST_BYTES = 4096
-"""Bytes of a request."""
+"""Most bytes of a request."""
 
 
 class Health:
-    """What is known of the server, and the answers to requests."""
+    """The state of the server, and answers to requests."""
 
     def __init__(self) -> None:
         self._is_ready, self._last = False, time.monotonic()
 
     def beat(self, content: bytes) -> None:
-        """Take bytes of the server."""
+        """Receive heartbeats of the server."""
         self._is_ready, self._last = content[-1:] == READY, time.monotonic()
 
     def answer(self, request: bytes) -> bytes:

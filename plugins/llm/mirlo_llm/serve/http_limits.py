@@ -1,4 +1,4 @@
-"""Limits of what a client may send before and around a body, and of its connections, which uvicorn does not have."""
+"""Limits of requests and connections that uvicorn lacks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from mirlo.extend.runtime import raise_file_limit
 from mirlo_llm.serve.options import ServeOptions
 
 MAX_HEAD = 64 << 10
-"""Bytes of a request before its body: line, headers."""
+"""Most bytes of a request before its body: request line and headers."""
 OTHER_FILES = 256
-"""Files that are open beside connections: of models, and sockets of processes."""
+"""Descriptors reserved for models and processes."""
 HEAD, BODY, ANSWER = "head", "body", "answer"
-"""What a connection waits for: the rest of a head, or the next one; the rest of a body; an answer."""
+"""States of a connection: waiting for a head, for a body, or for an answer."""
 
 
 class ConnectionTable:
-    """The connections of a server, by what they wait for and by the addresses of their clients.
+    """The connections of a server by state and client address.
+
+    Above the limit, the connection that has waited longest for a head is closed, then one that waits for a body, so
+    that a client that sends its request at once always gets an answer.
 
     Where there are too many, the one goes first that has waited longest for a head, then one that waits for a body: a
     client that sends a request at once always gets an answer.
     """
 
     def __init__(self, most: int, most_of_address: int) -> None:
-        """`most_of_address` is 0 for no limit."""
+        """Store the limits; `most_of_address` of 0 means no limit per address."""
         self._most, self._most_of_address = most, most_of_address
         self._addresses: Counter[object] = Counter()
         self._waiting: dict[str, dict[Any, None]] = {HEAD: {}, BODY: {}, ANSWER: {}}
@@ -35,11 +38,11 @@ class ConnectionTable:
 
     @property
     def count(self) -> int:
-        """Return how many connections there are."""
+        """Return the number of connections."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, connection: Any, address: str) -> bool:
-        """Take a connection; return False if its client has too many, or none can go for it."""
+        """Add a connection; return False if its client has too many, or no other can be closed for it."""
         key = _network(address)
         if self._most_of_address and self._addresses[key] >= self._most_of_address:
             return False
@@ -56,14 +59,14 @@ class ConnectionTable:
         return True
 
     def move(self, connection: Any, state: str) -> None:
-        """Note what a connection waits for now."""
+        """Record the new state of a connection."""
         if connection.table_state not in (None, state):
             del self._waiting[connection.table_state][connection]
             self._waiting[state][connection] = None
             connection.table_state = state
 
     def remove(self, connection: Any) -> None:
-        """Forget a connection that ends."""
+        """Remove a closed connection."""
         if connection.table_state is None:
             return
         del self._waiting[connection.table_state][connection]
@@ -75,7 +78,7 @@ class ConnectionTable:
 
 @lru_cache(4096)
 def _network(address: str) -> object:
-    """Return what counts as one client: an address of IPv4, a network of IPv6, as a client has a whole one."""
+    """Return the key of one client: an IPv4 address, or an IPv6 network, since clients have whole networks."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -86,7 +89,7 @@ def _network(address: str) -> object:
 
 
 def limited_protocol(options: ServeOptions) -> Any:
-    """Return uvicorn's protocol with limits; by httptools where that is installed, otherwise by h11."""
+    """Return uvicorn's protocol class with limits, based on httptools if installed, otherwise on h11."""
     most = max(64, min(options.connections, raise_file_limit() - OTHER_FILES))
     table = ConnectionTable(most, options.connections_each)
     try:
@@ -102,7 +105,9 @@ def limited_protocol(options: ServeOptions) -> Any:
 
 
 class _LimitedSizes:
-    """Refuses messages that are too large, however their bytes are spread over headers, chunks and trailers.
+    """Refuses messages that are too large, counting headers, chunks and trailers.
+
+    This is for httptools; h11 has its own limits.
 
     For httptools: h11 has its own limits.
     """
@@ -115,7 +120,7 @@ class _LimitedSizes:
         self._message_bytes, self._is_head = 0, True
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the network."""
+        """Receive bytes from the network."""
         self._message_bytes += len(data)
         most = MAX_HEAD if self._is_head else 2 * self.max_body + MAX_HEAD
         # What is read at once may hold a head and much of a body.
@@ -127,18 +132,18 @@ class _LimitedSizes:
         super().data_received(data)  # type: ignore[misc]
 
     def on_headers_complete(self) -> None:
-        """Note that what follows is the body."""
+        """Record that the body follows."""
         self._is_head = False
         super().on_headers_complete()  # type: ignore[misc]
 
     def on_message_complete(self) -> None:
-        """Note that what follows is the next request."""
+        """Record that the next request follows."""
         self._message_bytes, self._is_head = 0, True
         super().on_message_complete()  # type: ignore[misc]
 
 
 class _LimitedConnections:
-    """Counts connections, and ends those whose head does not come in time, from where they are accepted."""
+    """Counts connections, and closes those whose head does not arrive in time."""
 
     table: ConnectionTable
     table_key: object = None
@@ -152,7 +157,7 @@ class _LimitedConnections:
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Take a connection; end it if its client has too many."""
+        """Add a connection; close it if its client has too many."""
         super().connection_made(transport)  # type: ignore[misc]
         if self.table.add(self, self.client[0] if self.client else ""):
             self._deadline = self.loop.call_later(self.head_seconds, self._end_late)
@@ -161,7 +166,7 @@ class _LimitedConnections:
         transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the network."""
+        """Receive bytes from the network."""
         if self.transport.is_closing():
             return
         super().data_received(data)  # type: ignore[misc]
@@ -173,12 +178,12 @@ class _LimitedConnections:
             self._deadline = self.loop.call_later(self.head_seconds, self._end_late)
 
     def on_response_complete(self) -> None:
-        """Note that the next head is waited for."""
+        """Record that the connection waits for the next head."""
         super().on_response_complete()  # type: ignore[misc]
         self.table.move(self, self._state())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self.table.remove(self)
         self._cancel_deadline()
         super().connection_lost(exc)  # type: ignore[misc]

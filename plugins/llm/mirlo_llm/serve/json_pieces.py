@@ -1,6 +1,6 @@
-"""JSON in pieces: the module `json` holds Python's lock until all of a text is read or written.
+"""JSON in pieces, since the module `json` holds the interpreter lock for a whole text.
 
-Pieces take a millisecond each, between which other threads run.
+Each piece takes about a millisecond; other threads run in between.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 PIECE = 1 << 15
-"""Characters that are read at once, and elements that are written at once."""
+"""Characters parsed at once, and elements written at once."""
 MAX_VALUES = 1 << 21
-"""Values of a text: each takes up to 100 bytes."""
+"""Most values of a text, each of which takes up to 100 bytes."""
 MAX_CONTAINERS = 1 << 17
-"""Arrays and objects of a text: each takes up to 300 bytes, and the time of Python's collector."""
+"""Most arrays and objects of a text, each of which takes up to 300 bytes and time of the garbage collector."""
 MAX_DEPTH = 64
-"""Containers in each other; JSON schemas and calls of tools have some 20."""
+"""Deepest nesting; JSON schemas and tool calls have some 20 levels."""
 DEEP = f"the body has more than {MAX_DEPTH} arrays and objects in each other"
 _SPACE = re.compile(rf"[ \t\n\r]{{0,{PIECE}}}")
 _SPACES = ("", " ", "\t", "\n", "\r")
 _PLAIN = re.compile(rf'[^"\\]{{0,{PIECE}}}')
 _PAIR = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}"
-"""Two escapes that are one character."""
+"""A surrogate pair: two escapes of one character."""
 _ESCAPES = re.compile(rf'(?:\\(?:{_PAIR}|.)[^"\\]{{0,16}}){{1,{PIECE >> 4}}}', re.DOTALL)
 _SCALARS = re.compile(rf'[^\[\]{{}}"]{{1,{PIECE}}}')
 _STRINGS = re.compile(rf'(?:"[^"\\]{{0,64}}",[ \n]?){{1,{PIECE >> 5}}}')
-"""Short texts of an array that are not the last one."""
+"""Short strings in an array, before the last element."""
 
 
 class JsonTooLarge(ValueError):
-    """Raised for a text with too many values or too deep containers, which is JSON otherwise."""
+    """Raised for valid JSON with too many values or too deep nesting."""
 
 
 def _constant(text: str) -> object:
@@ -44,7 +44,7 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def parse_json(content: bytes) -> object:
-    """Return the value of a text in UTF-8; raise ValueError if it is no JSON, or has too much."""
+    """Parse a UTF-8 text; raise ValueError for invalid or too large JSON."""
     if len(content) <= PIECE:
         return _DECODER.decode(content.decode("utf-8"))
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -68,7 +68,7 @@ class _Reader:
         return ValueError(f"{reason} at character {self._at}")
 
     def _next(self) -> str:
-        """Return the next character that is no white space; nothing at the end."""
+        """Return the next character that is not white space; empty at the end."""
         text = self._text
         while True:
             at = self._at
@@ -168,7 +168,7 @@ class _Reader:
                 raise self._fail("neither ',' nor ']' in an array")
 
     def _scalar_run(self) -> str:
-        """Return scalars of an array, up to a comma or the end."""
+        """Return scalar elements of an array as text, up to a comma or the end."""
         match = _SCALARS.match(self._text, self._at)
         whole = match[0] if match else ""
         is_last = match is not None and self._text[match.end() : match.end() + 1] == "]"
@@ -219,7 +219,7 @@ def encode_json(value: object) -> bytes:
 
 
 def encode_in_pieces(value: object) -> bytes:
-    """Return a large value as JSON."""
+    """Encode a large value as JSON, piece by piece."""
     return b"".join(_pieces(value))
 
 

@@ -1,4 +1,4 @@
-"""A served language model: requests of the API become requests of its engine."""
+"""A served language model: API requests become requests of its engine."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.rank_processes import RankProcesses
 
 PROMPT_END = 16
-"""Tokens at the end of a prompt that may have the mark of reasoning."""
+"""Last tokens of a prompt that are searched for the opening delimiter of reasoning."""
 INLINE_CHARACTERS = 1024
-"""Characters of prompts that are encoded in the event loop: it takes less time than passing them to a thread."""
+"""Most characters of prompts that are encoded in the event loop, since that is faster than a thread."""
 
 
 @dataclass(frozen=True)
 class GenerationCall:
-    """What a request of the API asks a language model for."""
+    """A request to a language model."""
 
     prompts: Sequence[str | Sequence[int]] = ()
     messages: Sequence[Mapping[str, object]] | None = None
-    """A conversation, in place of prompts."""
+    """A conversation; None if there are prompts."""
     template: Mapping[str, object] = field(default_factory=dict)
     """Arguments of the chat template."""
     count: int = 1
-    """Answers to each prompt."""
+    """Number of answers to each prompt."""
     max_tokens: int | None = None
-    """The most tokens of an answer; with 0 there is none."""
+    """Maximum number of tokens of an answer; 0 for no answer."""
     stop: tuple[str, ...] = ()
     form: Mapping[str, Any] = field(default_factory=dict)
-    """The form of an answer: `json_schema`, `regex`, `lark` or `grammar`."""
+    """The constraint on answers: `json_schema`, `regex`, `lark` or `grammar`."""
     search: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     is_streamed: bool = False
     kept: tuple[str, ...] = ()
-    """Special tokens that the texts of answers keep."""
+    """Special tokens that are kept in the texts of answers."""
     rules: TokenRules = NO_RULES
     adapter: str | None = None
     """The adapter of the model that computes the answers."""
 
     @property
     def answers(self) -> int:
-        """Return how many answers there are."""
+        """Return the number of answers."""
         return self.count * (1 if self.messages is not None else len(self.prompts))
 
     @property
     def is_light(self) -> bool:
-        """Return whether preparing it takes next to no time."""
+        """Return whether preparing the request is fast."""
         return self.messages is None and not self.form and sum(map(len, self.prompts)) * self.count <= INLINE_CHARACTERS
 
 
@@ -79,7 +79,7 @@ class LanguageBackend(Backend):
         executor: Executor,
         ranks: RankProcesses | None = None,
     ) -> None:
-        """`ranks` are the other processes that compute the model."""
+        """Start the engine; `ranks` are the other processes of the model."""
         super().__init__(name, options, metrics, options.slots)
         self.model, self._ranks = model, ranks
         if model.tokenizer is None:
@@ -110,7 +110,7 @@ class LanguageBackend(Backend):
 
     @property
     def template(self) -> ChatTemplate | None:
-        """Return the chat template, if the model has one; raise an error if it cannot be read."""
+        """Return the chat template, if there is one; raise an error if it cannot be read."""
         if self._template_problem is not None:
             raise self._template_problem
         return self._template
@@ -123,12 +123,12 @@ class LanguageBackend(Backend):
 
     @property
     def problem(self) -> MirloError | None:
-        """Return why the model answers nothing any more."""
+        """Return the reason why the model cannot answer any more, if any."""
         return None if self._ranks is None else self._ranks.problem
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the weights, and of caches that are full."""
+        """Return the bytes of the weights and of full caches."""
         executable, cached = self.model.executable, 0
         for spec in executable.inputs:
             if spec.name in executable.aliases.values():
@@ -141,7 +141,7 @@ class LanguageBackend(Backend):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Return how many requests run and wait."""
+        """Return the numbers of active and waiting requests."""
         return len(self._engine.active), len(self._engine.waiting)
 
     def warm(self) -> None:
@@ -155,7 +155,7 @@ class LanguageBackend(Backend):
             raise request.error
 
     def answer_form(self, tools: Tools, must_call: bool, prompt: Sequence[int]) -> AnswerForm:
-        """Return how answers to a prompt of a conversation are written, by the marks that the template has."""
+        """Return the format of answers in a conversation, from the delimiters in the template."""
         template, tokenizer = self.template, self.model.tokenizer
         if template is None or tokenizer is None:
             return AnswerForm(tools, must_call)
@@ -166,7 +166,7 @@ class LanguageBackend(Backend):
         return AnswerForm(tools, must_call, think, is_thinking, has_channels)
 
     async def submit(self, call: GenerationCall) -> AnswerJob:
-        """Begin the answers to a call."""
+        """Start answering a call."""
         if call.is_light:
             requests = self._requests(call)
         else:
@@ -181,7 +181,7 @@ class LanguageBackend(Backend):
         return job
 
     def leave(self, job: AnswerJob) -> None:
-        """End a job whose client has gone."""
+        """End the job of a disconnected client."""
         job.leave()
         self.metrics.cancelled.add(1, self.name)
         self._thread.wake()
@@ -197,7 +197,7 @@ class LanguageBackend(Backend):
         self._thread.fail_all(GenerationError(STOPPING))
 
     def _requests(self, call: GenerationCall) -> list[Request]:
-        """Return the requests of a call; if one of them is wrong there are none."""
+        """Create the requests of a call; if one is invalid, cancel the others."""
         result: list[Request] = []
         try:
             prompts: Sequence[str | Sequence[int]] = call.prompts
@@ -223,7 +223,7 @@ class LanguageBackend(Backend):
         return result
 
     def _require_length(self, call: GenerationCall) -> None:
-        """Raise an error for texts that have too many tokens whatever these are, before they are encoded."""
+        """Raise an error for texts that exceed the maximum length in any tokenization, before encoding."""
         longest = max((len(prompt) for prompt in call.prompts if isinstance(prompt, str)), default=0)
         if call.messages is not None:
             longest = sum(_characters(message) for message in call.messages) + _characters(call.template)
@@ -232,7 +232,7 @@ class LanguageBackend(Backend):
             raise RequestError(400, f"{message} {self._most_characters}", code="context_length_exceeded")
 
     def _require_text(self, prompt: str | Sequence[int]) -> None:
-        """Raise an error for tokens above those of text: they would be images of other requests."""
+        """Raise an error for tokens above the vocabulary, which would be images of other requests."""
         most = self.model.config.vocabulary
         if self.model.config.images is not None and not isinstance(prompt, str) and max(prompt, default=0) >= most:
             raise refused("prompt", f"a token must be from 0 to {most - 1}, found {max(prompt)}")
@@ -255,7 +255,7 @@ class LanguageBackend(Backend):
 
 
 def _characters(value: object) -> int:
-    """Return the characters of the texts in a value of JSON."""
+    """Return the number of characters of all texts in a JSON value."""
     count, waiting = 0, [value]
     while waiting:
         each = waiting.pop()
@@ -273,7 +273,7 @@ def _client_error(error: MirloError) -> RequestError:
 
 
 def _cancel_all(future: Future[list[Request]]) -> None:
-    """End the requests of a call that was given up while it was prepared."""
+    """End the requests of a call that was abandoned while it was prepared."""
     if future.exception() is None:
         for request in future.result():
             request.cancel()

@@ -1,4 +1,4 @@
-"""How the model of a file or a folder is loaded for a server."""
+"""Loading of a server's models from files and folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mirlo_llm.serve.tensor_backend import TensorBackend
 
 
 class Loading:
-    """Loads models: folders and GGUF files as models of texts, `.mirlo` files as they are; others are compiled."""
+    """Loads models: folders and GGUF files as models of texts, `.mirlo` files directly, others by compiling them."""
 
     def __init__(
         self, options: ServeOptions, metrics: ServerMetrics, executor: Executor, compile_options: Mapping[str, Any]
@@ -70,13 +70,13 @@ class Loading:
         return TensorBackend(name, compiled, self._options, self._metrics, self._executor)
 
     def _takes_adapters(self, source: ModelSource) -> bool:
-        """Return whether a model is a decoder that one process computes."""
+        """Return whether a model is a decoder on one rank, which supports adapters."""
         path = source.path
         is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
         return self._compile_options.get("ranks", 1) == 1 and not is_other and (path.is_dir() or is_gguf(path))
 
     def _load_ranks(self, source: ModelSource) -> Backend:
-        """Load the part of rank 0, while the other ranks load theirs in processes of their own."""
+        """Load rank 0 of a model, while other processes load the other ranks."""
         path = source.path
         is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
         if is_other or not (path.is_dir() or is_gguf(path)):

@@ -1,4 +1,4 @@
-"""Anthropic's API of messages: its bodies as conversations, and its answers."""
+"""Anthropic's Messages API, converted to and from chat completions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def read_message_body(body: BodyFields, options: ServeOptions) -> GenerationBody:
-    """Read the body of a request for a message."""
+    """Read the body of a Messages request."""
     if not body.has("max_tokens"):
         raise body.fail("max_tokens", "an integer")
     return read_chat(BodyFields(chat_of_messages(body)), options)
 
 
 def chat_of_messages(body: BodyFields) -> dict[str, object]:
-    """Return the body of a chat completion that asks for the same."""
+    """Convert a body to that of a chat completion."""
     messages: list[object] = []
     if body.has("system"):
         messages.append({"role": "system", "content": _plain_text(body, "system")})
@@ -60,7 +60,7 @@ def _tool(tool: BodyFields) -> dict[str, object]:
 
 
 def _plain_text(body: BodyFields, key: str) -> str:
-    """Return a text, or the texts of blocks."""
+    """Return a text, or the concatenated texts of blocks."""
     value = body.value(key)
     if isinstance(value, str):
         return value
@@ -71,7 +71,7 @@ def _plain_text(body: BodyFields, key: str) -> str:
 
 
 def _messages_of(message: BodyFields) -> list[object]:
-    """Return a message as those of a chat completion: results of tools are messages of their own."""
+    """Convert a message; tool results become separate messages."""
     role = message.choice("role", ("user", "assistant", "system"))
     if isinstance(message.value("content"), str):
         return [{"role": role, "content": message.value("content")}]
@@ -106,14 +106,14 @@ def _messages_of(message: BodyFields) -> list[object]:
 
 
 class MessageWriter(ItemWriter):
-    """Writes an answer as a message."""
+    """Writes an answer in the format of the Messages API."""
 
     def first(self) -> list[Event]:
         """Return the first events of a stream."""
         return [{"type": "message_start", "message": self._message([], None)}]
 
     def last(self) -> list[Event]:
-        """Return what a stream ends with."""
+        """Return the last events of a stream."""
         delta = {"stop_reason": self._stop_reason, "stop_sequence": None}
         return [{"type": "message_delta", "delta": delta, "usage": self._usage}, {"type": "message_stop"}]
 

@@ -1,4 +1,4 @@
-"""Figures of a server, in the text format of Prometheus."""
+"""Metrics of a server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = tuple[str, ...]
 
 
 class Metric:
-    """A named figure with a value for each combination of labels."""
+    """A named metric with a value for each combination of labels."""
 
     def __init__(self, kind: str, name: str, purpose: str, labels: Sequence[str]) -> None:
         self.kind, self.name, self.purpose, self.labels = kind, name, purpose, tuple(labels)
@@ -29,14 +29,14 @@ class Metric:
 
 
 class Counter(Metric):
-    """A number that only grows."""
+    """A number that only increases."""
 
     def __init__(self, name: str, purpose: str, labels: Sequence[str] = ()) -> None:
         super().__init__("counter", name, purpose, labels)
         self._values: dict[Labels, float] = {}
 
     def add(self, value: float, *labels: str) -> None:
-        """Add to the number of some labels."""
+        """Increase the number for some labels."""
         with self._lock:
             self._values[labels] = self._values.get(labels, 0.0) + value
 
@@ -49,7 +49,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A number that is read when it is asked for."""
+    """A number that is read on demand."""
 
     def __init__(self, name: str, purpose: str, labels: Sequence[str], read: Callable[[], Mapping[Labels, float]]):
         super().__init__("gauge", name, purpose, labels)
@@ -62,7 +62,7 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How many values were at most so large."""
+    """Counts of values up to each bound."""
 
     def __init__(self, name: str, purpose: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         super().__init__("histogram", name, purpose, labels)
@@ -106,7 +106,7 @@ def _escaped(value: str) -> str:
 
 
 class ServerMetrics:
-    """The figures of a server."""
+    """The metrics of a server."""
 
     def __init__(self) -> None:
         self.requests = Counter("mirlo_requests_total", "Requests that were answered.", ("endpoint", "model", "status"))
@@ -130,11 +130,11 @@ class ServerMetrics:
         self._all: list[Metric] = [value for value in vars(self).values() if isinstance(value, Metric)]
 
     def add(self, metric: Metric) -> None:
-        """Add a figure."""
+        """Add a metric."""
         self._all.append(metric)
 
     def text(self) -> str:
-        """Return all figures."""
+        """Return all metrics as text."""
         lines: list[str] = []
         for metric in self._all:
             lines += metric.head()

@@ -1,4 +1,4 @@
-"""The models of a server: loaded when it begins, and again when requests need one that made room for another."""
+"""The models of a server, loaded at startup, and reloaded on demand after another model has replaced them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Loader = Callable[[ModelSource], Backend]
 
 
 class ServedModel:
-    """A model and whether it is loaded."""
+    """A model, and whether it is loaded."""
 
     def __init__(self, source: ModelSource) -> None:
         self.source = source
@@ -30,13 +30,13 @@ class ServedModel:
         self.since = int(time.time())
 
     def end_use(self) -> None:
-        """Note that a user does not need the model any more."""
+        """Record that a user no longer needs the model."""
         self.users -= 1
         self.last_use = time.monotonic()
 
 
 class ModelUse(Generic[B]):
-    """A loaded model of a kind, which stays loaded while this is entered."""
+    """A loaded model of a kind, which stays loaded while this context is entered."""
 
     def __init__(self, pool: ModelPool, name: str, kind: type[B], otherwise: str) -> None:
         self._pool, self._name, self._kind, self._otherwise = pool, name, kind, otherwise
@@ -58,7 +58,7 @@ class ModelUse(Generic[B]):
 
 
 class ModelPool:
-    """Loads models, and unloads those that were not used for longest where their memory or number is bounded."""
+    """Loads models; unloads the least recently used ones when memory or their number is limited."""
 
     def __init__(self, sources: Sequence[ModelSource], options: ServeOptions, load: Loader, executor: Executor) -> None:
         self.models = {source.name: ServedModel(source) for source in sources}
@@ -72,16 +72,16 @@ class ModelPool:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether each model has answered a first call, and those that are loaded can answer others."""
+        """Return whether each model has answered a first call, and the loaded ones can answer."""
         return self._is_started and all(model.backend is None or model.backend.problem is None for model in self.loaded)
 
     @property
     def loaded(self) -> list[ServedModel]:
-        """Return the models that are loaded."""
+        """Return the loaded models."""
         return [model for model in self.models.values() if model.backend is not None]
 
     async def start(self) -> None:
-        """Load each model and make a first call; those that do not fit together make room again."""
+        """Load each model and make a first call; models that do not fit together replace each other."""
         for model in () if self._is_lazy else self.models.values():
             async with self._lock:
                 await self._bring(model)
@@ -97,15 +97,15 @@ class ModelPool:
         return model
 
     def use(self, name: str) -> ModelUse[Backend]:
-        """Return a loaded model, which stays loaded meanwhile."""
+        """Return a context with a loaded model."""
         return ModelUse(self, name, Backend, "")  # type: ignore[type-abstract]
 
     def use_as(self, name: str, kind: type[B], otherwise: str) -> ModelUse[B]:
-        """Return a loaded model of a kind; `otherwise` is what an error states of any other one."""
+        """Return a context with a loaded model of a kind; `otherwise` is the error for a model of another kind."""
         return ModelUse(self, name, kind, otherwise)
 
     async def begin_use(self, name: str) -> ServedModel:
-        """Return a model once it is loaded; it stays so until its number of users is 0."""
+        """Return a model once it is loaded; it stays loaded until `end_use`."""
         model = self.find(name)
         if not self._is_started:
             raise RequestError(503, "the models are being loaded", code="loading", retry=2)
@@ -120,7 +120,7 @@ class ModelPool:
         return model
 
     async def _bring(self, model: ServedModel) -> None:
-        """Load a model unless it is; the caller holds the lock."""
+        """Load a model, if necessary; the caller holds the lock."""
         if model.backend is not None:
             return
         if model.nbytes or len(self.loaded) >= self._most:
@@ -171,7 +171,7 @@ class ModelPool:
         gc.collect()
 
     def fail_all(self) -> None:
-        """End what waits with errors."""
+        """End waiting requests with errors."""
         for model in self.loaded:
             if model.backend is not None:
                 model.backend.fail_all()

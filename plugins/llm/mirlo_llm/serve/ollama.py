@@ -1,4 +1,4 @@
-"""The endpoints of Ollama's API, which a server has on request."""
+"""The endpoints of Ollama's API, which an option enables."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class OllamaRoutes:
         self._state, self._openai, self._version = state, openai, version
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a conversation, as Ollama's API has it."""
+        """Answer a conversation in the format of Ollama's API."""
         await self._openai.generate(scope, receive, send, CHAT)
 
     async def generate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a text, as Ollama's API has it."""
+        """Continue a text in the format of Ollama's API."""
         await self._openai.generate(scope, receive, send, TEXT)
 
     async def tags(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """List the models, as Ollama's API has it."""
+        """List the models in the format of Ollama's API."""
         models = [
             _described(model, name)
             for model in self._state.pool.models.values()
@@ -52,12 +52,12 @@ class OllamaRoutes:
         await send_json(send, 200, {"models": models})
 
     async def running(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """List the models in memory, as Ollama's API has it."""
+        """List the loaded models in the format of Ollama's API."""
         models = [{**_described(model, model.source.name), "size_vram": 0} for model in self._state.pool.loaded]
         await send_json(send, 200, {"models": models})
 
     async def show(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Describe a model, as Ollama's API has it."""
+        """Describe a model in the format of Ollama's API."""
 
         def read(fields: BodyFields) -> str:
             self._state.unknown.check(fields, SHOW_KEYS)
@@ -75,7 +75,7 @@ class OllamaRoutes:
         await send_json(send, 200, {**answer, "capabilities": capabilities, "model_info": info})
 
     async def version(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give the version of the server, as Ollama's API has it."""
+        """Return the server's version in the format of Ollama's API."""
         await send_json(send, 200, {"version": self._version})
 
 

@@ -1,4 +1,4 @@
-"""Ollama's API of conversations and texts: its bodies as those of OpenAI's, and its answers, a line for each part."""
+"""Ollama's API for conversations and texts, converted to and from OpenAI's; answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mirlo_llm.serve.generation_body import EFFORTS, MAX_MESSAGES, GenerationBod
 from mirlo_llm.serve.options import ServeOptions
 
 PREFIX = "/api/"
-"""What the paths of this API begin with."""
+"""The prefix of this API's paths."""
 LATEST = ":latest"
-"""What clients add to names of models."""
+"""The tag that clients append to model names."""
 OLLAMA_CHAT_KEYS = {"model", "messages", "tools", "format", "options", "stream", "think", "keep_alive"}
 OLLAMA_TEXT_KEYS = {
     "model", "prompt", "suffix", "images", "system", "raw", "format", "options", "stream", "think", "keep_alive",
@@ -31,11 +31,11 @@ _OPTIONS = {
     "repeat_penalty": "repetition_penalty", "frequency_penalty": "frequency_penalty",
     "presence_penalty": "presence_penalty",
 }  # fmt: skip
-"""Keys of `options` with those of OpenAI's API; others, such as `num_ctx`, are for Ollama's loading of models."""
+"""Keys of `options` by their names in OpenAI's API; others, such as `num_ctx`, concern Ollama's loading of models."""
 
 
 def model_name(name: str) -> str:
-    """Return the name of a model without the tag of the latest version."""
+    """Return the name of a model without the tag `latest`."""
     return name.removesuffix(LATEST)
 
 
@@ -51,7 +51,7 @@ def read_ollama_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 
 def read_ollama_text(body: BodyFields, options: ServeOptions) -> GenerationBody:
-    """Read the body of a text: of a conversation with one message, or as it is if it is `raw`."""
+    """Read the body of a text: a conversation of one message, or the unchanged text if it is `raw`."""
     if body.has("suffix"):
         raise refused("suffix", "the model continues texts only")
     common, prompt = _common(body), body.text("prompt")
@@ -65,7 +65,7 @@ def read_ollama_text(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 
 def _common(body: BodyFields) -> dict[str, object]:
-    """Return the keys that both kinds of requests have, as OpenAI's API has them."""
+    """Return the keys that both kinds of requests have, in the format of OpenAI's API."""
     result: dict[str, object] = {"model": body.value("model"), "stream": body.flag("stream") or not body.has("stream")}
     if body.has("options"):
         given = body.inner("options")
@@ -92,7 +92,7 @@ def _common(body: BodyFields) -> dict[str, object]:
 
 
 def _message(message: BodyFields) -> dict[str, object]:
-    """Return a message as OpenAI's API has it."""
+    """Return a message in the format of OpenAI's API."""
     role = message.choice("role", ("system", "user", "assistant", "tool"))
     result = _with_images(message, role, message.text("content", ""))
     if message.has("thinking"):
@@ -110,7 +110,7 @@ def _message(message: BodyFields) -> dict[str, object]:
 
 
 def _with_images(fields: BodyFields, role: str, text: str) -> dict[str, object]:
-    """Return a message with a text and the images of a body, which are in base64."""
+    """Return a message with a text and the base64 images of a body."""
     images = fields.list("images", MAX_IMAGES) if fields.has("images") else []
     if not all(isinstance(each, str) for each in images):
         raise fields.fail("images", "an array of images in base64")
@@ -125,7 +125,7 @@ def _now() -> str:
 
 
 class OllamaWriter(ItemWriter):
-    """Writes the answer of a conversation: parts of a message, and counts behind the last one."""
+    """Writes the answer of a conversation: parts of a message, then token counts."""
 
     def __init__(self, body: GenerationBody, job: AnswerJob, model: str, form: AnswerForm) -> None:
         super().__init__(body, job, model, form)
@@ -134,7 +134,7 @@ class OllamaWriter(ItemWriter):
         """When the first part came."""
 
     def chunks(self, deliveries: Sequence[Delivery]) -> list[Event]:
-        """Return the lines for what has come."""
+        """Return the lines for deliveries."""
         if self._first is None and deliveries:
             self._first = time.perf_counter_ns()
         return super().chunks(deliveries)
@@ -163,7 +163,7 @@ class OllamaWriter(ItemWriter):
         return {"model": self._model, "created_at": _now(), **self._content(message), "done": False}
 
     def _content(self, message: Event) -> Event:
-        """Return the keys of a line that have the parts of a message."""
+        """Return the keys of a line with parts of a message."""
         return {"message": message}
 
     def _ending(self, items: Sequence[AnswerItem]) -> Event:

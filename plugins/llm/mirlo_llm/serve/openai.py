@@ -25,22 +25,22 @@ from mirlo_llm.serve.sending import DATA, NAMED, ClientWatch, EventSender, send_
 from mirlo_llm.serve.state import ServerState
 
 TOKEN_BYTES = 64
-"""Bytes of a token in an answer, about, and of each of its alternatives."""
+"""Estimated bytes of a token in an answer, and of each of its alternatives."""
 
 
 @dataclass(frozen=True)
 class GenerationApi:
-    """How an endpoint reads what it is asked for, and writes answers."""
+    """The functions of an endpoint that read requests and write answers."""
 
     keys: Collection[str]
     read: Callable[[BodyFields, ServeOptions], GenerationBody]
     writer: Callable[[GenerationBody, AnswerJob, str, AnswerForm], ItemWriter] | None = None
-    """Writes answers whose events have names; None for `CompletionWriter`."""
+    """Writes answers with named events; None for `CompletionWriter`."""
     error: Callable[[RequestError], dict[str, object]] = openai_form
     form: str = DATA
-    """The form of streams."""
+    """The format of streams."""
     name_of: Callable[[str], str] = str
-    """Returns the name of the model that clients call so."""
+    """Maps a client's model name to the server's."""
 
 
 CHAT, COMPLETION = GenerationApi(CHAT_KEYS, read_chat), GenerationApi(TEXT_KEYS, read_completion)
@@ -81,11 +81,11 @@ class OpenAIRoutes:
         await self.generate(scope, receive, send, COMPLETION)
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a conversation with a response."""
+        """Answer a conversation in the format of the Responses API."""
         await self.generate(scope, receive, send, RESPONSE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a conversation with a message, as Anthropic's API has it."""
+        """Answer a conversation in the format of the Messages API."""
         await self.generate(scope, receive, send, MESSAGE)
 
     async def generate(self, scope: Scope, receive: Receive, send: Send, api: GenerationApi) -> None:
@@ -179,7 +179,7 @@ class OpenAIRoutes:
 
 
 def _answer_bytes(body: GenerationBody, job: AnswerJob) -> int:
-    """Return the bytes of an answer, about."""
+    """Return the estimated bytes of an answer."""
     tokens = sum(len(request.tokens) for request in job.requests) * (1 + (body.call.logprobs or 0))
     if body.call.prompt_logprobs is not None:
         tokens += sum(len(request.prompt) for request in job.requests) * (1 + body.call.prompt_logprobs)
@@ -199,6 +199,6 @@ def _require_going(job: AnswerJob) -> None:
 
 
 def _model_object(model: ServedModel, name: str) -> dict[str, object]:
-    """Return a model by its name or that of an adapter."""
+    """Describe a model, by its name or that of an adapter."""
     of_adapter = {"parent": model.source.name} if name != model.source.name else {}
     return {"id": name, "object": "model", "created": model.since, "owned_by": "mirlo", **of_adapter}

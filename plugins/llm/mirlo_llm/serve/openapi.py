@@ -1,4 +1,4 @@
-"""What the endpoints of a server take and give, as an OpenAPI document."""
+"""The OpenAPI document of a server's endpoints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _FIELDS: Mapping[str, Schema] = {
     "top_n": {"type": "integer", "minimum": 1}, "language": TEXT,
     "file": {"type": "string", "format": "binary"},
 }  # fmt: skip
-"""The schemas of keys; those that are not listed have any value."""
+"""The schemas of keys; unlisted keys may have any value."""
 _ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {}}}
 STATUSES = {
     400: "The request is wrong; the error says what.", 401: "The key is missing or unknown.",
@@ -69,7 +69,7 @@ STATUSES = {
 
 
 def _body(keys: Collection[str], required: Collection[str], is_closed: bool = False, **instead: Schema) -> Schema:
-    """Return the schema of a body with these keys; others are refused if it `is_closed`."""
+    """Return the schema of a body with these keys; other keys are invalid if it `is_closed`."""
     properties = {key: instead.get(key, _FIELDS.get(key, {})) for key in sorted(keys)}
     return {"type": "object", "required": [*required], "properties": properties, "additionalProperties": not is_closed}
 
@@ -103,7 +103,7 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v2/models/{name}/infer": (JSON, _INFER),
     "/v2/models/{name}/versions/{version}/infer": (JSON, _INFER),
 }
-"""Types and schemas of bodies, by paths."""
+"""Content types and schemas of bodies, by path."""
 
 
 def _whole(*kinds: str) -> Mapping[str, Schema]:
@@ -145,11 +145,11 @@ ANSWERS: Mapping[str, Mapping[str, Schema]] = {
     "/v2/models/{name}/infer": _whole(JSON, "application/octet-stream"),
     "/v2/models/{name}/versions/{version}/infer": _whole(JSON, "application/octet-stream"),
 }  # fmt: skip
-"""Descriptions of answers by their types, by paths; an object in JSON for all others."""
+"""Answers by path and content type; a JSON object for others."""
 
 
 def openapi_document(routes: Collection[tuple[str, str, str]], version: str, models: Collection[str]) -> dict[str, Any]:
-    """Return the document of endpoints, by method, path and what they do, for a server of these models."""
+    """Return the OpenAPI document for endpoints (method, path, summary) of a server of these models."""
     named = {"name": {"enum": [*models]} if models else TEXT, "version": {"enum": [VERSION]}}
     paths: dict[str, dict[str, Any]] = {}
     for method, path, purpose in routes:

@@ -28,12 +28,12 @@ from mirlo_llm.serve.errors import ServeError
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_KEYS_BYTES = 1 << 20
 IMAGES = ",mmproj="
-"""What stands between the file of a language model and that of its encoder of images."""
+"""Separates the file of a language model from that of its image encoder."""
 
 
 @dataclass(frozen=True)
 class ServeOptions(CodeOptions):
-    """The limits of a server, and how it batches."""
+    """Limits of a server, and its batching."""
 
     host: str = option(
         "127.0.0.1",
@@ -209,16 +209,16 @@ class ServeOptions(CodeOptions):
 
     @property
     def is_local(self) -> bool:
-        """Return whether only this machine may use the server, without a key."""
+        """Return whether only this machine can use the server, without a key."""
         return self.host in LOOPBACK and not self.keys
 
 
 MIN_KEY = 16
-"""Characters of the shortest API key: one of random hexadecimal digits has 64 bits."""
+"""Fewest characters of an API key; as random hexadecimal digits they have 64 bits."""
 
 
 def read_keys(path: str) -> tuple[str, ...]:
-    """Return the API keys of a file, one in a line; empty lines and those that begin with # are left out."""
+    """Read API keys from a file, one per line; empty lines and lines that begin with # are ignored."""
     lines = read_bytes(Path(path), MAX_KEYS_BYTES).decode("utf-8", "replace").splitlines()
     keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
     if not keys:
@@ -228,18 +228,18 @@ def read_keys(path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model by its name and its file or folder."""
+    """A model by name, and its file or folder."""
 
     name: str
     path: Path
     images: Path | None = None
-    """The encoder of images of a language model in a GGUF file."""
+    """The image encoder of a GGUF model."""
     adapters: Mapping[str, Path] = field(default_factory=dict)
-    """LoRA adapters of a language model, by the names that requests give for the model's."""
+    """LoRA adapters of a language model, by the model name that selects them in requests."""
 
 
 def parse_adapters(texts: Sequence[str], sources: Sequence[ModelSource]) -> tuple[ModelSource, ...]:
-    """Return models with the adapters of a command line: `NAME=PATH`, or `MODEL:NAME=PATH` if there are several."""
+    """Add the adapters of a command line to models: `NAME=PATH`, or `MODEL:NAME=PATH` if there are several models."""
     adapters: dict[str, dict[str, Path]] = {source.name: {} for source in sources}
     taken = set(adapters)
     for text in texts:
@@ -263,7 +263,7 @@ def _is_name(name: str) -> bool:
 
 
 def parse_models(texts: Sequence[str]) -> tuple[ModelSource, ...]:
-    """Return models of a command line: `PATH` or `NAME=PATH`; the name of a path is its last part.
+    """Return models of a command line: `PATH` or `NAME=PATH`; the default name is the last part of the path.
 
     `,mmproj=FILE` after a path names the file with the encoder of images of a GGUF file.
     """

@@ -40,17 +40,17 @@ from mirlo_llm.serve.tensors import (
 )
 
 VERSION = "1"
-"""The only version of each model."""
+"""The version of every model."""
 MAX_TENSORS = 4096
 TEXT_BYTES = 64
-"""Bytes of a text in a tensor, about."""
+"""Estimated bytes of a text in a tensor."""
 JSON_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data"]
 
 
 @dataclass(frozen=True)
 class WantedOutput:
-    """An output that a request asks for."""
+    """An output that a request selects."""
 
     port: TensorPort
     is_binary: bool
@@ -67,11 +67,11 @@ class ProtocolRoutes:
         return self._state.pool
 
     async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell that the server runs."""
+        """Report that the server runs."""
         await send_json(send, 200, {"live": True})
 
     async def ready(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell whether each model has answered a first call."""
+        """Report whether each model has answered a first call."""
         is_ready = self._pool.is_ready and not self._state.is_stopping
         await send_json(send, 200 if is_ready else 503, {"ready": is_ready})
 
@@ -80,7 +80,7 @@ class ProtocolRoutes:
         await send_json(send, 200, {"name": "mirlo", "version": self._version, "extensions": EXTENSIONS})
 
     async def model_ready(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell whether a model answers."""
+        """Report whether a model answers."""
         name = _name(scope)
         self._pool.find(name)
         is_ready = self._pool.is_ready and not self._state.is_stopping
@@ -139,7 +139,7 @@ class ProtocolRoutes:
             raise
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[int, BodyFields, memoryview]:
-        """Return the size of a body, its JSON, and the bytes behind that."""
+        """Return the size of a body, its JSON part, and the bytes after that."""
         options, length = self._state.options, header(scope, JSON_LENGTH)
         if length is None:
             require_type(scope)
@@ -240,7 +240,7 @@ async def _send_outputs(send: Send, head: dict[str, Any], wanted: list[WantedOut
 
 
 def _written(head: dict[str, Any], wanted: list[WantedOutput], arrays: list[np.ndarray]) -> tuple[bytes, list[bytes]]:
-    """Return the JSON of an answer, and the bytes behind it."""
+    """Return the JSON part of an answer, and the bytes after it."""
     described: list[dict[str, object]] = []
     parts: list[bytes] = []
     for output, array in zip(wanted, arrays, strict=True):

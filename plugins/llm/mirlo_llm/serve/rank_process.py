@@ -1,7 +1,7 @@
-"""The process of a rank of a served model: it computes its part of what the server's engine computes.
+"""The process of another rank of a served model, which repeats the operations of the server's engine.
 
-It reads pickled messages of the server, which has started it, from its standard input, and ends when that is closed.
-Its standard output says that it has loaded the model. Its argument is the descriptor of the memory of its heartbeat.
+It reads pickled messages from standard input, and ends when that is closed. On standard output it reports that it has
+loaded the model. Its argument is the descriptor of its heartbeat's memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOADED = b"loaded\n"
 
 @dataclass(frozen=True)
 class RankModel:
-    """What a rank loads."""
+    """The model that a rank loads."""
 
     path: str
     options: Mapping[str, Any]
@@ -31,7 +31,7 @@ class RankModel:
 
 
 def main() -> int:
-    """Load a part of a model, and follow the operations of the engine."""
+    """Load a part of a model, and repeat the operations of the engine."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the server finishes what runs
     messages, loaded = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The other ranks of a served model: processes that the server starts, and that end with it."""
+"""The other ranks of a served model, processes that start and end with the server."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mirlo_llm.serve.errors import ServeError
 from mirlo_llm.serve.rank_process import LOADED, RankModel
 
 VARIABLES = ("MIRLO_RANK", "MIRLO_RANKS", "MIRLO_JOB")
-"""What tells this process that it is a rank, until the ranks end."""
+"""Environment variables that identify this process as a rank."""
 EXPLAIN_SECONDS = 1.0
-"""Time in which the end of a rank is seen after an exchange with it has failed: some periods of its heartbeat."""
+"""Seconds within which the end of a rank is noticed after a failed exchange: some heartbeat periods."""
 STOP_SECONDS = 10.0
-"""Time that a rank has to end when the server does."""
+"""Seconds for a rank to end at shutdown."""
 
 
 class RankProcesses:
@@ -73,7 +73,7 @@ class RankProcesses:
         self._write(operation)
 
     def explain(self, error: MirloError) -> MirloError:
-        """Return why a step failed: the end of a rank, which its thread may see a moment later, or the error."""
+        """Return the reason why a step failed: the end of a rank, which may be noticed a moment later, or the error."""
         self._ended.wait(EXPLAIN_SECONDS)
         return self.problem or error
 
@@ -104,7 +104,7 @@ class RankProcesses:
                 raise self.problem or _ended(rank, process) from None
 
     def _watch(self, rank: int, process: subprocess.Popen[bytes], monitor: HeartbeatMonitor) -> None:
-        """Wait for the end of a rank, and end it if its process is stopped: it would not, and all would wait for it."""
+        """Wait for the end of a rank, and kill it if its process is stopped, since the others would wait for it."""
         watch = watch_process(process.pid)
         while not _ends(process, watch, PERIOD):
             if monitor.has_begun and monitor.is_silent():
@@ -122,7 +122,7 @@ class RankProcesses:
 
 
 def _ends(process: subprocess.Popen[bytes], watch: int | None, seconds: float) -> bool:
-    """Return whether a process has ended, or ends within so many seconds; `watch` can be read then."""
+    """Return whether a process ends within some seconds; `watch` becomes readable when it does."""
     with suppress(subprocess.TimeoutExpired):
         if watch is not None:
             wait_readable((watch,), seconds)
@@ -133,7 +133,7 @@ def _ends(process: subprocess.Popen[bytes], watch: int | None, seconds: float) -
 
 
 def _start(rank: int, heartbeat: int) -> subprocess.Popen[bytes]:
-    """Start a rank, which counts its heartbeat in the memory of a descriptor."""
+    """Start a rank, which writes its heartbeat to the memory of a descriptor."""
     command = fresh_command("mirlo_llm.serve.rank_process", str(heartbeat))
     environment = {**os.environ, VARIABLES[0]: str(rank)}
     pipe = subprocess.PIPE

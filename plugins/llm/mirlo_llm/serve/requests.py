@@ -1,4 +1,4 @@
-"""What is known of a request when it ends, and how its body is read."""
+"""Facts about requests for metrics and traces, and the parsing of bodies."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mirlo_llm.serve.state import ServerState
 
 T = TypeVar("T")
 SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
-"""Types of bodies that pages of other sites may send with no check by the browser."""
+"""Content types that pages of other sites may send without a preflight request."""
 NOTES = "mirlo.notes"
 
 
 def note(scope: Scope, **facts: str | int | float) -> None:
-    """Note facts of a request for figures and traces."""
+    """Record facts about a request for metrics and traces."""
     scope.setdefault(NOTES, {}).update(facts)
 
 
 def notes(scope: Scope) -> dict[str, str | int | float]:
-    """Return what was noted of a request."""
+    """Return the recorded facts about a request."""
     noted: dict[str, str | int | float] = scope.get(NOTES, {})
     return noted
 
 
 def require_type(scope: Scope) -> None:
-    """Raise an error for a body whose type a page of another site could send."""
+    """Raise an error for a content type that a page of another site could send."""
     kind = (header(scope, b"content-type") or b"").partition(b";")[0].strip().lower()
     if kind in SIMPLE:
         raise RequestError(415, "Content-Type: expected application/json")
 
 
 async def read_json_body(state: ServerState, scope: Scope, receive: Receive, read: Callable[[BodyFields], T]) -> T:
-    """Return what a function reads of the JSON object that a request has as its body."""
+    """Parse a JSON body, and return the result of a function of it."""
     require_type(scope)
     options = state.options
     content = await read_body(scope, receive, options.max_body, options.body_seconds)

@@ -1,4 +1,4 @@
-"""OpenAI's API of responses: its bodies as conversations, and its answers. The server keeps no responses."""
+"""OpenAI's Responses API, converted to and from chat completions; the server stores no responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXTS = ("input_text", "output_text", "text")
 
 
 def read_response_body(body: BodyFields, options: ServeOptions) -> GenerationBody:
-    """Read the body of a request for a response."""
+    """Read the body of a Responses request."""
     for key in ("previous_response_id", "conversation"):
         if body.has(key):
             raise refused(key, "the server keeps no responses: give the whole conversation in 'input'")
@@ -67,7 +67,7 @@ def _tool(tool: BodyFields) -> dict[str, object]:
 
 
 def _add_item(messages: list[dict[str, Any]], item: BodyFields) -> None:
-    """Add an item of the input to a conversation; calls belong to the message before them."""
+    """Add an input item to a conversation; tool calls belong to the preceding message."""
     kind = item.choice("type", _KINDS, "message")
     if kind == "message":
         role = item.choice("role", ("system", "developer", "user", "assistant"))
@@ -99,7 +99,7 @@ def _content(item: BodyFields, key: str = "content") -> str | list[object]:
 
 
 class ResponseWriter(ItemWriter):
-    """Writes an answer as a response."""
+    """Writes an answer in the format of the Responses API."""
 
     def __init__(self, body: GenerationBody, job: AnswerJob, model: str, form: AnswerForm) -> None:
         super().__init__(body, job, model, form)
@@ -110,7 +110,7 @@ class ResponseWriter(ItemWriter):
         return [self._event(f"response.{kind}", response=self._response(None)) for kind in ("created", "in_progress")]
 
     def last(self) -> list[Event]:
-        """Return what a stream ends with."""
+        """Return the last events of a stream."""
         return [self._event(f"response.{self._status}", response=self.whole())]
 
     def whole(self) -> Event:
@@ -172,7 +172,7 @@ def response_error(error: RequestError) -> dict[str, object]:
 
 
 _NAMES: Mapping[str, str] = {CALL: "function_call_arguments", REASONING: "reasoning_text", "text": "output_text"}
-"""What events of items are named by."""
+"""Event names by kind of item."""
 
 
 def _in_content(item: AnswerItem) -> dict[str, object]:
@@ -186,7 +186,7 @@ def _part(item: AnswerItem) -> Event:
 
 
 def _object(item: AnswerItem, is_done: bool) -> Event:
-    """Return an item of the output."""
+    """Return an output item."""
     status = {"id": item.id, "status": "completed" if is_done else "in_progress"}
     if item.kind == CALL:
         return {**status, "type": "function_call", "call_id": item.id, "name": item.name, "arguments": item.text}

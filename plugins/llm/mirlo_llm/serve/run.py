@@ -1,4 +1,4 @@
-"""Running a server with uvicorn until it gets a signal to end."""
+"""Running a server with uvicorn until a signal ends it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mirlo_llm.serve.http_limits import MAX_HEAD, limited_protocol
 from mirlo_llm.serve.options import ModelSource, ServeOptions
 
 SWITCH_SECONDS = 0.001
-"""Time after which a thread gives Python's lock to the event loop, which takes it several times for a request."""
+"""Switch interval of the interpreter: the event loop needs the lock several times per request."""
 EXTRA_GRACE = 5
-"""Seconds after `grace` in which errors are sent to those whose requests were ended."""
+"""Seconds after `grace` in which errors are sent to the clients of ended requests."""
 
 
 def run_server(
@@ -44,7 +44,7 @@ def run_server(
     runner = uvicorn.Server(config)
 
     def handle_exit(signal: int, frame: Any) -> None:
-        """End when what runs is done; a second signal ends at once. uvicorn's own would end the process by a signal."""
+        """End after active requests; end at once on a second signal."""
         runner.force_exit = runner.should_exit
         runner.should_exit = True
         for loop in runner_loop:
@@ -81,7 +81,7 @@ def run_server(
 
 
 def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Return what runs a coroutine: in a loop of uvloop, which sends what an answer consists of together."""
+    """Return a function that runs a coroutine, in uvloop's event loop, which combines small writes, if installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Answers: JSON, and events that are sent as they come."""
+"""Sending of answers: JSON and event streams."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mirlo_llm.serve.json_pieces import encode_in_pieces, encode_json
 
 JSON = b"application/json"
 WATCH_SECONDS = 0.003
-"""Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
+"""Seconds before a task watches for a disconnected client, which short answers do not need."""
 DATA, NAMED, LINES = "data", "named", "lines"
-"""Forms of streams: events of data, which one of [DONE] ends; events with the name of their type; lines of JSON."""
+"""Formats of streams: data events with a final [DONE], events with type names, lines of JSON."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -31,13 +31,13 @@ async def send_json(send: Send, status: int, value: object, headers: Headers = (
 
 
 async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[], object]) -> None:
-    """Send a whole answer of JSON that a function makes of so many bytes."""
+    """Send a JSON answer of about this many bytes, which a function creates."""
     write = encode_json if nbytes <= INLINE_BYTES else encode_in_pieces
     await send_bytes(send, status, await run_aside(nbytes, lambda: write(make())))
 
 
 class EventSender:
-    """Sends events of JSON, or lines, to a client that must read them in time."""
+    """Sends events or lines to a client that must read them in time."""
 
     def __init__(self, send: Send, seconds: float, form: str = DATA) -> None:
         self._send, self._seconds, self._form = send, seconds, form
@@ -71,7 +71,7 @@ class EventSender:
 
 
 class ClientWatch:
-    """Calls `leave` if the client goes while this is entered."""
+    """Calls `leave` if the client disconnects while this context is entered."""
 
     def __init__(self, receive: Receive, leave: Callable[[], object]) -> None:
         self._receive, self._leave = receive, leave

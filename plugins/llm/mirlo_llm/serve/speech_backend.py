@@ -20,11 +20,11 @@ from mirlo_llm.serve.options import ServeOptions
 
 
 class Gone(MirloError):
-    """Raised where a transcript is not needed any more."""
+    """Raised when a transcript is no longer needed."""
 
 
 class SpeechBackend(Backend):
-    """A model that turns sound into text."""
+    """A speech model; transcripts are computed separately."""
 
     kind = "speech"
 
@@ -39,7 +39,7 @@ class SpeechBackend(Backend):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the weights, and of the arenas and states of calls that run."""
+        """Return the bytes of the weights, and of the arenas and states of active calls."""
         return self.model.nbytes(self.options.workers)
 
     def warm(self) -> None:
@@ -49,7 +49,7 @@ class SpeechBackend(Backend):
     async def transcribe(
         self, sound: Sound, language: str | None, task: str, words: bool, leaves: threading.Event
     ) -> Transcript:
-        """Return the transcript, with the times of words if asked for; `leaves` is set when the client has gone."""
+        """Return the transcript, with word timestamps if requested; `leaves` is set when the client disconnects."""
 
         def check(segment: Segment) -> None:
             if leaves.is_set() or self._is_stopping:
@@ -69,11 +69,11 @@ class SpeechBackend(Backend):
                 raise RequestError(400, str(error)[:2000]) from None
 
     def stop(self) -> None:
-        """End what runs."""
+        """End active calls."""
         self.fail_all()
 
     def fail_all(self) -> None:
-        """End what waits and runs with an error."""
+        """End waiting and active calls with an error."""
         self._is_stopping = True
 
     @property

@@ -1,4 +1,4 @@
-"""What the endpoints of a server share."""
+"""State that the endpoints of a server share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mirlo_llm.serve.unknown import UnknownKeys
 
 @dataclass
 class ServerState:
-    """The models, the options and the figures of a server."""
+    """The models, the options and the metrics of a server."""
 
     options: ServeOptions
     metrics: ServerMetrics
     pool: ModelPool
     unknown: UnknownKeys
     is_stopping: bool = False
-    """Whether new requests are refused, as the server ends."""
+    """Whether the server is shutting down and refuses new requests."""
     failure: Exception | None = None
-    """Why the models could not be loaded."""
+    """The error that prevented the models from loading, if any."""

@@ -1,4 +1,4 @@
-"""A served model that takes and returns tensors."""
+"""A served model with tensors as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.tensors import TensorPort, require_servable
 
 WARM_SIZE = 2
-"""Size of dynamic dims in a first call."""
+"""Size of dynamic dims in the first call."""
 TRIAL_ROWS = 3
 
 
 class TensorBackend(Backend):
-    """A compiled model, called by the Open Inference Protocol."""
+    """A compiled model for the Open Inference Protocol."""
 
     kind = "tensors"
 
@@ -45,19 +45,19 @@ class TensorBackend(Backend):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the weights, and of the arenas of calls that run."""
+        """Return the bytes of the weights and of the arenas of active calls."""
         memory = self.model.memory
         arenas = memory.arena_bytes * self.options.workers + memory.device_arena_bytes
         return memory.weights_bytes + arenas
 
     @property
     def platform(self) -> str:
-        """Return what the model was compiled for."""
+        """Return the target of the compiled model."""
         target = self.model.artifact.target if isinstance(self.model, Executable) else self.model.compiled.target
         return f"mirlo_{str(target).partition('{')[0]}"
 
     def warm(self) -> None:
-        """Call the model on random rows, and find out whether they may be those of several calls."""
+        """Call the model on random rows, and find out whether calls can be batched."""
         if any(port.dtype == STRING or port.shape is None for port in self.inputs.values()):
             return  # there are no random values of these kinds
         batch = self._batch_dim()
@@ -86,11 +86,11 @@ class TensorBackend(Backend):
             raise RequestError(500, str(error)[:2000]) from None
 
     def stop(self) -> None:
-        """End the calls that wait."""
+        """End the waiting calls."""
         self.fail_all()
 
     def fail_all(self) -> None:
-        """End the calls that wait with an error."""
+        """End the waiting calls with an error."""
         self._queue.fail_all(RequestError(503, STOPPING, retry=1))
 
     def _new_queue(self) -> CallQueue:
@@ -105,7 +105,7 @@ class TensorBackend(Backend):
         return self.model.run(inputs)
 
     def _batch_dim(self) -> str | None:
-        """Return the symbol that is the first dim of all inputs and outputs; None if there is none."""
+        """Return the symbol of the first dim that all inputs and outputs share; None if there is none."""
         first = {port.shape[0] if port.shape else None for port in (*self.inputs.values(), *self.outputs.values())}
         dim = first.pop() if len(first) == 1 else None
         return dim if isinstance(dim, str) and dim.isidentifier() else None
@@ -119,7 +119,7 @@ class TensorBackend(Backend):
 
 
 def model_ports(model: str, executable: Executable | Program, what: str) -> list[TensorPort]:
-    """Return the inputs or outputs of a model, which must be tensors of the protocol's types."""
+    """Return the inputs or outputs of a model; raise an error for types outside of the protocol."""
     result = []
     if isinstance(executable, Executable):
         for spec in executable.inputs if what == "input" else executable.outputs:

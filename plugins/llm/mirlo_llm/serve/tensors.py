@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: as JSON, and as bytes behind the JSON of a body."""
+"""Tensors of the Open Inference Protocol, as JSON or as bytes after the JSON part of a body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TensorPort:
 
     @property
     def metadata(self) -> dict[str, object]:
-        """Return how the protocol describes it."""
+        """Return the protocol's description of the port."""
         dims = [dim if isinstance(dim, int) else -1 for dim in self.shape or ()]
         return {"name": self.name, "datatype": self.datatype, "shape": dims}
 
@@ -62,7 +62,7 @@ def read_shape(fields: BodyFields) -> tuple[int, ...]:
 
 
 def array_of_json(port: TensorPort, shape: tuple[int, ...], data: object, place: str) -> np.ndarray:
-    """Return the array of elements in JSON: in a row, or nested as the shape is."""
+    """Convert JSON elements, flat or nested, to an array."""
     if not isinstance(data, list):
         raise refused(place, "expected an array")
     flat = _flattened(data)
@@ -102,7 +102,7 @@ def _flattened(data: list[Any]) -> list[Any]:
 
 
 def array_of_bytes(port: TensorPort, shape: tuple[int, ...], data: memoryview, place: str) -> np.ndarray:
-    """Return the array of elements in bytes, which it refers to."""
+    """Return an array that refers to the elements in bytes."""
     if port.dtype == STRING:
         return _texts_of_bytes(shape, data, place)
     dtype = numpy_dtype(port.dtype)
@@ -118,7 +118,7 @@ def array_of_bytes(port: TensorPort, shape: tuple[int, ...], data: memoryview, p
 
 
 def _texts_of_bytes(shape: tuple[int, ...], data: memoryview, place: str) -> np.ndarray:
-    """Return texts, before each of which is its length in 4 bytes."""
+    """Return texts, each stored after its length in 4 bytes."""
     count = math.prod(shape)
     if 4 * count > len(data):
         raise refused(place, f"expected {count} texts, found {len(data)} bytes")
@@ -144,7 +144,7 @@ def _texts_of_bytes(shape: tuple[int, ...], data: memoryview, place: str) -> np.
 
 
 def json_of_array(port: TensorPort, array: np.ndarray) -> list[object]:
-    """Return the elements in a row."""
+    """Return the elements as a flat list."""
     if port.dtype == STRING:
         return [str(each) for each in array.ravel().tolist()]
     values = array if array.dtype.kind in "iub" else array.astype(np.float64)

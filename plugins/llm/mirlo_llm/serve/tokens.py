@@ -1,4 +1,4 @@
-"""Endpoints that tools for language models ask: tokens of texts and texts of tokens, health and properties."""
+"""Endpoints for tools: tokenization, health and properties."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ DETOKENIZE_KEYS = {"model", "tokens"}
 
 
 class TokenRoutes:
-    """Endpoints as vLLM and llama.cpp have them; `model` may be left out where one language model is served."""
+    """Endpoints of vLLM and llama.cpp; `model` is optional if one language model is served."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
 
     async def health(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell whether the models answer."""
+        """Report whether the models answer."""
         is_ready = self._state.pool.is_ready and not self._state.is_stopping
         await send_json(send, 200 if is_ready else 503, {"status": "ok" if is_ready else "loading"})
 
     async def properties(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Describe a language model and how it is served."""
+        """Describe a language model and its server options."""
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=16)
         async with self._state.pool.use_as(self._name(query.get("model", [""])[0]), LanguageBackend, _OTHER) as backend:
             config, template = backend.model.config, backend.template
@@ -64,7 +64,7 @@ class TokenRoutes:
             await send_json(send, 200, answer)
 
     async def count_message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the tokens of a conversation, as Anthropic's API has it."""
+        """Count the tokens of a conversation in the format of the Messages API."""
         fields = await self._read(scope, receive, COUNT_KEYS)
         chat = BodyFields(chat_of_messages(fields))
         async with self._state.pool.use_as(self._named(scope, fields), LanguageBackend, _OTHER) as backend:
@@ -100,7 +100,7 @@ class TokenRoutes:
         return name
 
     def _name(self, name: str) -> str:
-        """Return the name of a model; an empty one stands for the only one."""
+        """Return the name of a model; an empty name stands for the only one."""
         models = self._state.pool.models
         if not name and len(models) == 1:
             return next(iter(models))
@@ -114,7 +114,7 @@ _OTHER = "is no language model"
 
 
 def _tokens(backend: LanguageBackend, template: ChatTemplate | None, fields: BodyFields) -> list[int]:
-    """Return the tokens that a body asks for."""
+    """Return the tokens of the text or the conversation in a body."""
     tokenizer = backend.model.tokenizer
     assert tokenizer is not None
     if fields.has("messages"):

@@ -1,4 +1,4 @@
-"""The tools of a request, and conversations with calls of tools."""
+"""The tools of a request, and conversations with tool calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mirlo_llm.serve.errors import refused
 
 MAX_TOOLS = 128
 MAX_PIECE = 1 << 20
-"""Letters of base64 that are decoded at once; a multiple of 4."""
+"""Base64 characters that are decoded at once; a multiple of 4."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """The tools of a request and which of them must be called."""
+    """The tools of a request, and whether one must be called."""
 
     tools: tuple[Tool, ...] = ()
     mode: str = "none"
@@ -28,7 +28,7 @@ class ToolChoice:
 
     @property
     def schema(self) -> dict[str, object] | None:
-        """Return the form of an answer that calls a tool; None if it need not."""
+        """Return the schema of an answer that must call a tool; None if it need not."""
         if self.mode != "required":
             return None
         calls = [
@@ -45,7 +45,7 @@ class ToolChoice:
 
 
 def read_tools(body: BodyFields) -> tuple[ToolChoice, list[object]]:
-    """Return the tools of a request, and what its chat template gets."""
+    """Return the tools of a request, and the list that the chat template gets."""
     listed = body.list("tools", MAX_TOOLS) if body.has("tools") else []
     tools = [_read_tool(fields_of(each, f"tools[{i}]")) for i, each in enumerate(listed)]
     names = [tool.name for tool in tools]
@@ -80,7 +80,7 @@ def _read_tool(tool: BodyFields) -> Tool:
 
 
 def template_messages(messages: Sequence[object]) -> list[dict[str, object]]:
-    """Return a conversation as chat templates take it, after checks."""
+    """Check a conversation, and convert it for chat templates."""
     return [_message(fields_of(each, f"messages[{i}]")) for i, each in enumerate(messages)]
 
 
@@ -106,7 +106,7 @@ def _message(message: BodyFields) -> dict[str, object]:
 
 
 def _content(message: BodyFields) -> str | list[object]:
-    """Return the content of a message: a text, or parts if there are images among them."""
+    """Return the content of a message: a text, or a list of parts if it has images."""
     value = message.value("content")
     if value is None:
         return ""
@@ -129,7 +129,7 @@ def _content(message: BodyFields) -> str | list[object]:
 
 
 def _image(part: BodyFields) -> bytes:
-    """Return the file of an image in a data URL; the server opens no other addresses."""
+    """Return the image file in a data URL; other addresses are refused."""
     field = part.inner("image_url")
     kind, _, data = field.text("url").partition(",")
     if not re.fullmatch(r"data:image/[\w.+-]{1,32};base64", kind[:60]) or not data:

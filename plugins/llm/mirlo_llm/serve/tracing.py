@@ -1,4 +1,4 @@
-"""Traces of requests, where the package `opentelemetry-api` is installed; what exports them is configured there."""
+"""Traces of requests through `opentelemetry-api`, if installed; its configuration selects the exporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo_llm.serve.body import Scope
 
 
 class Tracer:
-    """Begins a span for each request, below the span of the client that a header `traceparent` names."""
+    """Starts a span for each request, as a child of the client's span in the header `traceparent`."""
 
     def __init__(self) -> None:
         self._tracer: Any = None
@@ -26,7 +26,7 @@ class Tracer:
             self._tracer = trace.get_tracer(__package__)
 
     def span(self, scope: Scope) -> AbstractContextManager[Any]:
-        """Return the span of a request; it holds None where there are no traces."""
+        """Return a context with the span of a request, or with None without tracing."""
         if self._tracer is None:
             return nullcontext()
         names = (b"traceparent", b"tracestate", b"baggage")
@@ -40,7 +40,7 @@ class Tracer:
 
 
 def describe_span(span: Any, name: str, attributes: Mapping[str, str | int | float]) -> None:
-    """Name a span and add what is known at its end."""
+    """Set the name and the attributes of a span at its end."""
     if span is not None and span.is_recording():
         span.update_name(name)
         for key, value in attributes.items():

@@ -1,4 +1,4 @@
-"""Transcripts as OpenAI's API has them: sound files in forms of several parts."""
+"""Transcriptions in the format of OpenAI's API: sound files in multipart forms."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mirlo_llm.serve.state import ServerState
 PARTS_KEY = "timestamp_granularities[]"
 FORM_KEYS = {"model", "file", "language", "response_format", "prompt", "temperature", PARTS_KEY}
 PARTS = ("segment", "word")
-"""What has times in verbose JSON."""
+"""Values of `timestamp_granularities`."""
 RESPONSE_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 MAX_SECONDS = 2 * 3600
-"""The longest sound of a request: few bytes may be many seconds."""
+"""Longest sound of a request, since small files may be long."""
 
 
 class TranscriptionRoutes:
@@ -77,7 +77,7 @@ class TranscriptionRoutes:
             await send_json(send, 200, {"text": transcript.text})
 
     async def _read(self, scope: Scope, receive: Receive) -> FormFields:
-        """Return the fields of a form, with the content of a file."""
+        """Read a form with a file."""
         options = self._state.options
         form = await read_form(scope, await read_body(scope, receive, options.max_body, options.body_seconds))
         for key in (*form.texts, *form.lists, form.file_key):
@@ -89,7 +89,7 @@ class TranscriptionRoutes:
 
 
 def _granularities(form: FormFields, response_format: str) -> list[str]:
-    """Return of what a form asks for times, in verbose JSON: segments, words, or both."""
+    """Return the parts with timestamps that a form requests in verbose JSON: segments, words, or both."""
     values = form.lists.get(PARTS_KEY, [])
     if not values:
         return [PARTS[0]]
@@ -102,7 +102,7 @@ def _granularities(form: FormFields, response_format: str) -> list[str]:
 
 
 def _verbose(task: str, transcript: Transcript, parts: list[str]) -> dict[str, object]:
-    """Return a transcript with the times of the parts that were asked for."""
+    """Return a transcript with the timestamps of the requested parts."""
     values = as_object(transcript)
     words = values.pop("words", [])
     if "segment" not in parts:
@@ -114,7 +114,7 @@ _DECODER = BoundedWorker("mirlo_llm.generate.speech.sound_process", bounds=Bound
 
 
 def _sound(content: bytes | None) -> Sound:
-    """Return the sound of a file, decoded in a bounded process."""
+    """Decode a sound file in a bounded process."""
     assert content is not None
     try:
         result = _DECODER.call_alone("decode", content, name="file")

@@ -1,4 +1,4 @@
-"""Keys of bodies that have no meaning: named once in the log, or refused."""
+"""Unknown keys of bodies, which are logged once, or refused."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mirlo_llm.serve.body import BodyFields
 
 LOG = logging.getLogger(__package__)
 MOST = 256
-"""Keys that are named; clients may make up any number."""
+"""Most keys that are logged, since clients may send any number."""
 
 
 class UnknownKeys:
-    """What is done with keys that are not known."""
+    """Handles unknown keys."""
 
     def __init__(self, is_strict: bool) -> None:
-        """With `is_strict` they are refused."""
+        """Store whether unknown keys are errors."""
         self._is_strict = is_strict
         self._named: set[str] = set()
 
     def check(self, body: BodyFields, known: Collection[str]) -> None:
-        """Name the keys of a body that are not known, each once; or raise an error for the first."""
+        """Log each unknown key of a body once, or raise an error for the first."""
         if self._is_strict:
             body.require_known(known)
             return

@@ -1,1 +1,1 @@
-"""Language models in their published form: weights in safetensors, described by a `config.json`."""
+"""Language models as published: weights in safetensors and a `config.json`."""

@@ -1,4 +1,4 @@
-"""Architectures of decoders: `config.json` read as the options of one definition (`decoder.py`)."""
+"""Architectures of decoders: each `config.json` is read as the options of one decoder (`decoder.py`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 MAX_LAYERS, MAX_WIDTH, MAX_EXPERTS = 4096, 1 << 20, 4096
 Norms = tuple[str, str, str, str]
-"""The norms of a layer, by the names of their weights: before and behind attention, before and behind the products.
+"""The norms of a layer by the names of their weights: before and after attention, before and after the MLP.
 
-An empty name stands for none.
+An empty name means that there is no such norm.
 """
 BEFORE: Norms = ("input_layernorm", "", "post_attention_layernorm", "")
 BEHIND: Norms = ("", "post_attention_layernorm", "", "post_feedforward_layernorm")
@@ -26,7 +26,7 @@ AROUND: Norms = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
 )  # fmt: skip
 Names = tuple[tuple[str, str], ...]
-"""Parts of the names of tensors that a file has in place of others."""
+"""Replacements of parts of tensor names: checkpoint name to the name in a file."""
 LAYER_KINDS = ("full_attention", "sliding_attention", "chunked_attention")
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
@@ -36,36 +36,38 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class ExpertOptions:
-    """A mixture of experts instead of one gated product."""
+    """The options of a mixture of experts that replaces one gated MLP."""
 
     count: int
     chosen: int
-    """How many experts compute a token."""
+    """Number of experts per token."""
     inner: int
     shared: int = 0
-    """Width of an expert that computes all tokens; 0 for none."""
+    """Width of the shared expert, which computes all tokens; 0 if there is none."""
     is_normalized: bool = True
-    """Whether the weights of the chosen experts add up to 1."""
+    """Whether the weights of the chosen experts are normalized to a sum of 1."""
     is_shared_gated: bool = True
-    """Whether the expert of all tokens has a weight for each of them."""
+    """Whether the shared expert has a gate per token."""
     scores: str = "softmax"
-    """The function of the router's products: "softmax", or "sigmoid"."""
+    """The router's activation: "softmax" or "sigmoid"."""
     is_corrected: bool = False
-    """Whether experts are chosen by scores to which a bias of the file is added."""
+    """Whether experts are chosen by scores plus a bias of the checkpoint."""
     groups: int = 1
     chosen_groups: int = 1
-    """How many groups the experts of a token are in."""
+    """Number of groups that the experts of a token are chosen from."""
     group_members: int = 1
-    """How many of the largest scores of a group are added up to compare it with others."""
+    """Number of largest scores that are added up to rank a group."""
     weight_scale: float = 1.0
-    """What the weights of the chosen experts are multiplied by."""
+    """Scale factor of the weights of the chosen experts."""
     scales_inputs: bool = False
-    """Whether experts read tokens times their weights; else their results are multiplied."""
+    """Whether the weights multiply the experts' inputs; otherwise their results."""
 
 
 @dataclass(frozen=True)
 class LatentOptions:
-    """Keys and values of all heads as products of one row a token, its latent, which is what caches hold.
+    """Multi-head latent attention (MLA): keys and values of all heads are projections of one cached row per token.
+
+    That row is called the latent. A part of each key is rotated and shared by all heads.
 
     DeepSeek calls this multi-head latent attention (MLA). A part of each key is rotated: heads share it.
     """
@@ -73,14 +75,14 @@ class LatentOptions:
     rank: int
     """Elements of a latent."""
     query_rank: int
-    """Elements of what queries are products of; 0 if they are products of the tokens."""
+    """Elements of the latent of queries; 0 if queries are projected from the tokens."""
     plain: int
     """Elements of a head of queries and keys that are not rotated."""
     rotated: int
     values: int
     """Elements of a head of values."""
     is_interleaved: bool = True
-    """Whether an element is rotated with its neighbour."""
+    """Whether adjacent elements are rotated together."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,21 @@ class LayerOptions:
     """Properties that differ between the layers of a model."""
 
     window: int = 0
-    """How many last tokens are seen; 0 for all."""
+    """Number of last tokens that are visible (sliding window); 0 for all."""
     frequencies: np.ndarray | None = None
-    """The angle of each pair of elements from one position to the next; None without rotation."""
+    """The angle of each rotated pair from one position to the next; None without rotary embedding."""
     rotation_scale: float = 1.0
-    """What rotated elements are multiplied by."""
+    """Scale factor of rotated elements."""
     experts: ExpertOptions | None = None
     chunk: int = 0
-    """Tokens of a chunk, of which only those of the same one are seen; 0 for all."""
+    """Tokens of a chunk: only tokens of the same chunk are visible; 0 for all."""
     temperature: tuple[float, float] | None = None
-    """A weight and a number of tokens: queries grow with the logarithm of how often these are behind them."""
+    """A weight and a number of tokens: queries are multiplied by 1 + weight * log(1 + position // tokens)."""
 
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    """A decoder of gated layers with grouped-query attention."""
+    """The options of a decoder with gated MLPs and grouped-query attention."""
 
     vocabulary: int
     hidden: int
@@ -114,51 +116,52 @@ class DecoderOptions:
     epsilon: float
     activation: str
     tied: bool
-    """Whether the products of the logits have the embedding's weights."""
+    """Whether the output projection shares the weights of the embedding."""
     norms: Norms = BEFORE
     norm_offset: float = 0.0
-    """Added to the weights of norms."""
+    """The offset of the norms' weights: norms multiply by weight + offset."""
     head_norms: str = ""
-    """Norms of queries and keys: of "each" head, of "all" at once, or of each "rotated" one, without weights."""
+    """Norms of queries and keys: of "each" head, of "all" heads together, or of each "rotated" head, without
+    weights."""
     is_interleaved: bool = False
-    """Whether an element of a head is rotated with its neighbour."""
+    """Whether adjacent elements of a head are rotated together."""
     fused: bool = False
-    """Whether queries, keys and values are one product, and both parts of the gated one."""
+    """Whether the file has one matrix for queries, keys and values, and one for both parts of the gated MLP."""
     scale: float | None = None
-    """Of the scores of attention; None for 1 / sqrt(size)."""
+    """Scale of the attention scores; None for 1 / sqrt(size)."""
     score_cap: float | None = None
     logit_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     is_layer_norm: bool = False
-    """Whether norms subtract the mean, and add a bias if the file has one."""
+    """Whether norms subtract the mean and add a bias, if the checkpoint has one (LayerNorm)."""
     has_plain_norms: bool = False
     """Whether norms have no weights."""
     projection_limit: float = 0.0
     """Bound of the elements of queries, keys and values before they are rotated; 0 for none."""
     is_parallel: bool = False
-    """Whether products read what attention reads, and both are added."""
+    """Whether attention and MLP read the same input, and both results are added."""
     is_gated: bool = True
     is_transposed: bool = False
-    """Whether matrices of the file have the columns of a product as columns."""
+    """Whether the file stores matrices as [in, out]."""
     positions: int = 0
-    """Rows of a table that are added to tokens by their positions; 0 for none."""
+    """Rows of the table of position embeddings; 0 if there is none."""
     first_position: int = 0
-    """The row of the first token."""
+    """The position of the first token."""
     embedding_norm: str = ""
-    """The norm of the tokens before the first layer; an empty name stands for none."""
+    """The norm of the embeddings before the first layer; an empty name means that there is none."""
     final_norm: str = "model.norm"
     norms_sums: bool = False
-    """Whether the norms of a layer are behind the sums of what it reads and makes, as in the first transformers."""
+    """Whether norms follow the residual additions (post-norm), as in the original transformer."""
     is_causal: bool = True
-    """Whether tokens see those before them only."""
+    """Whether attention is causal."""
     renamed: Names = ()
     """Parts of the names of tensors that a file has in place of others."""
     latent: LatentOptions | None = None
-    """Keys and values as latents: one head of `size` elements then, in one cache a layer."""
+    """Latent attention; each layer then has one cache with one head of `size` elements."""
     unused: tuple[str, ...] = ()
-    """Beginnings of the names of tensors that generation does not need."""
+    """Prefixes of tensors that generation does not need."""
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
@@ -167,7 +170,7 @@ class DecoderOptions:
 
 
 def renamed(name: str, names: Names) -> str:
-    """Return a name with the parts that a file uses instead."""
+    """Return a checkpoint's tensor name with the replacements of a file."""
     for ours, theirs in names:
         name = name.replace(ours, theirs)
     return name
@@ -179,7 +182,7 @@ def has_architecture(config: JsonObject) -> bool:
 
 
 def unread_keys(config: JsonObject) -> list[str]:
-    """Return the keys of a configuration that may change the results, and that the options do not read."""
+    """Return the keys of a configuration that may change results and that no option reads."""
     config = JsonObject(config.path, config.key, config.content)
     read_options(config)
     rotation = next((key for key in ("rope_parameters", "rope_scaling") if config.has(key)), "")
@@ -218,7 +221,7 @@ _NAMES = {
     },
     "stablelm": {"rms_norm_eps": "layer_norm_eps"},
 }  # fmt: skip
-"""What an architecture calls the keys of others."""
+"""The keys of each architecture that differ from the common ones."""
 
 
 def under_common_names(config: JsonObject, kind: str) -> JsonObject:
@@ -272,7 +275,7 @@ def require_heads(config: JsonObject, key: str, hidden: int) -> int:
 
 
 def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | None = None) -> tuple[LayerOptions, ...]:
-    """Read the windows and the rotations of the layers; `windowed` says which have windows where the file does not."""
+    """Read the windows and the rotary embeddings of the layers; `windowed` selects layers where the file does not."""
     count = config.count("num_hidden_layers", least=1, most=MAX_LAYERS)
     window = config.count("sliding_window", 0)
     window = window if config.flag("use_sliding_window", True) else 0
@@ -292,7 +295,7 @@ def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | Non
 
 
 def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.ndarray, float]:
-    """Return the angles between positions, of layers with or without windows, and what scales rotated elements."""
+    """Return the angles between positions, for layers with or without windows, and the scale of rotated elements."""
     rotation = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
     of_kind = "sliding_attention" if in_window else "full_attention"
     if rotation.has(of_kind):
@@ -328,7 +331,7 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.nda
 
 
 LONG_ROTATIONS = ("longrope", "su")
-"""Rotations that are others in texts that are longer than those that the model was first trained on."""
+"""Kinds of rotary scaling that change beyond the length of pretraining."""
 
 
 def positions(config: JsonObject) -> int:
@@ -338,7 +341,9 @@ def positions(config: JsonObject) -> int:
 
 
 def longest_text(config: JsonObject) -> int:
-    """Return how many tokens a model of a checkpoint takes; 0 if that is not known.
+    """Return the maximum number of tokens of a checkpoint; 0 if unknown.
+
+    Cached keys are already rotated when a text becomes long, so only the rotation for short texts is used.
 
     Keys of caches are rotated already when a text becomes long, so only the rotations of short texts are used.
     """
@@ -363,7 +368,7 @@ def _factors_of_short_texts(rotation: JsonObject, count: int) -> np.ndarray:
 
 
 def _long_scale(config: JsonObject, rotation: JsonObject) -> float:
-    """Return the factor that compensates scores of longer texts."""
+    """Return the attention scale that compensates for longer contexts."""
     longest = config.count("max_position_embeddings", least=2)
     trained = _trained_text(config, rotation, longest)
     factor = rotation.number("factor", longest / trained)
@@ -371,7 +376,7 @@ def _long_scale(config: JsonObject, rotation: JsonObject) -> float:
 
 
 def _llama3(plain: np.ndarray, rotation: JsonObject, factor: float) -> np.ndarray:
-    """Slow down rotations with wavelengths beyond the length of the first training's texts."""
+    """Divide the frequencies with wavelengths beyond the pretraining length (Llama 3)."""
     low, high = rotation.number("low_freq_factor", 1.0), rotation.number("high_freq_factor", 4.0)
     trained = rotation.count("original_max_position_embeddings", 8192, least=1)
     if not 0 < low < high:
@@ -385,7 +390,7 @@ def _llama3(plain: np.ndarray, rotation: JsonObject, factor: float) -> np.ndarra
 def _yarn(
     plain: np.ndarray, rotation: JsonObject, factor: float, theta: float, context: int
 ) -> tuple[np.ndarray, float]:
-    """Slow down rotations by their number of turns within the length of the first training's texts."""
+    """Divide the frequencies by their number of turns within the pretraining length (YaRN)."""
     trained, pairs = rotation.count("original_max_position_embeddings", context, least=1), len(plain)
 
     def pair_of(turns: float) -> float:
@@ -483,7 +488,7 @@ def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 
 def _partly_rotated(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
-    """Turn off the rotations of some layers."""
+    """Disable rotary embedding in some layers."""
     pattern, every = config.value("no_rope_layers"), config.count("no_rope_layer_interval", 4, least=1)
     default = [(i + 1) % every != 0 for i in range(len(options.layers))]
     rotates = pattern if isinstance(pattern, list) and pattern else default
@@ -652,19 +657,18 @@ NO_EFFECT = frozenset({
     "transformers_version", "use_cache", "use_qkv_bias", "video_token_id", "vision_end_token_id",
     "vision_start_token_id", "vision_token_id",
 })  # fmt: skip
-"""Keys that do not change what a decoder computes of tokens: of training, of classes, of tokens; and those of biases,
-of which the tensors of the file tell."""
+"""Keys that do not change what a decoder computes, such as training settings and labels."""
 NO_EFFECT_ON_ROTATIONS = frozenset({
     "full_attention", "long_factor", "mrope_section", "original_max_position_embeddings", "rope_theta", "rope_type",
     "sliding_attention", "type",
 })  # fmt: skip
-"""Keys of rotations that are read elsewhere, or that are those of long texts and of images."""
+"""Keys of rotary embeddings that are read elsewhere, or that concern only long texts and images."""
 NEUTRAL: dict[str, Json] = {
     "add_cross_attention": False, "is_causal": True, "partial_rotary_factor": 1.0, "rope_theta": 10000.0,
     "tie_encoder_decoder": False, "use_bidirectional_attention": False, "use_mrope": False, "use_qk_norm": False,
     "use_sliding_window": False,
 }  # fmt: skip
-"""Values with which keys of other architectures change nothing."""
+"""Values with which keys of other architectures have no effect."""
 Reader = Callable[[JsonObject, DecoderOptions], DecoderOptions]
 ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
@@ -673,4 +677,4 @@ ARCHITECTURES: dict[str, Reader] = {
     "qwen2_vl": _qwen2, "qwen2_vl_text": _qwen2, "qwen2_5_vl": _qwen2, "qwen2_5_vl_text": _qwen2,
     "llama4_text": _llama4, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
 }  # fmt: skip
-"""What reads the configuration of an architecture, by `model_type`."""
+"""The reader of each architecture's configuration, by `model_type`."""

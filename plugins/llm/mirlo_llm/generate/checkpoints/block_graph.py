@@ -1,4 +1,4 @@
-"""Matrices in blocks as graphs: operands of products with packed weights, and rows of a table."""
+"""Block-quantized matrices in graphs: operands of products with packed weights, and embedding rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8", "floa
 
 
 def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
-    """Return a matrix as f32, in the form in which products read packed weights."""
+    """Return a matrix as f32 by the operators that products with packed weights match."""
     if weights.order is not None:
         return block_matrix(b, replace(weights, order=None)).gather(b.constant(np.argsort(weights.order)), 1)
     (rows, width), kind = weights.shape, TensorType.of(weights.shape, weights.dtype)
@@ -35,7 +35,7 @@ def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
 
 
 def block_rows(b: GraphBuilder, weights: BlockWeights, index: Tensor) -> Tensor:
-    """Return rows of a matrix as f32; they have the values of its type."""
+    """Return rows of a matrix, dequantized to f32."""
     codes = _constant(b, weights.codes).gather(index)
     if weights.bits != 8:
         codes = b.emit("unpack", codes, dtype=weights.dtype)

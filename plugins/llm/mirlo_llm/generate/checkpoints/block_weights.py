@@ -1,4 +1,4 @@
-"""Matrices in blocks: codes of a few bits that share a scale."""
+"""Block-quantized matrices: codes of a few bits with a scale for each block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.extend.runtime import ELEMENT_TYPES, numpy_dtype
 
 @dataclass(frozen=True, eq=False)
 class BlockWeights:
-    """A matrix: codes of each row, and a scale for each `block` of them: (code - zero) * scale + offset."""
+    """A block-quantized matrix: the value of a code is (code - zero) * scale + offset."""
 
     shape: tuple[int, int]
     dtype: str
@@ -25,13 +25,13 @@ class BlockWeights:
     block: int
     zero: int = 0
     table: tuple[float, ...] = ()
-    """What the codes stand for; empty if they are numbers themselves."""
+    """The table of code values; empty if codes are integers."""
     offsets: np.ndarray | None = None
-    """[rows, blocks] of f32; scales are f32 and not 0 then, `zero` is 0."""
+    """Offsets, f32[rows, blocks]; with them scales are f32 and nonzero, and `zero` is 0."""
     zeros: np.ndarray | None = None
-    """[rows, blocks] of u8: the codes of 0, where they differ; `zero` is 0 then."""
+    """Zero points, u8[rows, blocks], if they differ; `zero` is 0 then."""
     order: np.ndarray | None = None
-    """i64[elements of a row]: the columns of the matrix in the order in which rows hold them; None for the same."""
+    """The matrix column of each stored element, i64[elements of a row]; None if they are in order."""
 
     @property
     def bits(self) -> int:
@@ -58,7 +58,7 @@ class BlockWeights:
 
     @cached_property
     def zero_points(self) -> np.ndarray | None:
-        """Return offsets as zero points in units of codes, as f32."""
+        """Return offsets as zero points, f32 in units of codes."""
         if self.offsets is None:
             return None
         with np.errstate(all="ignore"):
@@ -67,7 +67,9 @@ class BlockWeights:
 
 
 def without_zero_scales(codes: np.ndarray, scales: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes, one a byte, and scales that are not 0, of blocks with offsets: zero points divide by scales.
+    """Replace scales of 0, since zero points are divided by scales; return codes and scales.
+
+    A block with a scale of 0 has the same values with codes of 0 and any other scale.
 
     Where a scale is 0, codes of 0 with any other one have the same values.
     """

@@ -1,4 +1,4 @@
-"""A decoder whose layers attend to the states of an encoder as well."""
+"""A decoder with cross-attention to the states of an encoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo_llm.generate.checkpoints.graph import CheckpointGraph, CheckpointWeig
 
 
 def state_types(options: DecoderOptions, size: Dim) -> dict[str, TensorType]:
-    """Return the types of keys and values of an encoder's states of one text per decoder layer, by names."""
+    """Return the types of the cross-attention keys and values of one text, by input name."""
     kind = TensorType.of((1, options.heads, size, options.size), "f32")
     return {f"states.{i}.{part}": kind for i in range(len(options.layers)) for part in ("key", "value")}
 
@@ -20,7 +20,10 @@ def state_types(options: DecoderOptions, size: Dim) -> dict[str, TensorType]:
 def keys_and_values(
     graph: CheckpointGraph, options: DecoderOptions, states: Tensor, prefix: str, size: Dim
 ) -> dict[str, Tensor]:
-    """Return keys and values of states for each layer, by names; those of its weights begin with a prefix."""
+    """Return the cross-attention keys and values of encoder states for each layer, by name.
+
+    `prefix` is the prefix of the layers' weights.
+    """
     names = [f"{prefix}.{i}.encoder_attn.{part}_proj" for i in range(len(options.layers)) for part in "kv"]
     parts = (graph.product(name, states, options.heads * options.size) for name in names)
     heads = [split_heads(part, options.heads, options.size) for part in parts]
@@ -28,7 +31,7 @@ def keys_and_values(
 
 
 class CrossDecoderGraph(DecoderGraph):
-    """The graph of a decoder whose layers attend to states between attention and products."""
+    """The graph of a decoder with cross-attention between attention and MLP."""
 
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor]
@@ -37,7 +40,7 @@ class CrossDecoderGraph(DecoderGraph):
         self._states = list(zip(states[::2], states[1::2], strict=True))
 
     def see(self, layer: int, query: Tensor) -> None:
-        """Take the queries of a layer for cross-attention, [batch, heads, length, size]."""
+        """Receive the cross-attention queries of a layer, [batch, heads, length, size]; a hook for subclasses."""
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
         """Add the result of cross-attention to the states."""

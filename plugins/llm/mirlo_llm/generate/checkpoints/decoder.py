@@ -1,4 +1,4 @@
-"""A decoder as a graph: inputs and outputs are those of decoders in ONNX, caches are updated in place."""
+"""The graph of a decoder: it has the inputs and outputs of ONNX decoders and updates caches in place."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from mirlo_llm.generate.json_file import read_json
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
 _FUSED = re.compile(r"(.+\.feed_forward\.experts)\.(gate_up|down)_proj")
-"""Matrices of all experts of a layer, which have the columns of products as columns."""
+"""Matrices of all experts of a layer in one tensor, stored as [in, out]."""
 PREFIXES = ("transformer.", "model.")
-"""What names in files of models without logits lack."""
+"""The prefix that files of models without an output projection leave out."""
 
 
 def import_checkpoint(weights: Path, config: Path, adapted: Sequence[str] = ()) -> ImportedModule:
-    """Return the graph of a decoder, whose weights are those of a file; adapters change the products `adapted`."""
+    """Import a decoder with the weights of a file; adapters change the layers `adapted`."""
     return import_decoder(*read_decoder(weights, config), adapted=adapted)
 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
-    """Return the graph of a decoder's states of whole texts, before the logits."""
+    """Import a decoder without its output projection, for whole texts."""
     options, tensors = read_decoder(weights, config)
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
 
@@ -101,7 +101,9 @@ def import_decoder(
     make_graph: MakeGraph | None = None,
     adapted: Sequence[str] = (),
 ) -> ImportedModule:
-    """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes.
+    """Build the graph of a decoder; `states` are further inputs, passed to `make_graph`.
+
+    The matrices of adapters for the layers `adapted` are inputs after them.
 
     Matrices of adapters for the products `adapted` are inputs behind them.
     """
@@ -138,7 +140,9 @@ class TokenPlaces:
     """[1, 1, 1, total]."""
 
     def mask(self, layer: LayerOptions, of_image: Tensor | None = None) -> Tensor:
-        """Return the mask added to scores: a token sees itself and earlier ones, of a window or a chunk.
+        """Return the additive attention mask: each token sees itself and earlier ones of its window or chunk.
+
+        `of_image` marks keys that belong to the same image as a token; these are visible even if they come later.
 
         `of_image` says which keys are of the same image as a token: those behind it are seen too.
         """
@@ -160,7 +164,7 @@ class DecoderGraph(CheckpointGraph):
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor] = ()
     ) -> None:
-        """`states` are keys and values of one text for each layer; decoders that stand alone have none."""
+        """Store the parts of the graph; `states` are cross-attention keys and values for each layer."""
         super().__init__(builder, weights, options.is_transposed)
         self.options = options
         self._angles: dict[tuple[bytes, float], Angles] = {}
@@ -180,13 +184,16 @@ class DecoderGraph(CheckpointGraph):
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
 
     def further_results(self) -> dict[str, Tensor]:
-        """Return results besides the logits and the caches, by the names of outputs."""
+        """Return additional results by output name; a hook for subclasses."""
         return {}
 
     def hidden_states(
         self, tokens: Tensor, mask: Tensor, *caches: Tensor, table: np.ndarray | BlockWeights | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return what the logits are computed of, and the caches afterwards; without caches, of whole texts.
+        """Return the hidden states before the output projection, and the updated caches.
+
+        Without caches the tokens are whole texts. `table` is the embedding, if the caller has already taken it from the
+        file.
 
         `table` are the rows of the tokens, if the caller has taken them from the file.
         """
@@ -240,7 +247,7 @@ class DecoderGraph(CheckpointGraph):
         return x + self.norm(behind_products, inner) * self.options.residual_scale, *kept
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
-        """Return the input of a layer's products, from the result of attention."""
+        """Return the input of the MLP from the result of attention; a hook for subclasses."""
         return x
 
     def attention(
@@ -328,7 +335,7 @@ class DecoderGraph(CheckpointGraph):
         return mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
-        """Return act(gate(x)) * up(x), or act(up(x)), times the down projection."""
+        """Return the MLP's result: act(gate(x)) * up(x), or act(up(x)), times the down projection."""
         options = self.options
         if not options.is_gated:
             activated = self.activated(self.product(f"{name}.up_proj", x, inner), options.activation)
@@ -340,7 +347,7 @@ class DecoderGraph(CheckpointGraph):
         return self.product(f"{name}.down_proj", self.activated(gate, options.activation) * up, options.hidden)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Divide by the root of the mean square, or of the variance; an empty name means no norm."""
+        """Apply RMSNorm or LayerNorm; an empty name means no norm."""
         if not name:
             return x
         if self.options.has_plain_norms:
@@ -362,7 +369,7 @@ class DecoderGraph(CheckpointGraph):
         return split_heads(x, width // self.options.size, self.options.size)
 
     def _written(self, cache: Tensor, new: Tensor, places: TokenPlaces) -> Tensor:
-        """Return the cache after writing the rows of the new tokens."""
+        """Write the rows of new tokens to a cache, and return it."""
         shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
         return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
 
@@ -379,7 +386,7 @@ class DecoderGraph(CheckpointGraph):
         return places.tokens.cast("f32").expand_dims(1, 3) * self.builder.constant(frequencies, "f32")
 
     def places(self, mask: Tensor) -> TokenPlaces:
-        """Return positions; in a prompt, shorter sequences are padded at the end."""
+        """Return the positions of tokens; shorter sequences are padded at the end of a prompt."""
         before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
         first = maximum(before, 0)
         keys = self._range(mask.shape[1]).expand_dims(0, 1, 2)

@@ -1,4 +1,4 @@
-"""Graphs of weights that are made only if the cache has no such model."""
+"""Graphs of weights that are built only if the cache has no compiled model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @cache
 def _sources_digest() -> str:
-    """Return a digest of the modules that make graphs of files."""
+    """Return a digest of the modules that build graphs of files."""
     return digest_of_sources([Path(__file__).parents[1]])
 
 
 def deferred_graph(
     make: Callable[[], ImportedModule], files: Callable[[], Sequence[Path]], use: str = ""
 ) -> ImportedModule:
-    """Return a graph that is made of files when it is used; `use` distinguishes graphs of the same files."""
+    """Return a graph that is built from files on first use; `use` distinguishes graphs of the same files."""
     from mirlo.extend.frontend import DeferredModule
 
     def digest() -> str:

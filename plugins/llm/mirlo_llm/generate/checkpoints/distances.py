@@ -1,4 +1,4 @@
-"""Numbers that are added to the scores of attention by the distance of two tokens, in groups that grow."""
+"""Relative position biases: terms of attention scores by the distance of two tokens, in buckets (T5)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mirlo_llm.generate.checkpoints.graph import CheckpointGraph
 def scores_of(
     graph: CheckpointGraph, name: str, heads: int, apart: Tensor, distances: Distances, has_both_sides: bool
 ) -> Tensor:
-    """Return what a table adds to scores, [..., heads]; `apart` is how far each key is behind a token."""
+    """Return the position bias [..., heads]; `apart` is the position of each key minus that of the query."""
     table, far = graph.weight(name, distances.buckets, heads), distances.far
     groups = groups_of(np.arange(-far, far + 1), distances, has_both_sides)
     return table.gather(graph.builder.constant(groups, "i64").gather(minimum(maximum(apart, -far), far) + far))
 
 
 def groups_of(distances: np.ndarray, how: Distances, has_both_sides: bool) -> np.ndarray:
-    """Return the group of each distance to a key: near ones alone, farther ones in groups that grow."""
+    """Return the bucket of each distance: one per small distance, and logarithmic ranges of larger ones."""
     count, before = how.buckets, np.zeros(len(distances), np.int64)
     if has_both_sides:
         count //= 2

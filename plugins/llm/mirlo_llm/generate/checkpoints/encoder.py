@@ -1,4 +1,4 @@
-"""An encoder as a graph: layers in which all tokens of a text see each other, as BERT has them."""
+"""The graph of a bidirectional encoder such as BERT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mirlo_llm.generate.checkpoints.safetensors import read_checkpoint
 from mirlo_llm.generate.json_file import read_json
 
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.")
-"""What the names of tensors begin with that only training and guesses of masked tokens need."""
+"""Prefixes of tensors that only training and masked-token prediction need."""
 
 
 def import_encoder(weights: Path, config: Path) -> ImportedModule:
@@ -58,7 +58,7 @@ class EncoderGraph(CheckpointGraph):
         self.options = options
 
     def hidden_states(self, tokens: Tensor, mask: Tensor, kinds: Tensor | None = None) -> Tensor:
-        """Return a row for each token; those that the mask hides are at the end of a text."""
+        """Return a row for each token; `mask` is 0 for padding at the end of a text."""
         options, places = self.options, iota(self.builder, LENGTH)
         x = self.table("word", options.vocabulary, tokens) * options.embedding_scale
         x = x + self.table("position", options.positions, places + options.first)
@@ -78,7 +78,7 @@ class EncoderGraph(CheckpointGraph):
         return x
 
     def layer(self, name: str, x: Tensor, hidden: Tensor) -> Tensor:
-        """Return the result of a layer; `hidden` is added to the scores of attention."""
+        """Return the result of a layer; `hidden` is the additive attention mask."""
         options = self.options
         parts = (self.product(f"{name}.attention.self.{part}", x, options.hidden) for part in ("query", "key", "value"))
         size = options.hidden // options.heads
@@ -90,7 +90,7 @@ class EncoderGraph(CheckpointGraph):
         return self.norm(f"{name}.output.LayerNorm", x + self.product(f"{name}.output.dense", inner, options.hidden))
 
     def scores(self, states: Tensor) -> Tensor:
-        """Return the scores of texts, of their first tokens."""
+        """Return the classification scores of texts, computed from their first tokens."""
         dense, function, classifier = self.options.head
         first = self.product(dense, states.slice(1, 0, 1).squeeze(1), self.options.hidden)
         return self.product(classifier, first.relu() if function == "relu" else first.tanh(), self.options.labels)
@@ -101,6 +101,6 @@ class EncoderGraph(CheckpointGraph):
         return self.rows(rows, index)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Return rows of mean 0 and variance 1, scaled and moved by weights."""
+        """Apply LayerNorm."""
         scale, bias = (self.weight(name, self.options.hidden, part=part) for part in ("weight", "bias"))
         return layer_norm(x, scale, bias, -1, self.options.epsilon)

@@ -1,4 +1,4 @@
-"""Architectures of encoders: what a `config.json` says of each, as the options of one definition (`encoder.py`)."""
+"""Architectures of encoders: each `config.json` is read as the options of one encoder (`encoder.py`)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _MPNET: Names = (
 
 @dataclass(frozen=True)
 class Distances:
-    """Numbers that are added to scores by the distance of two tokens, in groups that grow."""
+    """The buckets of relative position biases."""
 
     buckets: int
     far: int
-    """Distance from which on all tokens are in the last group."""
+    """The distance from which on all tokens are in the last bucket."""
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """An encoder whose norms are behind attention and behind the products."""
+    """The options of an encoder with norms after attention and after the MLP."""
 
     vocabulary: int
     hidden: int
@@ -50,28 +50,28 @@ class EncoderOptions:
     heads: int
     layers: int
     positions: int
-    """Rows of the table that is added to tokens by their positions."""
+    """Rows of the table of position embeddings."""
     epsilon: float
     activation: str
     kinds: int = 0
-    """Rows of the table that is added by the kind of a token: of the first or the second text; 0 for none."""
+    """Rows of the table of token types, the first or the second text; 0 if there is none."""
     first: int = 0
-    """The row of the first token."""
+    """The position of the first token."""
     distances: Distances | None = None
-    """What is added to the scores of attention by the distances of tokens."""
+    """The relative position biases, if any."""
     labels: int = 0
-    """Scores of a text or a pair of texts; 0 for a model that gives a row for each token."""
+    """Number of classification scores of a text or a pair; 0 for a model that returns token rows."""
     head: tuple[str, str, str] = ("pooler.dense", "tanh", "classifier")
-    """The products that give scores, and the function between them."""
+    """The names of the layers that compute scores, and the activation between them."""
     prefix: str = ""
-    """What names of the file begin with."""
+    """The prefix of the file's tensor names."""
     embedding_scale: float = 1.0
     renamed: Names = ()
-    """Parts of the names of tensors that a file has in place of others."""
+    """Replacements of parts of tensor names: checkpoint name to the name in a file."""
 
     @property
     def longest(self) -> int:
-        """Return how many tokens the model takes."""
+        """Return the maximum number of tokens."""
         return self.positions - self.first
 
 
@@ -94,7 +94,7 @@ def read_encoder_options(config: JsonObject) -> EncoderOptions:
 
 
 def _labels(config: JsonObject) -> int:
-    """Return how many scores a model of a class `...ForSequenceClassification` gives."""
+    """Return the number of scores of a model of a class `...ForSequenceClassification`."""
     classes = config.value("architectures")
     if not isinstance(classes, list) or not any(str(each).endswith("ForSequenceClassification") for each in classes):
         return 0
@@ -125,11 +125,11 @@ ENCODERS: Mapping[str, Callable[[JsonObject, EncoderOptions], EncoderOptions]] =
     "bert": _bert, "roberta": _roberta, "xlm-roberta": _roberta, "camembert": _roberta, "distilbert": _distilbert,
     "mpnet": _mpnet,
 }  # fmt: skip
-"""What reads the configuration of an encoder, by `model_type`."""
+"""The reader of each encoder's configuration, by `model_type`."""
 
 
 def read_distances(config: JsonObject) -> Distances:
-    """Read the groups of a configuration."""
+    """Read the buckets of relative position biases from a configuration."""
     key = "relative_attention_max_distance"
     distances = Distances(
         config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12),

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 BATCH, LENGTH = map(D.symbol, ("batch", "length"))
 HIDDEN = -1e9
-"""Added to scores of keys that are not seen."""
+"""The additive mask value of hidden keys."""
 _KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-"""Element types of tensors that are not in blocks, by their names in numpy."""
+"""Element types of tensors that are not block-quantized, by numpy name."""
 IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
-"""The ends of the names of tensors that follow from the configuration."""
+"""Suffixes of tensors that are computed from the configuration."""
 
 
 def import_graph(
@@ -83,7 +83,7 @@ class CheckpointWeights:
         name_of: Callable[[str], str] = lambda name: name,
         unused: tuple[str, ...] = (),
     ) -> None:
-        """`name_of` returns the name in the file of a tensor that checkpoints call so.
+        """Store the tensors; `name_of` maps the name of a tensor in checkpoints to its name in the file.
 
         Tensors whose names in the file begin with one of `unused` are not needed.
         """
@@ -93,7 +93,7 @@ class CheckpointWeights:
         return self._name_of(name) in self._tensors
 
     def name_in_file(self, name: str) -> str:
-        """Return what the file calls a tensor."""
+        """Return the file's name of a tensor."""
         return self._name_of(name)
 
     @property
@@ -102,11 +102,11 @@ class CheckpointWeights:
         return self._tensors
 
     def copy(self) -> CheckpointWeights:
-        """Return the tensors that were not used, which may be used once more."""
+        """Return a copy of the unused tensors, each of which may be taken again."""
         return type(self)(self.path, self._tensors, self._name_of)
 
     def is_in_blocks(self, name: str) -> bool:
-        """Return whether a matrix is in blocks: its rows are the columns of a product then."""
+        """Return whether a matrix is block-quantized, with a row for each column of the product."""
         return isinstance(self._tensors.get(self._name_of(name)), BlockWeights)
 
     def shape_of(self, name: str) -> tuple[int, ...] | None:
@@ -119,7 +119,7 @@ class CheckpointWeights:
         return None if tensor is None else tensor.shape
 
     def discard(self, name: str) -> None:
-        """Take a tensor that is not used, if there is one."""
+        """Mark a tensor as used, if there is one."""
         self._tensors.pop(self._name_of(name), None)
 
     def take(self, name: str, *shape: int) -> np.ndarray | BlockWeights:
@@ -145,7 +145,7 @@ class CheckpointWeights:
 
 
 def present(names: Iterable[str], tensors: Container[str]) -> str:
-    """Return the first of some names that a file has; the first one if it has none."""
+    """Return the first of some names that the file has, or the first one if it has none."""
     first, *others = names
     return next((name for name in (first, *others) if name in tensors), first)
 
@@ -154,7 +154,7 @@ class CheckpointGraph:
     """A graph under construction, and the weights of its products."""
 
     def __init__(self, builder: GraphBuilder, weights: CheckpointWeights, is_transposed: bool = False) -> None:
-        """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
+        """Store the builder and the weights; `is_transposed` matrices of the file are stored as [in, out]."""
         self.builder, self._weights, self._is_transposed = builder, weights, is_transposed
         self._orders: dict[bytes, Tensor] = {}
         self.adapted: AdaptedProducts | None = None
@@ -179,7 +179,7 @@ class CheckpointGraph:
 
     @staticmethod
     def named(name: str) -> ir.Location:
-        """Return the location of what is made for a part of the model."""
+        """Return the MLIR location of a part of the model."""
         return ir.Location.name(name, ir.Location.current)
 
     def multiply(self, x: Tensor, weights: np.ndarray | BlockWeights) -> Tensor:
@@ -190,7 +190,7 @@ class CheckpointGraph:
         return x.matmul(self.matrix(weights), transpose_rhs=True)
 
     def activated(self, x: Tensor, activation: str) -> Tensor:
-        """Return a function of each element: an operator, and after "_" its approximation."""
+        """Apply an activation, named by its operator and, after "_", its approximation."""
         if activation == "quick_gelu":
             return x * (x * 1.702).sigmoid()
         operator, _, approximate = activation.partition("_")
@@ -201,7 +201,9 @@ class CheckpointGraph:
         return self.matrix(self._weights.take(f"{name}.{part}", *shape))
 
     def parts(self, name: str, heads: int, widths: Sequence[int], depth: int) -> list[Tensor]:
-        """Return the rows of heads of a matrix in parts, [1, heads, width, depth] of f32.
+        """Return a matrix split by heads into parts, f32[1, heads, width, depth].
+
+        Batched products do not read packed weights, so the parts are dequantized.
 
         Products of several matrices read no blocks, so these are f32 from the start.
         """

@@ -1,4 +1,4 @@
-"""A decoder that reads rows of images in the place of those of some tokens."""
+"""A decoder of text whose image tokens are replaced by rows of an image encoder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_image_decoder(options: DecoderOptions, weights: CheckpointWeights, ima
 
 
 class ImageDecoderGraph(DecoderGraph):
-    """The graph of such a decoder under construction."""
+    """The graph of a decoder of text and images."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ImageDecoderGraph(DecoderGraph):
         names: Sequence[str],
         sections: tuple[int, ...],
     ) -> None:
-        """`names` are those of `states`, `sections` how many pairs are rotated by each of several positions."""
+        """Store the inputs; `names` are the names of `states`, `sections` the rotated pairs per position axis."""
         super().__init__(builder, options, weights, states)
         self._states, self._sections = dict(zip(names, states, strict=True)), sections
 
@@ -65,7 +65,7 @@ class ImageDecoderGraph(DecoderGraph):
         return where((tokens >= first).expand_dims(2), images, text)
 
     def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
-        """Return what is added to the scores of attention: a token also sees all of its image."""
+        """Return the additive attention mask; a token also sees all tokens of its image."""
         key = layer.window, layer.chunk
         if SPANS in self._states and key not in self._masks:
             first, last = (self._states[SPANS].slice(2, i, 1).reshape((BATCH, 1, LENGTH, 1)) for i in (0, 1))
@@ -74,7 +74,7 @@ class ImageDecoderGraph(DecoderGraph):
         return super().mask(layer, places)
 
     def angles(self, frequencies: np.ndarray, places: TokenPlaces) -> Tensor:
-        """Return the angles of the new tokens, of which parts are those of their times, rows and columns in images."""
+        """Return the rotation angles of new tokens, by time, row and column for tokens of images."""
         if not self._sections:
             return super().angles(frequencies, places)
         parts = np.split(frequencies, np.cumsum(self._sections)[:-1])

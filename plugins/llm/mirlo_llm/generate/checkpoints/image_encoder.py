@@ -1,4 +1,4 @@
-"""Encoders of images as graphs: CLIP and SigLIP, and what makes rows of a text of their states."""
+"""Graphs of image encoders, CLIP and SigLIP, with the projector to the text model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOWER, PROJECTOR = "vision_tower", "multi_modal_projector"
 
 
 def import_image_encoder(weights: Path, config: Path) -> ImportedModule:
-    """Return the graph from the pixels of an image to its rows in a text."""
+    """Import the image encoder of a file: pixels to rows of the text model."""
     options = read_image_options(read_json(config))
     if options is None:
         raise ModelFolderError(f"{config}: the model takes no images")
@@ -36,7 +36,7 @@ def import_image_encoder(weights: Path, config: Path) -> ImportedModule:
 
 
 def build_image_encoder(options: ImageOptions, weights: CheckpointWeights) -> ImportedModule:
-    """Return the graph from the pixels of an image to its rows in a text, with these weights."""
+    """Build the graph of an image encoder with these weights: pixels to rows of the text model."""
     if options.grid is not None:
         return import_patch_encoder(options.tower, options.grid, options.hidden, weights)
     side = options.tower.size
@@ -57,7 +57,7 @@ class ImageEncoderGraph(CheckpointGraph):
         self.options, self.tower = options, options.tower
 
     def states(self, pixels: Tensor) -> Tensor:
-        """Return a row for each patch, [1, patches, hidden]; before them one of the image, if the tower has one."""
+        """Return a row for each patch, [1, patches, hidden]; the class token comes first, if there is one."""
         tower = self.tower
         side, patch, hidden = tower.side, tower.patch, tower.hidden
         cut = pixels.part((0, 0, 0, 0), (1, 3, side * patch, side * patch))
@@ -76,7 +76,7 @@ class ImageEncoderGraph(CheckpointGraph):
         return x if tower.is_clip else self.norm(f"{TOWER}.post_layernorm", x)
 
     def projected(self, x: Tensor) -> Tensor:
-        """Return the rows of an image in a text."""
+        """Project patches to rows of the text model."""
         options, tower = self.options, self.tower
         if options.activation:
             x = x.slice(1, 1, tower.side**2) if options.drops_first else x
@@ -102,12 +102,12 @@ class ImageEncoderGraph(CheckpointGraph):
         return x + self.product(f"{name}.mlp.fc2", self.activated(inner, tower.activation), tower.hidden)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Return rows of mean 0 and variance 1, scaled and moved by weights."""
+        """Apply LayerNorm."""
         scale, bias = (self.weight(name, self.tower.hidden, part=part) for part in ("weight", "bias"))
         return layer_norm(x, scale, bias, -1, self.tower.epsilon)
 
     def _embedded(self, patches: Tensor) -> Tensor:
-        """Return the rows of patches: a convolution whose windows do not overlap is a product."""
+        """Return the embeddings of patches; a convolution with disjoint windows is a product."""
         hidden, patch, name = self.tower.hidden, self.tower.patch, f"{TOWER}.embeddings.patch_embedding"
         kernel = self._weights.take(f"{name}.weight", hidden, 3, patch, patch)
         x = patches.matmul(self.matrix(kernel).reshape((hidden, 3 * patch * patch)), transpose_rhs=True)

@@ -1,4 +1,4 @@
-"""Models that take images of any size: what a `config.json` says of squares of patches and of windows."""
+"""Options of image encoders with dynamic image sizes (Qwen2-VL): merged patches and attention windows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mirlo_llm.generate.json_file import JsonObject, is_count
 GRID_MODELS = ("qwen2_vl", "qwen2_5_vl")
 """`model_type` of models that take images of any size."""
 PLACES, WINDOWS, SQUARES = "places", "windows", "squares"
-"""Inputs of encoders beside pixels: the row and the column of each patch, the squares of each window, and where each
-square is in the windows."""
+"""Inputs of encoders beside pixels: the row and the column of each patch, the merged patches of each window, and the
+position of each merged patch in the windows."""
 MAX_PATCH, MAX_MERGE, MAX_FRAMES, MAX_WINDOW = 256, 8, 16, 64
 STREAM_COUNT = 3
 """Positions of a token of an image: time, row and column."""
@@ -20,24 +20,24 @@ STREAM_COUNT = 3
 
 @dataclass(frozen=True)
 class GridOptions:
-    """A grid of squares of patches, each of which becomes a token."""
+    """The grid of an image: squares of patches, each of which is merged into one token."""
 
     merge: int
-    """Patches of a side of a square."""
+    """Patches per side of a square."""
     frames: int
-    """Pictures of a patch: those of an image are the same."""
+    """Frames per patch; an image repeats its pixels for each."""
     window: int
-    """Squares of a side of a window, whose patches see each other; 0 for none."""
+    """Squares per side of an attention window; 0 for none."""
     whole_layers: frozenset[int]
-    """The layers in which all patches see each other."""
+    """The layers with attention over all patches."""
     is_gated: bool
-    """Whether layers have gated products, and norms that do not subtract the mean."""
+    """Whether layers have gated MLPs and RMSNorm."""
     sections: tuple[int, ...]
-    """How many pairs of elements of the text's heads are rotated by time, row and column."""
+    """Number of rotated pairs by time, row and column."""
 
 
 def read_grid_tower(root: JsonObject, kind: str, hidden: int) -> TowerOptions:
-    """Return the layers of an encoder, whose results have `hidden` elements as tokens of the text."""
+    """Return the options of an encoder's layers; `hidden` is the width of the text model."""
     keys, is_second = root.object("vision_config"), kind == "qwen2_vl"
     own, result = ("embed_dim", "hidden_size") if is_second else ("hidden_size", "out_hidden_size")
     width = read_size(keys, own, 1280 if is_second else 3584)
@@ -56,7 +56,7 @@ def read_grid_tower(root: JsonObject, kind: str, hidden: int) -> TowerOptions:
 
 
 def read_grid(root: JsonObject, text: JsonObject, tower: TowerOptions) -> GridOptions:
-    """Return how images become tokens of a text."""
+    """Return the grid that splits images into tokens."""
     keys, is_gated = root.object("vision_config"), root.value("model_type") != "qwen2_vl"
     merge = read_size(keys, "spatial_merge_size", 2, MAX_MERGE)
     frames, window, whole = read_size(keys, "temporal_patch_size", 2, MAX_FRAMES), 0, frozenset(range(tower.layers))

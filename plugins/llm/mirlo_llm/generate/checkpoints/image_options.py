@@ -1,4 +1,4 @@
-"""Models of text and images: what a `config.json` says of the encoder of images and of the text's decoder."""
+"""Options of models of text and images, read from `config.json`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mirlo.extend.runtime import Json
 
 MAX_SIDE = 4096
-"""Pixels of the side of an image that an encoder takes."""
+"""Most pixels per side of an image that an encoder takes."""
 PIXELS, IMAGE_ROWS = "pixels", "rows"
 """The first input and the output of encoders of images."""
 ROWS, SPANS, STREAMS = "image_rows", "image_spans", "rotary_positions"
-"""Inputs of decoders: rows of images, which tokens above the vocabulary count, where the images begin and end, and
-the positions of tokens in time, rows and columns of images."""
+"""Inputs of decoders: rows of images, which tokens above the vocabulary index, first and last token of each image, and
+positions of tokens by time, row and column."""
 ARCHITECTURES = ("llava", "gemma3", *GRID_MODELS)
 """`model_type` of models of text and images."""
 TEXT_ONLY = ("llama4",)
-"""`model_type` of models of text and images of which the text's decoder is read."""
+"""`model_type` of models of which only the text decoder is supported."""
 Array = TypeVar("Array")
 _QWEN: dict[str, Json] = {
     "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
@@ -45,42 +45,42 @@ _TEXT_DEFAULTS: dict[str, dict[str, Json]] = {
         "tie_word_embeddings": True,
     },
 }  # fmt: skip
-"""What `text_config` leaves out, as in the configurations of transformers."""
+"""Defaults of `text_config`, as in transformers."""
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images become tokens of a text."""
+    """The options of images in a model of text."""
 
     tower: TowerOptions
     hidden: int
-    """Elements of a token of the text."""
+    """Width of the text model."""
     vocabulary: int
     token: int | None
-    """The token that stands for a part of an image; None where `marker` does."""
+    """The placeholder token of an image part; None if `marker` is used."""
     count: int
-    """Tokens of an image; 0 if they differ."""
+    """Tokens per image; 0 if that depends on the image."""
     begin: int | None = None
-    """The token that stands for an image in a prompt, if it is another one; it stays before the image."""
+    """The token of an image in a prompt, if it differs from the placeholder; it stays before the image."""
     end: int | None = None
     drops_first: bool = False
-    """Whether the token of the whole image is not read."""
+    """Whether the class token is left out."""
     activation: str = ""
-    """Between two products that follow the tower; empty for a norm and one product of means of patches."""
+    """The activation between two projection layers; empty for a norm and one projection of pooled patches."""
     is_seen_whole: bool = False
-    """Whether the tokens of an image see each other."""
+    """Whether the tokens of an image attend to each other in both directions."""
     around: tuple[int, int] | None = None
-    """The tokens before and behind an image, which prompts have."""
+    """The tokens before and after an image in prompts."""
     grid: GridOptions | None = None
-    """How images of any size become tokens; None if all have one size."""
+    """The grid of images of any size; None if all have one size."""
     marker: str = ""
-    """What stands for a part of an image in texts, if the tokenizer has no token for it."""
+    """The placeholder text of an image part, if the tokenizer has no token for it."""
     norm_offset: float = 0.0
-    """What is added to the weights of the norm of means of patches."""
+    """The offset of the weights of the projector's norm: it multiplies by weight + offset (Gemma)."""
 
 
 def text_config(root: JsonObject) -> JsonObject:
-    """Return what a configuration says of its decoder of text."""
+    """Return the configuration of the text decoder."""
     kind = root.value("model_type")
     if not root.has("text_config"):
         return root
@@ -95,20 +95,23 @@ def text_config(root: JsonObject) -> JsonObject:
 
 
 def has_images(root: JsonObject) -> bool:
-    """Return whether a configuration is that of a model of text and images, of which Mirlo has the decoder at least."""
+    """Return whether a configuration is that of a model of text and images with a supported decoder."""
     return read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
 
 
 def own_config(root: JsonObject) -> JsonObject:
-    """Return what a configuration says of its decoder, where Mirlo has the model that it is a part of."""
+    """Return the configuration of the supported decoder within a larger model."""
     return text_config(root) if has_images(root) else root
 
 
 def read_image_options(root: JsonObject, marker: str = "", text: JsonObject | None = None) -> ImageOptions | None:
-    """Return how a model takes images; None if it takes none.
+    """Return the image options of a model; None if it takes no images.
 
-    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` describes the
-    decoder of text, if `root` does not.
+    `marker` is the placeholder text of an image part, if the tokenizer has no token for it; `text` is the configuration
+    of the text decoder, if `root` does not contain it.
+
+    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` describes the decoder
+    of text, if `root` does not.
     """
     kind = root.value("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES or not root.has("vision_config"):
@@ -173,7 +176,7 @@ def _tower(root: JsonObject, expected: str) -> TowerOptions:
 
 
 def _used_layers(root: JsonObject, layers: int) -> int:
-    """Return behind how many layers the states are read."""
+    """Return the number of layers whose result is used."""
     value = root.value("vision_feature_layer")
     layer = -2 if value is None else value
     if not isinstance(layer, int) or isinstance(layer, bool) or not -layers <= layer <= layers:
@@ -185,11 +188,11 @@ def _used_layers(root: JsonObject, layers: int) -> int:
 
 
 _TOWERS = ("vision_tower.", "vision_model.", "multi_modal_projector.", "visual.")
-"""What the names of tensors begin with that are not those of the decoder."""
+"""Prefixes of tensors that do not belong to the decoder."""
 
 
 def split_tensors(tensors: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the tensors of the decoder and those of the encoder of images, under one of the names that files have."""
+    """Split tensors into those of the decoder and those of the image encoder, under common names."""
     decoder, tower = dict[str, Array](), dict[str, Array]()
     for name, tensor in tensors.items():
         short = name.removeprefix("model.")

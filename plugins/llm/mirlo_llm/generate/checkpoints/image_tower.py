@@ -1,4 +1,4 @@
-"""Encoders of images: what a `config.json` says of the layers that read patches."""
+"""Options of the layers of an image encoder, read from `config.json`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TowerOptions:
-    """An encoder of images: patches as the tokens of an encoder."""
+    """The options of an image encoder: a transformer on patches."""
 
     hidden: int
     inner: int
     heads: int
     layers: int
-    """How many layers are computed."""
+    """Number of computed layers."""
     size: int
-    """Pixels of a side of the image; 0 if images have any size."""
+    """Pixels per side of an image; 0 for any size."""
     patch: int
     epsilon: float
     activation: str
     is_clip: bool
-    """Whether there is a token of the whole image, and a norm before the layers; else there is one behind them."""
+    """Whether there is a class token and a norm before the layers; otherwise the norm is after them."""
 
     @property
     def side(self) -> int:
-        """Return the patches of a side."""
+        """Return the number of patches per side."""
         return self.size // self.patch

@@ -1,7 +1,7 @@
-"""Latent attention: caches hold one row a token, of which the keys and values of all heads are products.
+"""Latent attention: caches hold one row per token, from which the keys and values of all heads are projected.
 
-The products are moved to the other operand: q . (U c) = (U^T q) . c, so that all heads attend to the same rows. What
-they attend to is the sum of latents, whose product is the sum of the values.
+The projection of keys is moved to the queries, q . (U c) = (U^T q) . c, so that all heads attend to the same rows. The
+projection of values is applied to the attended latents.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from mirlo_llm.generate.checkpoints.architectures import LatentOptions
 from mirlo_llm.generate.checkpoints.graph import CheckpointGraph
 
 EPSILON = 1e-6
-"""Of the norms of latents, whatever that of others is."""
+"""The epsilon of the norms of latents, independent of that of other norms."""
 Angles = tuple[Tensor, Tensor]
 """cos and sin of the angles of positions."""
 
 
 class LatentProjections:
-    """The products of a layer's latents."""
+    """The projections of a layer's latents."""
 
     def __init__(self, graph: CheckpointGraph, name: str, heads: int, options: LatentOptions) -> None:
         self.graph, self.name, self.heads, self.options = graph, name, heads, options
@@ -26,7 +26,7 @@ class LatentProjections:
         self._keys, self._values = graph.parts(f"{name}.kv_b_proj", heads, widths, options.rank)
 
     def project(self, x: Tensor, angles: Angles | None) -> list[Tensor]:
-        """Return the queries of the heads, [batch, heads, length, size], and the rows of the tokens, those of one."""
+        """Return the queries, [batch, heads, length, size], and one row per token, with one head."""
         options, name = self.options, self.name
         source, read = ("q_b_proj", self._latent("q_a", x, options.query_rank)) if options.query_rank else ("q_proj", x)
         size = options.plain + options.rotated
@@ -40,7 +40,7 @@ class LatentProjections:
         return [queries, concat([latent, self._rotated(shared, angles)], -1)]
 
     def values(self, attended: Tensor) -> Tensor:
-        """Return the sums of values, [batch, heads, length, values], by the sums of rows."""
+        """Return the attended values, [batch, heads, length, values], from the attended rows."""
         return attended.slice(3, 0, self.options.rank).matmul(self._values, transpose_rhs=True)
 
     def _latent(self, part: str, x: Tensor, rank: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""LoRA adapters of models of weights: products to which those of an adapter are added."""
+"""LoRA adapters in graphs of checkpoints: the low-rank products are added to the results of linear layers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from mirlo_llm.generate.checkpoints.graph import CheckpointWeights
 
 RANK = D.symbol("lora_r")
-"""The rank of the adapter of a call: 0 is the model without one."""
+"""The dynamic dim of an adapter's rank; 0 means no adapter."""
 Pair = tuple[Tensor, Tensor]
-"""The matrices of an adapter for a product: [depth, rank] and [rank, columns]."""
+"""The matrices A and B of an adapter for a linear layer: [depth, rank] and [rank, columns]."""
 
 
 class AdaptedProducts:
-    """The products of a graph that adapters change, by the names of their modules."""
+    """The linear layers of a graph that adapters change, by module name."""
 
     def __init__(self, weights: CheckpointWeights, modules: Sequence[str], is_transposed: bool = False) -> None:
-        """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
+        """Find the shapes of the modules; `is_transposed` matrices of the file are stored as [in, out]."""
         self.inputs: dict[str, TensorType] = {}
         for module in modules:
             shape = weights.shape_of(f"{module}.weight")
@@ -40,12 +40,12 @@ class AdaptedProducts:
         self._pairs: dict[str, Pair] = {}
 
     def place(self, tensors: Sequence[Tensor]) -> None:
-        """Take the tensors of the inputs."""
+        """Store the tensors of the graph's inputs."""
         by_name = dict(zip(self.inputs, tensors, strict=True))
         self._pairs = {each: (by_name[input_name(each, "A")], by_name[input_name(each, "B")]) for each in self._left}
 
     def take(self, *names: str) -> Pair | None:
-        """Return the matrices for a product by one of its names; None if no adapter changes it."""
+        """Return the matrices for a linear layer by one of its names; None if no adapter changes it."""
         module = next((name for name in names if name in self._pairs), None)
         if module is None:
             return None
@@ -53,7 +53,7 @@ class AdaptedProducts:
         return self._pairs[module]
 
     def finish(self) -> None:
-        """Raise an error for products that the graph does not have."""
+        """Raise an error for modules that the graph does not have."""
         for module in self._left:
             raise ModelFolderError(
                 f"{self._path}: an adapter changes '{module}', which the model computes together with others"

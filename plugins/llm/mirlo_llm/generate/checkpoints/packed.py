@@ -1,4 +1,4 @@
-"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ, MLX, compressed-tensors and DeepSeek store them."""
+"""Quantized matrices in safetensors, as GPTQ, AWQ, MLX, compressed-tensors and DeepSeek store them."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from mirlo.extend.runtime import Json
 
 CONFIG = "quantization_config"
-"""The key of `config.json` that says how matrices are stored."""
+"""The key of `config.json` for the storage of quantized matrices."""
 MLX_CONFIG = "quantization"
-"""The key of folders of MLX, which may have the same object as `quantization_config`."""
+"""The same key in folders of MLX, which may also have `quantization_config`."""
 WORD = 32
 """Bits of the integers that hold codes."""
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
-"""The columns, of each eight, whose codes are in a word, the lowest bits first."""
+"""AWQ's order of the eight columns in a word, lowest bits first."""
 MIN_BLOCK = 16
-"""Least elements with one scale in kernels; groups are divided into blocks of a power of two."""
+"""Fewest elements with one scale in kernels; larger groups are divided into blocks of a power of two."""
 FLOAT8 = "float8_e4m3fn"
 """The type of floats of 8 bits, as numpy calls it."""
 _GROUPS_MOST = 1 << 20
 _SCALES = ("float16", "bfloat16", "float32")
 _SWITCHED = re.compile(r"(.+)\.switch_mlp\.(\w+)\.(weight|scales|biases|bias)")
-"""Tensors of all experts of a layer in folders of MLX."""
+"""Tensor names of all experts of a layer in folders of MLX."""
 _EXPERT = re.compile(r"(.+)\.experts\.\d+\.(\w+)")
 _MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
-"""What Mixtral calls the matrices of an expert."""
+"""Mixtral's names of an expert's matrices."""
 MAX_EXPERTS = 4096
-"""More than models have: a file may say so of tensors without elements."""
+"""A bound on dims, since tensors without elements may declare any."""
 Tensors = dict[str, np.ndarray | BlockWeights]
 
 
 def read_weights(path: Path, config: JsonObject) -> Tensors:
-    """Return the tensors of a file, or of those of an index; those that `config` says are packed are in blocks."""
+    """Read the tensors of a file, or of the files of an index; quantized matrices become `BlockWeights`."""
     tensors = read_checkpoint(path)
     key = next((each for each in (MLX_CONFIG, CONFIG) if config.has(each)), "")
     if not key:
@@ -66,21 +66,21 @@ def read_weights(path: Path, config: JsonObject) -> Tensors:
 
 
 class _StoredMatrix:
-    """The tensors of one matrix, which are taken from those of the file."""
+    """The stored tensors of one matrix."""
 
     def __init__(self, path: Path, name: str, tensors: Tensors, key: str) -> None:
-        """`key` is that of `config.json` which says how the matrix is stored."""
+        """Store the tensors; `key` is the key of `config.json` that selects the storage, for errors."""
         self.path, self.name, self._tensors, self._key = path, name, tensors, key
 
     def has(self, part: str) -> bool:
         return f"{self.name}.{part}" in self._tensors
 
     def discard(self, part: str) -> None:
-        """Take a tensor that is not used, if there is one."""
+        """Mark a tensor as used, if there is one."""
         self._tensors.pop(f"{self.name}.{part}", None)
 
     def take(self, part: str, kinds: tuple[str, ...], *shape: int | None) -> np.ndarray:
-        """Return a tensor of one of some types, of numpy, whose dims are these; None stands for any."""
+        """Return a tensor with one of some numpy types and these dims; None stands for any size."""
         name = f"{self.name}.{part}"
         tensor = self._tensors.pop(name, None)
         expected = f"{' or '.join(kinds)}[{', '.join('any' if dim is None else str(dim) for dim in shape)}]"
@@ -104,7 +104,7 @@ class _StoredMatrix:
         return scales.astype(np.float32) if scales.dtype.name == "bfloat16" else scales
 
     def tile_scales(self, part: str, rows: int, columns: int) -> np.ndarray:
-        """Return scales of rows and columns as f32; dims of one column may be left out."""
+        """Return f32 scales [rows, columns]; a single column may be stored without its dim."""
         name = f"{self.name}.{part}"
         tensor = self._tensors.get(name)
         if columns == 1 and isinstance(tensor, np.ndarray) and tensor.ndim < 2:
@@ -112,7 +112,7 @@ class _StoredMatrix:
         return self.scales(part, rows, columns).astype(np.float32)
 
     def groups(self, depth: int, group: int) -> int:
-        """Return into how many groups the elements of a row divide."""
+        """Return the number of groups in a row."""
         if depth == 0 or depth % group:
             what = f"rows of {depth} elements do not divide into groups of {group}, as '{self._key}' says"
             raise ModelFolderError(f"{self.path}: tensor '{self.name}': {what}")
@@ -121,18 +121,18 @@ class _StoredMatrix:
 
 Reader = Callable[[_StoredMatrix], BlockWeights]
 Form = tuple[tuple[str, ...], Reader]
-"""The ends of the names of tensors by which matrices are known, and what reads one."""
+"""Suffixes of tensor names that mark a quantized matrix, and the function that reads it."""
 
 
 def _block_of(group: int) -> int:
-    """Return into blocks of how many elements a group is divided: a power of two, where that is not too small."""
+    """Return the block size for a group: a power of two that divides it, unless that is too small."""
     power = group & -group
     return power if power >= MIN_BLOCK else group
 
 
 @dataclass(frozen=True)
 class _GroupedCodes:
-    """The codes of a matrix, and a scale and a code of 0 for each group of a row."""
+    """The codes of a matrix, with a scale and a zero point per group."""
 
     codes: np.ndarray
     """u8[rows, bytes], packed."""
@@ -145,7 +145,7 @@ class _GroupedCodes:
     order: np.ndarray | None = None
 
     def blocks(self) -> BlockWeights:
-        """Return the matrix in blocks of a power of two; a group of another size is several of them."""
+        """Return the matrix in blocks of a power of two; other group sizes are divided into such blocks."""
         rows, groups = self.scales.shape
         group = self.depth // groups
         block = _block_of(group)
@@ -166,14 +166,14 @@ def _bits(stored: JsonObject, key: str, known: tuple[int, ...]) -> int:
 
 
 def _group_size(stored: JsonObject, key: str) -> int:
-    """Return how many elements share a scale; 0 if all elements of a row do."""
+    """Return the number of elements with one scale; 0 for a whole row."""
     if stored.value(key) in (None, -1):
         return 0
     return stored.count(key, least=1, most=_GROUPS_MOST)
 
 
 def _gptq(stored: JsonObject) -> Form:
-    """Return what reads words that hold codes of consecutive rows of K: qweight i32[K * bits / 32, columns]."""
+    """Return the reader of GPTQ: words of codes of consecutive rows of K, qweight i32[K * bits / 32, columns]."""
     bits, group = _bits(stored, "bits", (2, 3, 4, 8)), _group_size(stored, "group_size")
     form = stored.text("checkpoint_format", "gptq")
     if form not in ("gptq", "gptq_v2"):
@@ -199,7 +199,7 @@ def _gptq(stored: JsonObject) -> Form:
 
 
 def gptq_keys(bits: int, group: int, symmetric: bool, method: str) -> dict[str, Json]:
-    """Return what `config.json` says of matrices that `gptq_tensors` stores."""
+    """Return the `quantization_config` of matrices stored by `gptq_tensors`."""
     return {
         "quant_method": "gptq", "checkpoint_format": "gptq", "bits": bits, "group_size": group, "desc_act": False,
         "sym": symmetric, "lm_head": False, "meta": {"quantizer": ["mirlo"], "method": method},
@@ -207,7 +207,7 @@ def gptq_keys(bits: int, group: int, symmetric: bool, method: str) -> dict[str, 
 
 
 def gptq_tensors(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, bits: int) -> dict[str, np.ndarray]:
-    """Return the tensors of a matrix: codes [columns, K], scales and codes of 0 from 1 on, [columns, groups]."""
+    """Return the GPTQ tensors of a matrix: codes [columns, K], scales and zero points from 1, [columns, groups]."""
     (columns, depth), groups = codes.shape, scales.shape[1]
     words = np.ascontiguousarray(pack_fields(codes, bits)).view("<i4")
     padded = np.zeros((groups, -(-columns * bits // WORD) * WORD // bits), np.uint8)
@@ -219,7 +219,7 @@ def gptq_tensors(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, bits:
 
 
 def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndarray | None:
-    """Return the rows of K sorted by their groups; None if they are sorted."""
+    """Return the rows of K sorted by group; None if they are already sorted."""
     if not matrix.has(part):
         return None
     index = matrix.take(part, ("int32", "int64"), depth)
@@ -231,7 +231,7 @@ def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndar
 
 
 def _awq(stored: JsonObject) -> Form:
-    """Return what reads the two layouts of AWQ."""
+    """Return the reader of AWQ's two layouts."""
     bits = _bits(stored, "bits" if stored.has("bits") else "w_bit", (4,))
     group = _group_size(stored, "group_size" if stored.has("group_size") else "q_group_size")
     version = stored.text("version", "gemm").lower()
@@ -242,7 +242,7 @@ def _awq(stored: JsonObject) -> Form:
 
 
 def _awq_rows(bits: int, group: int, has_zeros: bool) -> Form:
-    """Return what reads words that hold codes of a row: qweight i32[columns, K / 8]; the rest of a row is unused."""
+    """Return the reader of words of codes of a row: qweight i32[columns, K / 8]; the rest of a row is unused."""
 
     def read(matrix: _StoredMatrix) -> BlockWeights:
         words = matrix.take("qweight", ("int32",), None, None)
@@ -263,7 +263,7 @@ def _awq_rows(bits: int, group: int, has_zeros: bool) -> Form:
 
 
 def _awq_columns(bits: int, group: int, has_zeros: bool) -> Form:
-    """Return what reads words that hold codes of eight columns: qweight i32[K, columns / 8]."""
+    """Return the reader of words of codes of eight columns: qweight i32[K, columns / 8]."""
 
     def read(matrix: _StoredMatrix) -> BlockWeights:
         words = matrix.take("qweight", ("int32",), None, None)
@@ -281,7 +281,7 @@ def _awq_columns(bits: int, group: int, has_zeros: bool) -> Form:
 
 
 def _in_columns(words: np.ndarray, bits: int) -> np.ndarray:
-    """Return the codes of words of AWQ in the order of their columns, one a byte."""
+    """Unpack words of AWQ to codes in column order, one per byte."""
     fields = _fields(words, bits).reshape(*words.shape, len(AWQ_ORDER))
     result = np.empty_like(fields)
     result[..., list(AWQ_ORDER)] = fields
@@ -289,7 +289,7 @@ def _in_columns(words: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _compressed(stored: JsonObject) -> Form:
-    """Return what reads matrices of compressed-tensors, of integers or floats."""
+    """Return the reader of compressed-tensors, integers or floats."""
     form = stored.text("format")
     if form not in ("pack-quantized", "float-quantized"):
         raise stored.refuse("format", f"expected pack-quantized or float-quantized, found {form!a:.40}")
@@ -301,7 +301,7 @@ def _compressed(stored: JsonObject) -> Form:
 
 
 def _packed_integers(scheme: JsonObject) -> Form:
-    """Return what reads words that hold codes of a row: weight_packed i32[columns, K * bits / 32]."""
+    """Return the reader of words of codes of a row: weight_packed i32[columns, K * bits / 32]."""
     kind, strategy = scheme.text("type", "int"), scheme.text("strategy", "group")
     if kind != "int" or strategy not in ("group", "channel"):
         raise scheme.refuse("strategy", f"expected integers by group or channel, found {kind!a:.20}, {strategy!a:.20}")
@@ -327,7 +327,7 @@ def _packed_integers(scheme: JsonObject) -> Form:
 
 
 def _scheme_floats(scheme: JsonObject) -> Form:
-    """Return what reads floats of 8 bits with a scale for all elements, or for each row or tile."""
+    """Return the reader of 8-bit floats with a scale per tensor, row or tile."""
     kind, strategy, bits = scheme.text("type", "float"), scheme.text("strategy", "tensor"), scheme.count("num_bits", 8)
     tiles = {"tensor": (0, 0), "channel": (1, 0)}
     if strategy == "block":
@@ -341,7 +341,7 @@ def _scheme_floats(scheme: JsonObject) -> Form:
 
 
 def _fp8(stored: JsonObject) -> Form:
-    """Return what reads floats of 8 bits with a scale for each tile, as DeepSeek-V3 has them, or for all elements."""
+    """Return the reader of 8-bit floats with a scale per tile, as in DeepSeek-V3, or per tensor."""
     kind = stored.text("fmt", "e4m3")
     if kind not in ("e4m3", FLOAT8):
         raise stored.refuse("fmt", f"expected e4m3, found {kind!a:.40}")
@@ -349,7 +349,7 @@ def _fp8(stored: JsonObject) -> Form:
 
 
 def _tile(keys: JsonObject, key: str) -> tuple[int, int]:
-    """Return the rows and the columns of a tile."""
+    """Return the rows and columns of a tile from a configuration."""
     value = keys.value(key)
     if not isinstance(value, list) or len(value) != 2 or not all(is_count(each, 1, _GROUPS_MOST) for each in value):
         raise keys.fail(key, "the rows and the columns of a block", value)
@@ -358,7 +358,9 @@ def _tile(keys: JsonObject, key: str) -> tuple[int, int]:
 
 
 def _floats(tall: int, wide: int) -> Form:
-    """Return what reads f8e4m3fn with a scale for each tile of so many rows and columns; 0 stands for all of them.
+    """Return the reader of f8e4m3fn with a scale per tile of this size; 0 stands for the whole dim.
+
+    Activations stay f32, so their scales are not used.
 
     Activations stay f32, so their scales are not used.
     """
@@ -380,7 +382,9 @@ def _floats(tall: int, wide: int) -> Form:
 
 
 def _mlx(stored: JsonObject) -> Form:
-    """Return what reads words that hold codes of a row: weight u32[columns, K * bits / 32], as one stream of bits.
+    """Return the reader of MLX: weight u32[columns, K * bits / 32], a continuous stream of bits.
+
+    Each group has a scale and a bias, the value of code 0. Bits and group size may differ by layer.
 
     A group has a scale and a bias, which is the value of the code 0. Layers may have numbers of their own.
     """
@@ -404,7 +408,7 @@ def _mlx(stored: JsonObject) -> Form:
 
 
 def _affine_numbers(keys: JsonObject, common: JsonObject) -> tuple[int, int]:
-    """Return the bits of codes and the elements of a group."""
+    """Return the bits of codes and the group size."""
     mode = keys.text("mode", common.text("mode", "affine"))
     if mode != "affine":
         raise keys.refuse("mode", f"expected affine, found {mode!a:.40}")
@@ -413,7 +417,7 @@ def _affine_numbers(keys: JsonObject, common: JsonObject) -> tuple[int, int]:
 
 
 def _affine_blocks(packed: np.ndarray, scales: np.ndarray, offsets: np.ndarray, bits: int, depth: int) -> BlockWeights:
-    """Return a matrix of codes with scales and offsets of groups, in types that products read."""
+    """Return an affine-quantized matrix in types that kernels support."""
     rows, groups = scales.shape
     block = _block_of(depth // groups)
     scales, offsets = (np.repeat(x, depth // groups // block, 1) for x in (scales, offsets))
@@ -426,7 +430,7 @@ def _affine_blocks(packed: np.ndarray, scales: np.ndarray, offsets: np.ndarray, 
 
 
 def _separate_switches(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield tensors with those of all experts of a layer, which MLX keeps as one, as one for each."""
+    """Split the tensor of all experts of a layer, as MLX stores it, into one per expert."""
     for name, tensor in tensors.items():
         match = _SWITCHED.fullmatch(name)
         if match is None or tensor.ndim < 2 or len(tensor) > MAX_EXPERTS:
@@ -439,7 +443,7 @@ def _separate_switches(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str,
 
 
 def _switch_of(name: str) -> str:
-    """Return what the file calls the matrices of all experts, of the name of one; other names as they are."""
+    """Return the file's name of the stacked matrix for the name of one expert's matrix; other names unchanged."""
     match = _EXPERT.fullmatch(name)
     if match is None:
         return name
@@ -453,7 +457,7 @@ def _bytes_of(words: np.ndarray) -> np.ndarray:
 
 
 def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return the codes of rows of words or bytes, one a byte; 3, 5 and 6 bits may be in two of them."""
+    """Unpack rows of words or bytes to codes, one per byte; codes of 3, 5 and 6 bits may span two bytes."""
     packed = packed if packed.dtype == np.uint8 else _bytes_of(packed)
     if WORD % bits == 0:
         return unpack_fields(packed, bits)
@@ -465,7 +469,7 @@ def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _form(stored: JsonObject) -> Form:
-    """Return the form that `quantization_config` names."""
+    """Return the reader for the method of `quantization_config`."""
     method = stored.text("quant_method")
     if method not in FORMS:
         raise stored.refuse("quant_method", f"expected {', '.join(FORMS)}, found {method!a:.40}")
@@ -478,4 +482,4 @@ FORMS: Mapping[str, Callable[[JsonObject], Form]] = {
     "compressed-tensors": _compressed,
     "fp8": _fp8,
 }
-"""What reads the matrices of a folder, by `quant_method`."""
+"""The reader of quantized matrices, by `quant_method`."""

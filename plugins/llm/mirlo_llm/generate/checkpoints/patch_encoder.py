@@ -1,7 +1,7 @@
-"""Encoders of images of any size as graphs: patches in squares, and windows of squares that see each other.
+"""Graphs of image encoders with dynamic image sizes: patches in squares, and windows of squares.
 
-The sizes of an image are run-time sizes of one graph. The caller says where patches and windows are, so that the graph
-is the same for all of them: in layers with windows, attention reads the rows of the squares of each one.
+The sizes of an image are dynamic dims of one graph. The caller passes the positions of patches and windows, so that the
+graph does not depend on them. Layers with windows gather the rows of each window.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mirlo_llm.generate.checkpoints.latent import Angles
 TOWER = "visual"
 COUNT, WINDOW_COUNT = D.symbol("squares"), D.symbol("windows")
 THETA = 10000.0
-"""The base of the angles of rows and columns."""
+"""The base of the rotary embedding of rows and columns."""
 CHANNELS = 3
 
 
 def import_patch_encoder(
     tower: TowerOptions, grid: GridOptions, hidden: int, weights: CheckpointWeights
 ) -> ImportedModule:
-    """Return the graph from the patches of an image to its rows in a text, of `hidden` elements each."""
+    """Build the graph from the patches of an image to its rows in the text model, of `hidden` elements each."""
     patches = grid.merge**2
     inputs = {
         PIXELS: TensorType.of((COUNT, patches, CHANNELS * tower.patch**2), "f32"),
@@ -49,10 +49,10 @@ def import_patch_encoder(
 
 
 class Windows:
-    """The windows of an image, between whose squares and those of the image rows are moved."""
+    """The attention windows of an image; rows are gathered from squares to windows, and back."""
 
     def __init__(self, squares: Tensor, places: Tensor, patches: int) -> None:
-        """`squares` are those of each window, -1 for none; `places` says where each square is among them."""
+        """Store the squares of each window, -1 for none, and the place of each square among them."""
         count = squares.shape[1]
         assert isinstance(count, int)
         self._squares, self._places, self._patches, self._count = maximum(squares, 0), places, patches, count
@@ -62,14 +62,14 @@ class Windows:
         """What is added to scores: places without a square are not seen."""
 
     def read(self, rows: Tensor) -> Tensor:
-        """Return rows of patches, [1, patches, width], as those of windows, [windows, patches, width]."""
+        """Gather rows of patches, [1, patches, width], to windows, [windows, patches, width]."""
         width = rows.shape[-1]
         assert isinstance(width, int)
         squares = rows.reshape((COUNT, self._patches * width)).gather(self._squares)
         return squares.reshape((WINDOW_COUNT, self._count * self._patches, width))
 
     def write(self, rows: Tensor) -> Tensor:
-        """Return rows of windows as those of patches."""
+        """Scatter rows of windows back to patches."""
         width = rows.shape[-1]
         assert isinstance(width, int)
         squares = rows.reshape((WINDOW_COUNT * self._count, self._patches * width)).gather(self._places)
@@ -106,14 +106,14 @@ class PatchEncoderGraph(CheckpointGraph):
         return x
 
     def merged(self, x: Tensor, hidden: int) -> Tensor:
-        """Return a row for each square, [squares, hidden]."""
+        """Merge the patches of each square to a row, [squares, hidden]."""
         name, width = f"{TOWER}.merger", self._patches * self.tower.hidden
         squares = self.norm(f"{name}.ln_q", x).reshape((COUNT, width))
         inner = self.activated(self.product(f"{name}.mlp.0", squares, width), "gelu")
         return self.product(f"{name}.mlp.2", inner, hidden)
 
     def attention(self, name: str, x: Tensor, angles: Angles, windows: Windows | None) -> Tensor:
-        """Attend each patch to those of its window, or to all."""
+        """Compute attention of each patch to those of its window, or to all."""
         hidden, heads = self.tower.hidden, self.tower.heads
         rows = self._projected(name, x)
         if windows is not None:
@@ -126,14 +126,14 @@ class PatchEncoderGraph(CheckpointGraph):
         return self.product(f"{name}.proj", attended if windows is None else windows.write(attended), hidden)
 
     def _projected(self, name: str, x: Tensor) -> list[Tensor]:
-        """Return queries, keys and values: as one tensor, or as three if the file has three matrices."""
+        """Return queries, keys and values from one fused matrix or from three."""
         hidden = self.tower.hidden
         if f"{name}.q.weight" in self._weights:
             return [self.product(f"{name}.{part}", x, hidden) for part in "qkv"]
         return [self.product(f"{name}.qkv", x, 3 * hidden)]
 
     def products(self, name: str, x: Tensor) -> Tensor:
-        """Return what the products of a layer make of rows."""
+        """Return the result of a layer's MLP."""
         tower = self.tower
         if not self.grid.is_gated:
             inner = self.activated(self.product(f"{name}.fc1", x, tower.inner), tower.activation)
@@ -142,14 +142,14 @@ class PatchEncoderGraph(CheckpointGraph):
         return self.product(f"{name}.down_proj", self.activated(gate, tower.activation) * up, tower.hidden)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Divide rows by the root of their mean square, or of their variance."""
+        """Apply RMSNorm or LayerNorm."""
         scale = self.weight(name, self.tower.hidden)
         if self.grid.is_gated:
             return rms_norm(x, scale, -1, self.tower.epsilon)
         return layer_norm(x, scale, self.weight(name, self.tower.hidden, part="bias"), -1, self.tower.epsilon)
 
     def _kernel(self) -> np.ndarray:
-        """Return the weights of a patch: the pictures of an image are the same, so that their weights add up."""
+        """Return the patch embedding summed over frames: all frames of an image are equal."""
         hidden, patch = self.tower.hidden, self.tower.patch
         name = f"{TOWER}.patch_embed.proj.weight"
         kernel = self._weights.take(name, hidden, CHANNELS, self.grid.frames, patch, patch)
@@ -158,7 +158,7 @@ class PatchEncoderGraph(CheckpointGraph):
         return total.reshape(hidden, -1)
 
     def _angles(self, places: Tensor) -> Tensor:
-        """Return the angles of patches by their rows and columns, [1, patches, pairs]."""
+        """Return the rotation angles of patches by row and column, [1, patches, pairs]."""
         pairs = self.tower.hidden // self.tower.heads // 4
         exponents = np.arange(0, 2 * pairs, 2, dtype=np.float32) / np.float32(2 * pairs)
         frequencies = self.builder.constant(1 / np.float32(THETA) ** exponents, "f32")

@@ -1,4 +1,4 @@
-"""Routers: which experts of a mixture compute a token, and by which weights their results are added up."""
+"""Routers: the experts of each token, and the weights of their results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirlo_llm.generate.checkpoints.graph import HIDDEN, CheckpointGraph
 
 
 def route(graph: CheckpointGraph, name: str, rows: Tensor, experts: ExpertOptions) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the experts of each row and their weights, both [rows, chosen]."""
+    """Return the indices of the experts of each row and their weights, both [rows, chosen]."""
     products = graph.product(f"{name}.gate", rows, experts.count)
     scores = products.sigmoid() if experts.scores == "sigmoid" else products.softmax(-1)
     compared = scores
@@ -24,7 +24,7 @@ def route(graph: CheckpointGraph, name: str, rows: Tensor, experts: ExpertOption
 
 
 def _of_best_groups(scores: Tensor, experts: ExpertOptions) -> Tensor:
-    """Return the scores of the experts of the best groups; those of others are not chosen."""
+    """Keep the scores of experts in the best groups; lower all others so that they are not chosen."""
     rows, size = scores.shape[0], experts.count // experts.groups
     members = scores.reshape((rows * experts.groups, size))
     best = members.gather_elements(_order(members).slice(1, 0, experts.group_members), 1).sum(1)
@@ -35,5 +35,5 @@ def _of_best_groups(scores: Tensor, experts: ExpertOptions) -> Tensor:
 
 
 def _order(x: Tensor, descending: bool = True) -> Tensor:
-    """Return the positions of the elements of each row, sorted by the elements."""
+    """Return the indices that sort each row."""
     return x.builder.emit("argsort", x, axis=1, descending=descending)

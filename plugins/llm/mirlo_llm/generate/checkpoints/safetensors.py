@@ -21,7 +21,7 @@ MAX_RANK = 5
 MAX_DIM = 1 << 20
 INDEX = "model.safetensors.index.json"
 CHECKPOINTS = (INDEX, "model.safetensors")
-"""Files of a folder that hold weights, or say in which files they are."""
+"""Names of files with weights or with an index of them."""
 _TYPES = {
     "F64": "f64",
     "F32": "f32",
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of a file, or of those that an index names, as views of the mapped files."""
+    """Return the tensors of a file or of an index's files, as views of the mapped files."""
     if path.name != INDEX:
         return dict(parse_safetensors(path, map_bytes(path)))
     index = read_json(path)
@@ -55,7 +55,7 @@ def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
 
 
 def checkpoint_files(path: Path) -> list[Path]:
-    """Return a file of weights, or an index and those that it names."""
+    """Return a file of weights, or an index and the files that it lists."""
     if path.name != INDEX:
         return [path]
     index = read_json(path)
@@ -68,7 +68,7 @@ def checkpoint_files(path: Path) -> list[Path]:
 
 
 def parse_safetensors(path: Path, content: bytes | np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors in the content of a file, of which they are views."""
+    """Yield the tensors of a file as views of its content."""
     if is_pointer(bytes(content[:START])):
         raise pointer_error(path)
     size = int.from_bytes(bytes(content[:8]), "little")
@@ -98,7 +98,7 @@ def parse_safetensors(path: Path, content: bytes | np.ndarray) -> Iterator[tuple
 def tensor_of_bytes(
     path: Path, name: str, kind: str, shape: tuple[int, ...], content: bytes | np.ndarray
 ) -> np.ndarray:
-    """Return an array of a tensor's bytes: a view of them where they are aligned."""
+    """Return a tensor's array: a view of its bytes if they are aligned, otherwise a copy."""
     dtype = numpy_dtype(kind)
     if len(shape) > MAX_RANK or any(not 0 <= dim <= MAX_DIM for dim in shape):
         what = f"expected up to {MAX_RANK} dims from 0 to {MAX_DIM}, found {list(shape)}"

@@ -1,4 +1,4 @@
-"""T5 and BART as two graphs: an encoder of the text that is read, and a decoder of the one that is written."""
+"""T5 and BART as two graphs: an encoder of the input text, and a decoder of the output text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CROSS = (".encoder_attn.k_proj.", ".encoder_attn.v_proj.", ".EncDecAttention.k.
 
 
 def _weights(path: Path, names: Names, keeps_encoder: bool) -> CheckpointWeights:
-    """Return the tensors of a file that the encoder, or the decoder, reads; both read the rows of tokens."""
+    """Return the tensors that the encoder, or the decoder, reads; both read the embedding."""
     tensors = dict(read_checkpoint(path))
     for name in list(tensors):
         plain = name.removeprefix("model.")
@@ -54,7 +54,7 @@ def _weights(path: Path, names: Names, keeps_encoder: bool) -> CheckpointWeights
 
 
 def import_text_encoder(path: Path, config: Path) -> ImportedModule:
-    """Return the graph from tokens to keys and values of their states."""
+    """Import the encoder: tokens to cross-attention keys and values."""
     options = read_seq2seq_options(read_json(config))
     names = (*options.encoder.renamed, ("cross.layers.", "model.layers."), *options.decoder.renamed)
     weights = _weights(path, names, True)
@@ -72,7 +72,7 @@ def import_text_encoder(path: Path, config: Path) -> ImportedModule:
 
 
 def import_text_decoder(path: Path, config: Path) -> ImportedModule:
-    """Return the graph of the decoder: as of a language model, with the encoder's states as further inputs."""
+    """Import the decoder: a language model with cross-attention keys and values as further inputs."""
     options = read_seq2seq_options(read_json(config))
     weights, states = _weights(path, options.decoder.renamed, False), state_types(options.decoder, SOURCE)
     make_graph = partial(DistanceGraph, distances=options.distances, part="decoder")
@@ -80,7 +80,7 @@ def import_text_decoder(path: Path, config: Path) -> ImportedModule:
 
 
 class DistanceGraph(CrossDecoderGraph):
-    """Layers whose scores depend on the distances of tokens, if the model has numbers for them."""
+    """Layers with relative position biases, if the model has any."""
 
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor],
@@ -90,17 +90,17 @@ class DistanceGraph(CrossDecoderGraph):
         self._distances, self._part = distances, part
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
-        """Return the logits, with a bias if the file has one, and the caches afterwards."""
+        """Return the logits, plus a bias if the checkpoint has one, and the updated caches."""
         bias = self._weights.take(BIAS, 1, self.options.vocabulary) if BIAS in self._weights else None
         logits, *after = super().results(tokens, mask, *caches)
         return [logits if bias is None else logits + self.matrix(bias), *after]
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
-        """Add what the tokens of a decoder see of the states."""
+        """Add cross-attention to the encoder's states."""
         return super().between(name, x, places) if self._part == "decoder" else x
 
     def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
-        """Return what is added to the scores of attention."""
+        """Return the attention mask plus the position bias."""
         key = layer.window, layer.chunk
         if key in self._masks:
             return self._masks[key]
@@ -112,7 +112,7 @@ class DistanceGraph(CrossDecoderGraph):
         return result
 
     def _of_distances(self, places: TokenPlaces, distances: Distances) -> Tensor:
-        """Return what is added by the distance of a key from a token, [batch, heads, length, total]."""
+        """Return the relative position bias, [batch, heads, length, total]."""
         name = f"{self._part}.block.0.layer.0.SelfAttention.relative_attention_bias"
         apart = places.keys.squeeze(1) - places.tokens.expand_dims(2)
         added = scores_of(self, name, self.options.heads, apart, distances, not self.options.is_causal)

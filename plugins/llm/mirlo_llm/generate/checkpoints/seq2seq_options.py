@@ -1,4 +1,4 @@
-"""Architectures of an encoder and a decoder: what a `config.json` says of each, as options of both."""
+"""Architectures of encoder-decoder models: each `config.json` is read as the options of both parts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from mirlo_llm.generate.json_file import JsonObject
 
 @dataclass(frozen=True)
 class Seq2SeqOptions:
-    """A model of an encoder and a decoder."""
+    """The options of an encoder-decoder model."""
 
     decoder: DecoderOptions
     encoder: EncoderOptions | DecoderOptions
-    """Options of a decoder are those of an encoder with norms before attention."""
+    """The encoder's options, those of a decoder with norms before attention."""
     longest: int
-    """Most tokens of the text that is read; 0 without a limit."""
+    """Most tokens of the input text; 0 without a limit."""
     distances: Distances | None = None
 
 
@@ -42,7 +42,7 @@ def read_seq2seq_options(config: JsonObject) -> Seq2SeqOptions:
 
 
 def _t5_names(part: str, products: int, is_gated: bool) -> Names:
-    """Return the names of a file; `products` is the place of the products in a layer."""
+    """Return the tensor names of a file; `products` is the index of the MLP in a layer."""
     feed = f".layer.{products}.DenseReluDense"
     return (
         ("model.layers.", f"{part}.block."), ("model.embed_tokens.", "shared."),
@@ -94,7 +94,7 @@ _BART_ENCODER: Names = (
     (".output.dense.", ".fc2."), (".output.LayerNorm.", ".final_layer_norm."),
 )  # fmt: skip
 BART_FIRST = 2
-"""The row of the table of positions for the first token."""
+"""The position of the first token in BART's table of positions."""
 
 
 def _bart(config: JsonObject) -> Seq2SeqOptions:
@@ -119,4 +119,4 @@ def _bart(config: JsonObject) -> Seq2SeqOptions:
 
 
 ARCHITECTURES: Mapping[str, Callable[[JsonObject], Seq2SeqOptions]] = {"t5": _t5, "bart": _bart}
-"""What reads the configuration of an architecture, by `model_type`."""
+"""The reader of each architecture's configuration, by `model_type`."""

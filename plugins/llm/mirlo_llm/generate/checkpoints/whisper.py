@@ -1,4 +1,4 @@
-"""Whisper as two graphs: an encoder of spectra, and a decoder that attends to its states."""
+"""Whisper as two graphs: an encoder of spectra, and a decoder with cross-attention."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mirlo_llm.generate.json_file import read_json
 
 
 def _weights(path: Path, keeps_encoder: bool) -> CheckpointWeights:
-    """Return the tensors of a file that the encoder, or the decoder, reads."""
+    """Return the tensors that the encoder, or the decoder, reads."""
     tensors: Mapping[str, np.ndarray] = {
         name if name.startswith(("model.", "proj_out.")) else f"model.{name}": tensor
         for name, tensor in read_checkpoint(path).items()
@@ -42,7 +42,7 @@ def _weights(path: Path, keeps_encoder: bool) -> CheckpointWeights:
 
 
 def import_speech_encoder(path: Path, config: Path) -> ImportedModule:
-    """Return the graph from a spectrum to keys and values of its states."""
+    """Import the encoder: a spectrum to cross-attention keys and values."""
     options, weights = _read_options(config), _weights(path, True)
     inputs = {SPECTRUM: TensorType.of((1, options.bands, 2 * options.frames), "f32")}
 
@@ -53,7 +53,7 @@ def import_speech_encoder(path: Path, config: Path) -> ImportedModule:
 
 
 def import_speech_decoder(path: Path, config: Path) -> ImportedModule:
-    """Return the graph of the decoder: as of a language model, with the encoder's states as further inputs."""
+    """Import the decoder: a language model with cross-attention keys and values as further inputs."""
     options = _read_options(config)
 
     def make_graph(
@@ -71,7 +71,7 @@ def _read_options(config: Path) -> WhisperOptions:
 
 
 class SpeechDecoderGraph(CrossDecoderGraph):
-    """The graph of the decoder under construction, with the queries of heads that align tokens as a result."""
+    """The graph of the decoder, which also returns the queries of the heads that align tokens."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class SpeechEncoderGraph(CheckpointGraph):
         self.options = options
 
     def results(self, spectrum: Tensor) -> dict[str, Tensor]:
-        """Return keys and values for each layer of the decoder."""
+        """Return cross-attention keys and values for each layer of the decoder."""
         options = self.options
         x = self._convolved("model.encoder.conv1", spectrum, 1)
         x = self._convolved("model.encoder.conv2", x, 2).permute([0, 2, 1])
@@ -114,7 +114,7 @@ class SpeechEncoderGraph(CheckpointGraph):
         return keys_and_values(self, options.decoder, x, "model.decoder.layers", options.frames)
 
     def _convolved(self, name: str, x: Tensor, stride: int) -> Tensor:
-        """Return the activated result of a convolution of three frames."""
+        """Return a convolution over three frames, and its activation."""
         channels, hidden = x.shape[1], self.options.hidden
         assert isinstance(channels, int)
         weight, bias = self.weight(name, hidden, channels, 3), self.weight(name, hidden, part="bias")

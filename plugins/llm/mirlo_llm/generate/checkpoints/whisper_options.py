@@ -1,4 +1,4 @@
-"""What a `config.json` says of a Whisper model."""
+"""Options of Whisper models, read from `config.json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES: Names = (
 )  # fmt: skip
 SPECTRUM = "input_features"
 ALIGNMENT = "alignment"
-"""The output of the queries of heads that align tokens, [batch, heads, length, size]."""
+"""The output with the queries of the alignment heads, [batch, heads, length, size]."""
 ALIGNMENT_HEADS = "alignment_heads"
 
 
@@ -37,25 +37,25 @@ class WhisperOptions:
     """The sizes of a model."""
 
     bands: int
-    """Of the mel scale."""
+    """Number of mel bands."""
     frames: int
-    """States of the encoder; a spectrum has twice as many frames."""
+    """Length of the encoder's result; a spectrum has twice as many frames."""
     hidden: int
     layers: int
-    """Of the encoder."""
+    """Heads of the encoder."""
     heads: int
     """Of the encoder."""
     inner: int
     """Of the encoder."""
     decoder: DecoderOptions
     alignment: tuple[tuple[int, int], ...]
-    """Layers of the decoder and their heads that see where tokens are spoken; none if nothing says which."""
+    """Alignment heads as pairs of decoder layer and head; empty if unknown."""
     median_width: int
-    """States around one whose median stands for it, where tokens are aligned."""
+    """Width of the median filter over time in alignment."""
 
 
 def read_whisper_options(config: JsonObject, generation: JsonObject) -> WhisperOptions:
-    """Read the sizes of a configuration, and the heads that a configuration of generation names."""
+    """Read the sizes from a configuration, and the alignment heads from a generation configuration."""
     hidden, activation = read_size(config, "d_model"), read_activation(config, "activation_function", "gelu")
     heads = require_heads(config, "decoder_attention_heads", hidden)
     layers = read_size(config, "decoder_layers", most=MAX_LAYERS)

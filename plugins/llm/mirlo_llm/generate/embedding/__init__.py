@@ -1,1 +1,1 @@
-"""Embeddings and scores of texts: encoders, and decoders whose last states stand for a text."""
+"""Embeddings and scores of texts by encoders, or by decoders with last-token pooling."""

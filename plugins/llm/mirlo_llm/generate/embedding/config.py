@@ -1,4 +1,4 @@
-"""What the files of a folder say of an embedding model: how rows of tokens become one, and what texts begin with."""
+"""Configuration of an embedding model: pooling, normalization and prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject, read_json, read_json_value
 
 MODULES = "modules.json"
-"""The file of sentence-transformers that names the steps of a model."""
+"""The file of sentence-transformers that lists the modules of a model."""
 PROMPTS = "config_sentence_transformers.json"
 LENGTH = "sentence_bert_config.json"
 MAX_MODULES = 16
@@ -36,7 +36,7 @@ _FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class DenseStep:
-    """A product behind the pooling."""
+    """A linear layer after the pooling."""
 
     weight: np.ndarray
     bias: np.ndarray | None
@@ -61,30 +61,30 @@ class EmbeddingConfig:
     """The architecture: "bert", "qwen3"."""
     is_encoder: bool
     poolings: tuple[str, ...]
-    """How rows of tokens become one row; several stand one after another."""
+    """The poolings of token rows to one row; the results of several are concatenated."""
     longest: int
-    """Most tokens of a text; 0 if that is not known."""
+    """Maximum number of tokens of a text; 0 if unknown."""
     vocabulary: int
     """Number of tokens."""
     is_normalized: bool = True
     dense: tuple[DenseStep, ...] = ()
     prompts: dict[str, str] = field(default_factory=dict)
-    """Texts that others begin with, by names such as "query"."""
+    """Prefixes of texts, by names such as "query"."""
     default_prompt: str | None = None
 
     @property
     def is_checkpoint(self) -> bool:
-        """Return whether the model's file has weights and no graph."""
+        """Return whether the model's file has weights but no graph."""
         return self.model.name in CHECKPOINTS
 
 
 def is_embedding_folder(folder: Path) -> bool:
-    """Return whether a folder says that its model gives embeddings or scores of texts."""
+    """Return whether a folder has a model of embeddings or scores of texts."""
     return (folder / MODULES).exists() or model_type_of(folder) in ENCODERS
 
 
 def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
-    """Read the configuration of a folder; `pooling` and `is_normalized` replace what it says."""
+    """Read the configuration of a folder; `pooling` and `is_normalized` override the folder's."""
     root = plain_config(folder, "an embedding model")
     kind = root.text("model_type")
     is_encoder = kind in ENCODERS
@@ -111,7 +111,7 @@ def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool
 
 
 def _read_modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return the kinds of the steps of a model, and their folders."""
+    """Return the kinds of the modules of a model, and their folders."""
     path = folder / MODULES
     listed = read_json_value(path)
     if not isinstance(listed, list) or len(listed) > MAX_MODULES:
@@ -130,7 +130,7 @@ def _read_modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _read_steps(folder: Path, steps: list[tuple[str, Path]]) -> tuple[tuple[str, ...], tuple[DenseStep, ...], bool]:
-    """Return the poolings of a model, its products behind them, and whether the results have length 1."""
+    """Return the poolings of a model, the linear layers after them, and whether results are normalized."""
     poolings, dense, normalizes = tuple[str, ...](), list[DenseStep](), False
     for kind, place in steps:
         if kind == "Pooling":

@@ -35,7 +35,7 @@ _LEAST_LENGTH = 1e-12
 
 
 class EmbeddingModel:
-    """A compiled model that gives rows of numbers, or scores, of texts."""
+    """A compiled model that returns embeddings or scores of texts."""
 
     def __init__(self, config: EmbeddingConfig, executable: Executable) -> None:
         self.config, self.executable = config, executable
@@ -63,7 +63,7 @@ class EmbeddingModel:
         return self._output == LOGITS
 
     def encode(self, text: str, other: str | None = None, *, truncate: bool = False) -> tuple[list[int], list[int]]:
-        """Return the tokens of a text or a pair, and of which of the two each is.
+        """Return the tokens of a text or a pair, and for each token the text, 0 or 1, that it belongs to.
 
         A text that is longer than the model takes is an error; with `truncate` its end is left out.
         """
@@ -141,7 +141,7 @@ class EmbeddingModel:
         return result
 
     def prompts_of_search(self) -> tuple[str, str]:
-        """Return what queries and documents begin with: the prompts of these names, or the folder's own default."""
+        """Return the prompts of queries and of documents: those of these names, or the folder's default."""
         before, prompt = (
             self.prompt(name=name if name in self.config.prompts else None) for name in ("query", "document")
         )
@@ -154,7 +154,7 @@ class EmbeddingModel:
         return result
 
     def prompt(self, prompt: str | None = None, name: str | None = None) -> str:
-        """Return what texts begin with."""
+        """Return the prefix of texts."""
         if prompt is not None and name is not None:
             raise GenerationError("prompt, prompt_name: texts begin with one of them")
         if prompt is not None:
@@ -168,7 +168,9 @@ class EmbeddingModel:
         return prompts[name]
 
     def rows_of(self, texts: Sequence[tuple[Sequence[int], Sequence[int]]], batch: int = DEFAULT_BATCH) -> np.ndarray:
-        """Return the model's row for each text, given as tokens and of which text each is.
+        """Return the model's row for each text, given as tokens and the text, 0 or 1, of each token.
+
+        Texts of similar lengths are computed together.
 
         Texts of similar lengths are computed together.
         """
@@ -248,7 +250,7 @@ def load(
 
 
 def _graph_of(config: EmbeddingConfig, code: CodeOptions) -> ImportedModule:
-    """Return the graph of a model of which the file has weights only."""
+    """Build the graph of a model whose file has weights only."""
     root = read_json(config.source)
     is_own = config.is_encoder and code.model_impl != TRANSFORMERS
     own, use = ([], "") if is_own or not is_traced(root, code) else traced_sources(root, code)

@@ -1,4 +1,4 @@
-"""How the rows of a text's tokens become one row: functions of rows [batch, length, width] and a mask of them."""
+"""Pooling of the rows of a text's tokens: functions of rows [batch, length, width] and a mask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 LEAST = 1e-9
-"""Least number of tokens that sums are divided by, as sentence-transformers has it."""
+"""Lower bound of the divisor of sums, as in sentence-transformers."""
 
 
 def _cls(rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -26,7 +26,7 @@ def _max(rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _weighted(rows: np.ndarray, weights: np.ndarray, power: float = 1.0) -> np.ndarray:
-    """Return sums of rows by weights, divided by a power of the sum of the weights."""
+    """Return weighted sums of rows, divided by a power of the sum of the weights."""
     sums = np.einsum("blw,bl->bw", rows, weights.astype(rows.dtype))
     result: np.ndarray = sums / np.maximum(weights.sum(1, keepdims=True), LEAST).astype(rows.dtype) ** power
     return result
@@ -40,4 +40,4 @@ POOLINGS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "weightedmean": lambda rows, mask: _weighted(rows, mask * np.arange(1, mask.shape[1] + 1)),
     "lasttoken": _last,
 }
-"""By the names of sentence-transformers."""
+"""The poolings by their names in sentence-transformers."""

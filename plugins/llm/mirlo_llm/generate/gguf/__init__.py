@@ -1,1 +1,1 @@
-"""Language models in the format GGUF: one file with the weights, what they are, the tokenizer and the chat template."""
+"""Language models in GGUF: weights, configuration, tokenizer and chat template in one file."""

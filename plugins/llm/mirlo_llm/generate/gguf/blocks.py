@@ -1,4 +1,4 @@
-"""The types of GGUF's tensors: blocks of codes of a few bits with scales, and how they are read."""
+"""The tensor types of GGUF, blocks of quantized elements with scales, and their decoding."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from mirlo.extend.runtime import numpy_dtype
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights, pack_codes, without_zero_scales
 
 CHUNK = 1 << 22
-"""Elements that are decoded at a time: bounds the memory for what is in between."""
+"""Elements that are decoded at a time, which bounds temporary memory."""
 SUPER = 256
-"""Elements of a block of the types whose scales are codes themselves (K)."""
+"""Elements of a block of the K types, whose scales are quantized themselves."""
 
 Decoded = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""The codes of blocks, one a byte, [blocks, elements], the scales and the offsets, [blocks, sub-blocks]."""
+"""The codes of blocks, one per byte, [blocks, elements], the scales and the offsets, [blocks, sub-blocks]."""
 
 
 @dataclass(frozen=True)
 class BlockType:
-    """A type of tensors: in blocks of `elements`, which take `nbytes`."""
+    """A tensor type: blocks of `elements` in `nbytes` bytes."""
 
     name: str
     elements: int
     nbytes: int
     dtype: str
-    """Element type of tensors without scales, or of the codes as they are kept."""
+    """Element type of tensors without scales, or of the stored codes."""
     decode: Callable[[np.ndarray], Decoded] | None = None
-    """Returns what blocks [blocks, nbytes] hold; None for plain elements."""
+    """Decodes blocks [blocks, nbytes]; None for plain elements."""
     block: int = 32
-    """How many elements share a scale."""
+    """Number of elements with one scale."""
     zero: int = 0
     """The code of 0; types with offsets have 0."""
     table: tuple[float, ...] = ()
     """The values of the codes, if they are not numbers themselves."""
 
     def read(self, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | BlockWeights:
-        """Return a tensor whose rows have these bytes: a view of plain elements, or codes with their scales."""
+        """Return a tensor from its bytes: a view of plain elements, or block-quantized weights."""
         if self.decode is None:
             dtype = numpy_dtype(self.dtype)
             plain: np.ndarray = np.ascontiguousarray(data).view(dtype.newbyteorder("<")).reshape(shape)
@@ -61,18 +61,18 @@ class BlockType:
 
 
 def _halves(packed: np.ndarray) -> np.ndarray:
-    """Return codes of 4 bits: the lower ones of all bytes [..., bytes], then the upper ones."""
+    """Unpack codes of 4 bits: the lower ones of all bytes [..., bytes], then the upper ones."""
     return np.concatenate([packed & 15, packed >> 4], -1)
 
 
 def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return codes of a few bits: the lowest ones of all bytes [..., bytes], then the next ones."""
+    """Unpack codes of a few bits: the lowest ones of all bytes [..., bytes], then the next ones."""
     mask = np.uint8((1 << bits) - 1)
     return np.concatenate([packed >> shift & mask for shift in range(0, 8, bits)], -1)
 
 
 def _f16(blocks: np.ndarray, at: int) -> np.ndarray:
-    """Return an f16 of each block, [blocks, 1]."""
+    """Return one f16 of each block, [blocks, 1]."""
     return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")
 
 
@@ -81,7 +81,7 @@ def _f32(blocks: np.ndarray, at: int) -> np.ndarray:
 
 
 def _fifth_bits(blocks: np.ndarray, at: int) -> np.ndarray:
-    """Return the upper bits of 32 codes, in place."""
+    """Return the fifth bits of 32 codes, shifted to their place."""
     bits = np.unpackbits(np.ascontiguousarray(blocks[:, at : at + 4]), axis=1, bitorder="little")
     return bits << 4
 
@@ -119,7 +119,7 @@ def _mxfp4(blocks: np.ndarray) -> Decoded:
 
 
 def _scales_of_6_bits(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the 8 scales and the 8 minima of blocks, [blocks, 8] of [blocks, 12]."""
+    """Unpack the 8 scales and the 8 minima of blocks, [blocks, 8] from [blocks, 12]."""
     scales, minima, upper = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     return (
         np.concatenate([scales & 63, upper & 15 | scales >> 6 << 4], 1),
@@ -182,10 +182,10 @@ TYPES = {
     20: BlockType("IQ4_NL", 32, 18, "u4", _iq4_nl, table=tuple(map(float, _IQ4_NL))),
     39: BlockType("MXFP4", 32, 17, "f4e2m1", _mxfp4),
 }
-"""The types that are read, by their codes in files."""
+"""The supported types, by their numbers in files."""
 OTHER_TYPES = {
     9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
     23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0",
     40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
-"""Names of those that are not."""
+"""The names of unsupported types."""

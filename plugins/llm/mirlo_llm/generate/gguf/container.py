@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MAX_METADATA = 64 << 20
-"""Bytes before the data of the tensors; vocabularies of 256,000 tokens take 12 MB."""
+"""Most bytes before the data of the tensors; vocabularies of 256,000 tokens take 12 MB."""
 MAX_RANK = 4
 MAX_ALIGNMENT = 1 << 20
 ALIGNMENT = "general.alignment"
@@ -30,7 +30,7 @@ _ARRAY, _STRING = 9, 8
 _NUMBERS = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
-"""Types of metadata that numpy has, by their codes."""
+"""Scalar types of metadata as numpy types, by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufFile:
-    """What a file holds."""
+    """The content of a file."""
 
     metadata: JsonObject
-    """Arrays are arrays of numpy, or lists of texts."""
+    """Metadata; arrays are numpy arrays, or lists of texts."""
     tensors: dict[str, GgufTensor]
 
 
 def is_gguf(path: Path) -> bool:
-    """Return whether a path is a regular file that begins as one of this format."""
+    """Return whether a path is a regular file with the magic bytes of GGUF."""
     try:
         return path.is_file() and bytes(map_bytes(path)[:4]) == MAGIC
     except (OSError, ModelFolderError):
@@ -67,7 +67,7 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 def parse_gguf(path: Path, content: np.ndarray) -> GgufFile:
-    """Return what the content of a file holds."""
+    """Parse the content of a file."""
     cursor = _Cursor(path, content)
     if cursor.take(4, "the signature") != MAGIC:
         raise ModelFolderError(f"{path}: the file is no GGUF file: it does not begin with 'GGUF'")
@@ -100,7 +100,7 @@ class _Entry:
 
 
 class _Cursor:
-    """Reads the beginning of a file value by value."""
+    """Reads values from the beginning of a file."""
 
     def __init__(self, path: Path, content: np.ndarray) -> None:
         self.path, self.at = path, 0

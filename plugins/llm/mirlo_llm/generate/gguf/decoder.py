@@ -1,4 +1,4 @@
-"""The decoder of a GGUF file: its tensors, under their names and in the order of its architecture."""
+"""The decoder of a GGUF file: its tensors by the architecture's names and layouts."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _PARTS = {
     "self_attn.kv_b_proj": "attn_kv_b",
 }  # fmt: skip
 CORRECTION = "e_score_correction_bias"
-"""What is added to the scores of experts, as checkpoints call it."""
+"""The checkpoint's name of the bias of router scores."""
 _NORMS = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
 """Names of the norms of a layer, in the order of `DecoderOptions.norms`."""
 FREQUENCIES = "rope_freqs.weight"
-"""By what the angles between positions are divided."""
+"""The tensor with divisors of the rotation frequencies."""
 
 
 def import_gguf(
     path: Path, file: GgufFile, images: ImageOptions | None = None, adapted: Sequence[str] = ()
 ) -> ImportedModule:
-    """Return the graph of a file's decoder; `images` says how it takes such, adapters change the products `adapted`."""
+    """Import the decoder of a file with image options, if any; adapters change the layers `adapted`."""
     options = _options(path, file)
     is_interleaved = file.metadata.text(ARCHITECTURE) in INTERLEAVED
     counts = {"attn_q": options.heads, "attn_k": options.kv_heads} if is_interleaved else {}
@@ -69,7 +69,9 @@ def import_gguf(
 def joined_latents(
     path: Path, tensors: Mapping[str, np.ndarray | BlockWeights], heads: int, latent: LatentOptions
 ) -> Iterator[tuple[str, np.ndarray | BlockWeights]]:
-    """Yield tensors with the products that make keys and values of latents as one, as older files have them.
+    """Yield tensors with the key and value projections of latents joined, as in older files.
+
+    Newer files store them per head: [heads, rank, elements] for keys, [heads, elements, rank] for values.
 
     Newer files have those of each head: [heads, rank, elements] for keys, [heads, elements, rank] for values.
     """
@@ -96,7 +98,7 @@ def joined_latents(
 
 
 class _FileNames:
-    """The names of tensors in a file, by those of checkpoints."""
+    """Maps tensor names of checkpoints to those of a file."""
 
     def __init__(self, options: DecoderOptions) -> None:
         self._parts = {**_PARTS, **dict(zip(options.norms, _NORMS, strict=True))}
@@ -125,7 +127,7 @@ def _options(path: Path, file: GgufFile) -> DecoderOptions:
 
 
 def _parts(name: str, shape: tuple[int, ...], data: np.ndarray) -> Iterator[tuple[str, tuple[int, ...], np.ndarray]]:
-    """Yield the names, shapes and rows of a tensor, or of the matrices of each expert."""
+    """Yield a tensor, or one per expert, as name, shape and rows."""
     base, _, end = name.rpartition(".")
     if base.endswith("_exps") and len(shape) == 3:
         for i, rows in enumerate(data.reshape(*shape[:2], -1)):
@@ -155,7 +157,7 @@ def _divided(path: Path, frequencies: np.ndarray, factors: np.ndarray) -> np.nda
 
 
 def _separated(tensor: GgufTensor, heads: int) -> np.ndarray:
-    """Return the bytes of rows in the order in which the first half of a head is rotated with the second one."""
+    """Return the bytes of rows reordered from interleaved pairs to halves for rotation."""
     rows = tensor.shape[0]
     if not heads or rows % (2 * heads) or len(tensor.shape) > 2:
         return tensor.data

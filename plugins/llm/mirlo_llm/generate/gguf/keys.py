@@ -1,4 +1,4 @@
-"""The keys of a GGUF file, under the names that `config.json` has for them."""
+"""The metadata of a GGUF file under the names of `config.json`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ARCHITECTURES = {
     "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "stablelm": "stablelm", "gpt2": "gpt2",
     "deepseek2": "deepseek_v2", "qwen2vl": "qwen2_vl",
 }  # fmt: skip
-"""`model_type` of `config.json`, by the architecture of a file."""
+"""`model_type` of `config.json`, by the file's architecture."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
-"""By what the angles between positions are divided, in short texts and in long ones."""
+"""Tensors with divisors of rotation frequencies, for short and for long texts."""
 SECTIONS = "rope.dimension_sections"
-"""How many pairs of elements are rotated by time, row and column of images."""
+"""The key with the numbers of rotated pairs by time, row and column of images."""
 MIXTURES = {"llama": "mixtral", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe", "deepseek_v2": "deepseek_v2"}
-"""`model_type` of files with experts, by that of others of the architecture."""
+"""`model_type` of files with experts, by that of the architecture without experts."""
 INTERLEAVED = ("llama", "granite", "olmo", "smollm3")
-"""Architectures whose files have the elements of a head that are rotated together side by side."""
+"""Architectures whose files store rotated pairs of a head adjacently."""
 _KEYS = {
     "hidden_size": "embedding_length", "intermediate_size": "feed_forward_length", "num_hidden_layers": "block_count",
     "num_attention_heads": "attention.head_count", "num_key_value_heads": "attention.head_count_kv",
@@ -44,7 +44,7 @@ _KEYS = {
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "use_parallel_residual": "use_parallel_residual", "clip_qkv": "attention.clamp_kqv",
 }  # fmt: skip
-"""Names of `config.json` by what follows the architecture in the keys of a file."""
+"""Names of `config.json` by the suffix of the file's keys after the architecture."""
 _LATENT_KEYS = {
     "head_dim": "rope.dimension_count", "kv_lora_rank": "attention.kv_lora_rank",
     "q_lora_rank": "attention.q_lora_rank", "n_routed_experts": "expert_count",
@@ -52,25 +52,25 @@ _LATENT_KEYS = {
     "routed_scaling_factor": "expert_weights_scale", "norm_topk_prob": "expert_weights_norm",
     "n_group": "expert_group_count", "topk_group": "expert_group_used_count",
 }  # fmt: skip
-"""Those of architectures whose keys and values are products of latents."""
+"""The same for architectures with latent attention."""
 SIGMOID = 2
-"""The number of the function by which DeepSeek-V3 scores experts, in `expert_gating_func`."""
+"""The value of `expert_gating_func` for DeepSeek-V3's scoring function (sigmoid)."""
 LAYER_NORMS = ("stablelm", "gpt2", "olmo")
-"""Architectures whose norms subtract the mean."""
+"""Architectures with LayerNorm."""
 _WIDE = {"gemma2": 46, "gemma3_text": 62}
-"""How many layers the Gemmas have whose scores are scaled by hidden / heads in place of the size of a head."""
+"""Layer counts of Gemma models whose scores are scaled by hidden / heads instead of the head size."""
 _END_TEXTS = frozenset((
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
 ))  # fmt: skip
-"""Texts of control tokens that end an answer, which files do not always name."""
+"""Texts of control tokens that end an answer, which files do not always list."""
 NO_TOKEN = 0xFFFFFFFF
-"""What some files have in place of a token that they do not have."""
+"""A placeholder that some files store for an absent token."""
 CONTROL = 3
-"""The type of tokens that control, in `tokenizer.ggml.token_type`."""
+"""The value of control tokens in `tokenizer.ggml.token_type`."""
 
 
 def decoder_keys(file: GgufFile) -> RenamedObject:
-    """Return what a file says of its decoder."""
+    """Return the configuration of a file's decoder."""
     metadata = file.metadata
     kind = metadata.text(ARCHITECTURE)
     if kind not in ARCHITECTURES:
@@ -110,7 +110,7 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
 
 
 def _rotation(file: GgufFile, kind: str, is_latent: bool) -> dict[str, Json]:
-    """Return how angles differ from plain ones, as `rope_scaling` says it; nothing if they do not."""
+    """Return the file's rotary scaling in the form of `rope_scaling`; empty if there is none."""
     metadata, prefix = file.metadata, f"{kind}.rope.scaling"
     # Files of Phi have the factors of "longrope" without saying so.
     scaling = metadata.text(f"{prefix}.type", "longrope" if SHORT_FACTORS in file.tensors else "none")
@@ -134,7 +134,7 @@ def _rotation(file: GgufFile, kind: str, is_latent: bool) -> dict[str, Json]:
 
 
 def _rotated_part(metadata: JsonObject, kind: str, size: int) -> dict[str, Json]:
-    """Return which part of heads of `size` elements is rotated, if not all of them."""
+    """Return the rotated part of heads of `size` elements, if not all of it."""
     other, rotated = (
         metadata.count(f"{kind}.{key}", size) for key in ("attention.value_length", "rope.dimension_count")
     )
@@ -145,7 +145,7 @@ def _rotated_part(metadata: JsonObject, kind: str, size: int) -> dict[str, Json]
 
 
 def _latents(keys: JsonObject, metadata: JsonObject, kind: str) -> dict[str, Json]:
-    """Return what a file says of latent attention, and of routers of DeepSeek."""
+    """Return the configuration of latent attention and of DeepSeek's routers."""
     # Lengths of heads are those of rows of latents in newer files, which have others for these.
     end = "_mla" if metadata.has(f"{kind}.attention.key_length_mla") else ""
     rotated, key = keys.count("head_dim", least=1), f"{kind}.attention.key_length{end}"
@@ -164,7 +164,7 @@ def _latents(keys: JsonObject, metadata: JsonObject, kind: str) -> dict[str, Jso
 
 
 def _model_type(keys: JsonObject, model_type: str) -> str:
-    """Return the architecture, of those that have one name in files."""
+    """Return the `model_type`, distinguishing those that share one architecture name in files."""
     if keys.count("num_local_experts", 0):
         if model_type not in MIXTURES:
             what = f"mixtures of experts of '{model_type}' are not supported: export to ONNX"
@@ -175,7 +175,7 @@ def _model_type(keys: JsonObject, model_type: str) -> str:
 
 
 def _numbers(path: Path, tensor: GgufTensor) -> Json:
-    """Return the numbers of a small tensor, as JSON has them."""
+    """Return the elements of a small tensor as JSON."""
     array = tensor.kind.read(tensor.data, tensor.shape)
     if isinstance(array, BlockWeights) or array.ndim != 1:
         actual = f"{tensor.kind.name}{list(tensor.shape)}"

@@ -25,7 +25,7 @@ _SQUARES = {
     "multi_modal_projector.mm_input_projection_weight": "mm.input_projection.weight",
     "visual.patch_embed.proj.weight": "v.patch_embd.weight",
 }
-"""Names of single tensors in files, by those of folders."""
+"""Tensor names of files, by those of folders."""
 _PARTS = {
     "vision_tower.pre_layrnorm": "v.pre_ln", "vision_tower.post_layernorm": "v.post_ln",
     "multi_modal_projector.linear_1": "mm.0", "multi_modal_projector.linear_2": "mm.2",
@@ -57,7 +57,7 @@ def import_gguf_image_encoder(options: ImageOptions, file: GgufFile) -> Imported
 
 
 class _FileNames:
-    """The names of tensors in a file, by those of folders."""
+    """Maps tensor names of folders to those of a file."""
 
     def __init__(self, are_products_swapped: bool) -> None:
         self._swapped = _SWAPPED if are_products_swapped else {}
@@ -76,7 +76,7 @@ class _FileNames:
 def _with_joined_patches(
     file: GgufFile, tensors: Mapping[str, np.ndarray | BlockWeights]
 ) -> dict[str, np.ndarray | BlockWeights]:
-    """Return tensors with the weights of the pictures of a patch as one."""
+    """Return tensors with the patch embeddings of all frames joined."""
     kernels = [tensors[name] for name in PATCHES if name in tensors]
     first = kernels[0] if kernels else None
     for name, kernel in zip(PATCHES, kernels, strict=False):

@@ -1,4 +1,4 @@
-"""The keys of a file with an encoder of images (`mmproj`), under the names that folders have for them."""
+"""The metadata of an image encoder's file (`mmproj`) under the names of folders."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 CLIP = "clip"
 """The architecture of such files."""
 PROJECTOR_TYPES = ("clip.projector_type", "clip.vision.projector_type")
-"""Keys of which one says what makes tokens of an image."""
+"""Keys of the projector's type, of which files have one."""
 PROJECTORS = {"mlp": "llava", "gemma3": "gemma3", "qwen2vl_merger": "qwen2_vl", "qwen2.5vl_merger": "qwen2_5_vl"}
 """`model_type` of `config.json`, by the type of a projector."""
 TEXTS = {"gemma3": "gemma3", "qwen2_vl": "qwen2vl", "qwen2_5_vl": "qwen2vl"}
-"""The architecture of the file with the text's decoder; others may have any."""
+"""The required architecture of the text decoder's file, for projector types that have one."""
 MARKERS = {
     "llava": "<image>", "gemma3": "<image_soft_token>", "qwen2_vl": "<|image_pad|>", "qwen2_5_vl": "<|image_pad|>"
 }  # fmt: skip
-"""What stands for a part of an image in texts."""
+"""The placeholder text of an image part."""
 _AROUND = {"boi_token_id": "<start_of_image>", "eoi_token_id": "<end_of_image>"}
 _AROUND_GRID = {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
 _SQUARE_KEYS = {
@@ -42,20 +42,20 @@ _GRID_KEYS = {
     "patch_size": "patch_size", "out_hidden_size": "projection_dim",
 }  # fmt: skip
 _SECOND_KEYS = {"embed_dim": "embedding_length", "hidden_size": "projection_dim"}
-"""What Qwen2-VL calls the widths of its encoder and of its results."""
+"""Qwen2-VL's names of the encoder's width and the projector's."""
 _REFUSED = ("image_grid_pinpoints", "mm_patch_merge_type")
-"""Keys of models that see parts of an image beside the whole."""
+"""Keys of models that read crops of an image besides the whole."""
 DOWN, UP = "v.blk.0.ffn_down.weight", "v.blk.0.ffn_up.weight"
 PATCHES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
-"""The weights of a patch, of each of its pictures."""
+"""Tensors with the patch embedding, one per frame."""
 BILINEAR = 2
-"""Pillow's number of the function between pixels by which Gemma's images are resized; others have the cubic one."""
+"""Pillow's number of Gemma's resampling filter, bilinear; the others use bicubic."""
 WINDOW, MERGE, MEANS = 112, 2, 4
-"""Pixels of a window, and patches of a side of what becomes one token in Qwen's and Gemma's models, by default."""
+"""Default window size in pixels, and default patches per side of a merged token."""
 
 
 def read_projector_options(text: GgufFile, keys: JsonObject, file: GgufFile) -> ImageOptions:
-    """Return how a model takes images; `keys` is what the file of the text's decoder says of it."""
+    """Return the image options of a model; `keys` is the configuration of the text decoder."""
     read_options(keys)  # names that file in errors
     kind = projector_kind(file)
     architecture, expected = text.metadata.text(ARCHITECTURE), TEXTS.get(kind)
@@ -88,7 +88,7 @@ def read_projector_options(text: GgufFile, keys: JsonObject, file: GgufFile) -> 
 
 
 def projector_kind(file: GgufFile) -> str:
-    """Return the `model_type` that folders have for models with such an encoder."""
+    """Return the `model_type` of folders with the same image encoder."""
     metadata = file.metadata
     if metadata.text(ARCHITECTURE) != CLIP:
         what = f"expected '{CLIP}', the architecture of encoders of images, found '{metadata.text(ARCHITECTURE):.40}'"
@@ -106,13 +106,13 @@ def projector_kind(file: GgufFile) -> str:
 
 
 def are_products_swapped(file: GgufFile) -> bool:
-    """Return whether the two products of a layer have each other's names, as in files of older converters."""
+    """Return whether the names of the MLP's two layers are exchanged, as in files of older converters."""
     down, up = (_require(file, name) for name in (DOWN, UP))
     return down[-1] == file.metadata.count(_vision("embedding_length")) and down[0] == up[-1]
 
 
 def preparation_keys(file: GgufFile, options: ImageOptions) -> JsonObject:
-    """Return how images are prepared, as a `preprocessor_config.json` says it."""
+    """Return the image preprocessing in the form of `preprocessor_config.json`."""
     metadata, size = file.metadata, options.tower.size
     names = {"image_mean": "image_mean", "image_std": "image_std"}
     if options.grid is not None:
@@ -138,7 +138,7 @@ def _type_key(metadata: JsonObject) -> str:
 
 
 def _vision_keys(file: GgufFile, kind: str) -> tuple[dict[str, str], dict[str, Json]]:
-    """Return the names of keys in the file by ours, and what a `vision_config` says."""
+    """Return the file's names of keys by the common ones, and a `vision_config`."""
     metadata, is_grid = file.metadata, kind.startswith("qwen")
     places = {"qwen2_vl": {**_GRID_KEYS, **_SECOND_KEYS}, "qwen2_5_vl": _GRID_KEYS}.get(kind, _SQUARE_KEYS)
     for key in map(_vision, places.values()):
@@ -178,7 +178,7 @@ def _activation(metadata: JsonObject, kind: str) -> str:
 
 
 def _feature_layer(metadata: JsonObject) -> Json:
-    """Return the layer behind which states are read: files have no layers behind it, unless they say which it is."""
+    """Return the layer whose result is used; without a key it is the last one of the file."""
     key = _vision("feature_layer")
     listed = _listed(metadata.value(key))
     if listed is None:
@@ -189,7 +189,7 @@ def _feature_layer(metadata: JsonObject) -> Json:
 
 
 def _require(file: GgufFile, name: str) -> tuple[int, ...]:
-    """Return the shape of a matrix that must be there."""
+    """Return the shape of a matrix; raise an error if it is missing."""
     tensor = file.tensors.get(name)
     if tensor is None or len(tensor.shape) != 2:
         actual = "none" if tensor is None else f"{list(tensor.shape)}"
@@ -198,7 +198,7 @@ def _require(file: GgufFile, name: str) -> tuple[int, ...]:
 
 
 def _token_numbers(metadata: JsonObject, texts: tuple[str, ...]) -> dict[str, int]:
-    """Return the numbers of those of some tokens that a file has."""
+    """Return the numbers of those of some tokens that the vocabulary has."""
     tokens = metadata.value(TOKENS)
     if not isinstance(tokens, list):
         raise metadata.fail(TOKENS, "an array of texts, which prompts with images need", tokens)

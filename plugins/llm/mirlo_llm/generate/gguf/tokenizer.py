@@ -20,11 +20,11 @@ MODEL, PRE, TOKENS = f"{PREFIX}model", f"{PREFIX}pre", f"{PREFIX}tokens"
 Pair: TypeAlias = tuple[str, str]
 MAX_TOKENS = 1 << 20
 MAX_TOKEN = 512
-"""Characters of the longest token that is looked for as two others: what this takes grows with its square."""
+"""Most characters of a token for which merges are derived: the cost grows with the square."""
 UNKNOWN, USER_DEFINED, BYTE = 2, 4, 6
-"""Types of tokens beside those that control: for what no other stands for, texts that are always one token, bytes."""
+"""Token types: unknown, user-defined (always one token), byte."""
 SPACE = "\u2581"
-"""What stands for a space in the tokens of SentencePiece."""
+"""SentencePiece's symbol for a space."""
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -44,13 +44,13 @@ _SPLITS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("tekken",), (_CASES % ("", "", ""),)),
     (("gpt-4o", "llama4"), (_CASES % (_SUFFIXES, _SUFFIXES, "{1,3}"),)),
 )
-"""Names of rules in files, and the regular expressions into whose matches these split a text, one after the other."""
+"""Regular expressions that split a text, applied in order, by the file's name of the rule."""
 _WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2", "tekken")
-"""Of these, words that are tokens are taken as they are."""
+"""Rules under which words that are tokens are not split."""
 
 
 def tokenizer_json(file: GgufFile) -> bytes | None:
-    """Return the tokenizer of a file as a `tokenizer.json`; None if it has none."""
+    """Return the tokenizer of a file in the format of `tokenizer.json`; None if it has none."""
     metadata = file.metadata
     kind = metadata.text(MODEL, "none")
     if kind in ("none", "no_vocab"):
@@ -83,7 +83,7 @@ def tokenizer_json(file: GgufFile) -> bytes | None:
 
 
 def token_texts(file: GgufFile) -> dict[str, str]:
-    """Return the texts of special tokens, as templates name them."""
+    """Return the texts of special tokens, by their names in templates."""
     tokens = file.metadata.value(TOKENS)
     names = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
     numbers = {name: special_token(file, key) for name, key in names.items()}
@@ -93,7 +93,7 @@ def token_texts(file: GgufFile) -> dict[str, str]:
 
 
 def _unique(tokens: Sequence[Json]) -> list[str]:
-    """Return the texts of tokens; one that an earlier token has cannot be chosen, and gets another."""
+    """Return the texts of tokens; a duplicate, which cannot be chosen, gets a unique text."""
     seen: set[str] = set()
     result = []
     for i, token in enumerate(map(str, tokens)):
@@ -104,7 +104,7 @@ def _unique(tokens: Sequence[Json]) -> list[str]:
 
 
 def _numbers(metadata: JsonObject, name: str, count: int) -> np.ndarray:
-    """Return a number of each token."""
+    """Return an array with one number per token."""
     value = metadata.value(f"{PREFIX}{name}")
     if value is None:
         return np.zeros(count)
@@ -115,7 +115,7 @@ def _numbers(metadata: JsonObject, name: str, count: int) -> np.ndarray:
 
 
 def _sentencepiece(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
-    """Return the model of SentencePiece: of all pairs whose texts are a token, the one with the highest score first."""
+    """Return SentencePiece's model, which first merges the pair whose token has the highest score."""
     scores, kinds = _numbers(metadata, "scores", len(texts)), _numbers(metadata, "token_type", len(texts))
     pieces = {text for text, kind in zip(texts, kinds, strict=True) if kind not in (CONTROL, UNKNOWN, BYTE)}
     merges: list[Pair] = []
@@ -143,7 +143,7 @@ def _sentencepiece(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
 
 
 def _byte_pairs(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
-    """Return the model of GPT-2: bytes as characters, split into words, joined by the pairs of the file."""
+    """Return GPT-2's model: byte-level BPE with the file's merges."""
     name = metadata.text(PRE, "default")
     split = next((patterns for names, patterns in _SPLITS if name in names), None)
     if split is None:
@@ -182,11 +182,11 @@ def _bpe(texts: list[str], merges: list[Pair]) -> dict[str, Json]:
 
 
 _KINDS: dict[str, Callable[[JsonObject, list[str]], dict[str, Json]]] = {"llama": _sentencepiece, "gpt2": _byte_pairs}
-"""What makes the model of a tokenizer, by the name that files have for it."""
+"""Builders of the tokenizer's model, by its name in files."""
 
 
 def _marks(file: GgufFile, texts: list[str], kind: str) -> Json:
-    """Return what puts tokens before and behind a text."""
+    """Return the post-processor that adds tokens before and after a text."""
     marks: dict[str, str] = {}
     for name, default in (("bos", kind == "llama"), ("eos", False)):
         token = special_token(file, name)

@@ -1,1 +1,1 @@
-"""Models that read one text and write another: translations, summaries, answers."""
+"""Encoder-decoder models of text: translation, summarization, question answering."""

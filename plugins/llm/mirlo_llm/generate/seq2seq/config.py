@@ -1,4 +1,4 @@
-"""What the files of a folder say of a model of an encoder and a decoder."""
+"""Configuration of an encoder-decoder model in a folder."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mirlo_llm.generate.search import read_search
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
-    """A model of an encoder and a decoder in a folder."""
+    """An encoder-decoder model in a folder."""
 
     model: ModelConfig
-    """The decoder."""
+    """The configuration of the decoder."""
     first: tuple[int, ...]
-    """The tokens that each text begins with that is written."""
+    """The tokens that each output text begins with."""
     longest: int
-    """Most tokens of a text that is read; 0 without a limit."""
+    """Most tokens of an input text; 0 without a limit."""
 
 
 def is_seq2seq_folder(folder: Path) -> bool:
-    """Return whether a folder has the weights of a model of an encoder and a decoder."""
+    """Return whether a folder has the weights of an encoder-decoder model."""
     return model_type_of(folder) in ARCHITECTURES
 
 

@@ -1,4 +1,4 @@
-"""A model of an encoder and a decoder from a folder: one text to another."""
+"""An encoder-decoder model of a folder: text to text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN_OPTIONS = ("mapped",)
 
 
 class Seq2SeqModel:
-    """A compiled model that reads one text and writes another."""
+    """A compiled encoder-decoder model."""
 
     def __init__(self, config: Seq2SeqConfig, encoder: Executable, decoder: Executable) -> None:
         self.config, self._encoder = config, encoder
@@ -35,18 +35,18 @@ class Seq2SeqModel:
         self.tokenizer = ModelTokenizer(path, read_bytes(path, MAX_BYTES)) if path.exists() else None
 
     def generator(self, text: str | Sequence[int], stop: Sequence[str] | str = (), **search: object) -> Generator:
-        """Return a generator of what is written for a text, or tokens; `search` changes the folder's options."""
+        """Return a generator of the output for a text or tokens; `search` changes the folder's options."""
         options = with_options(self.config.model.search, search)
         states = self._encoder.run(self._inputs(self._encoded(text)))
         decoder = self._decoder.with_states(states)
         return Generator(decoder, options, self.tokenizer, 1, stop_texts(stop))
 
     def generate(self, text: str | Sequence[int], **search: object) -> list[int]:
-        """Return the tokens that are written for a text."""
+        """Return the output tokens for a text."""
         return cast("list[int]", self.generator(text, (), **search).generate(list(self.config.first)))
 
     def stream(self, text: str | Sequence[int], stop: Sequence[str] | str = (), **search: object) -> Iterator[str]:
-        """Yield what is written for a text as it comes."""
+        """Yield the output text for a text as it is generated."""
         yield from self.generator(text, stop, **search).stream(list(self.config.first))
 
     def _encoded(self, text: str | Sequence[int]) -> list[int]:

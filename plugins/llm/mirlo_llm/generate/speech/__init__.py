@@ -2,6 +2,6 @@
 
 TASKS = ("transcribe", "translate")
 ONLY_LANGUAGE = "en"
-"""The language of models that know one."""
+"""The language of models of one language."""
 FORMATS = ("text", "json", "srt", "vtt")
-"""Forms of transcripts, which `formats.py` writes."""
+"""Formats of transcripts that `formats.py` writes."""

@@ -1,4 +1,4 @@
-"""Times of tokens, from the decoder's attention to the sound: an alignment of tokens and time."""
+"""Times of tokens by alignment of the decoder's cross-attention with the sound."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 def token_ends(queries: np.ndarray, keys: np.ndarray, width: int) -> np.ndarray:
     """Return for each token, in states of the encoder, when it ends: i64[tokens].
 
-    `queries` of heads are f32[heads, tokens, size], those of the tokens themselves, which say what follows; `keys` of
-    the heads are f32[heads, states, size]. `width` is that of the median filter along the time.
+    `queries` are f32[heads, tokens, size] and `keys` f32[heads, states, size], of the alignment heads. `width` is the
+    width of the median filter over time.
     """
     if not queries.shape[1]:
         return np.zeros(0, np.int64)
@@ -52,7 +52,7 @@ def first_times(costs: np.ndarray) -> np.ndarray:
 
 
 BOTH, UP, LEFT = range(3)
-"""Where a step comes from: the row before at the time before, at the same time, or the same row."""
+"""Predecessors on a path: the previous row and time, the previous row, or the previous time."""
 
 
 def _steps(costs: np.ndarray) -> np.ndarray:

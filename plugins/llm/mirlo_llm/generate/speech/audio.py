@@ -53,7 +53,7 @@ def read_wav(path: str | os.PathLike[str]) -> Sound:
 
 
 def parse_wav(content: bytes, name: str) -> Sound:
-    """Return the sound in the content of a WAV file; `name` is how errors call it."""
+    """Parse the content of a WAV file; `name` is the file's name in errors."""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise SoundError(f"{name}: this is no WAV file: convert it, such as by 'ffmpeg -i FILE -ar 16000 FILE.wav'")
     parts, at = dict[bytes, bytes](), 12
@@ -106,7 +106,7 @@ def _samples(data: bytes, kind: int, bits: int, name: str) -> np.ndarray:
 
 
 def resampled(sound: Sound, rate: int) -> Sound:
-    """Return a sound with another sampling rate, by a windowed sinc that leaves frequencies of both."""
+    """Return a sound with another sampling rate, resampled by a windowed sinc filter."""
     if sound.rate == rate or not len(sound.samples):
         return Sound(sound.samples, rate)
     common = math.gcd(sound.rate, rate)
@@ -129,7 +129,7 @@ def resampled(sound: Sound, rate: int) -> Sound:
 
 @dataclass(frozen=True)
 class SpectrumOptions:
-    """How the spectra of a model are computed."""
+    """Parameters of a model's spectra."""
 
     bands: int = 80
     window: int = 400
@@ -140,7 +140,7 @@ class SpectrumOptions:
 
 
 def log_mel(samples: np.ndarray, options: SpectrumOptions) -> np.ndarray:
-    """Return the logarithms of the energy in bands of the mel scale, [bands, frames], as Whisper was trained on."""
+    """Return the log-mel spectrum, [bands, frames], that Whisper was trained on."""
     window = np.hanning(options.window + 1)[:-1]
     padded = np.pad(samples, options.window // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, options.window)[:: options.step][:-1]
@@ -155,7 +155,7 @@ def log_mel(samples: np.ndarray, options: SpectrumOptions) -> np.ndarray:
 
 
 def mel_filters(options: SpectrumOptions) -> np.ndarray:
-    """Return the weights of frequencies in each band, [bands, frequencies]: triangles of equal area."""
+    """Return the mel filter bank, [bands, frequencies]: triangles of equal area."""
     frequencies = np.linspace(0, options.rate / 2, options.window // 2 + 1)
     top = _mel(np.array(options.rate / 2))
     corners = _hertz(np.linspace(0, float(top), options.bands + 2))
@@ -167,7 +167,7 @@ def mel_filters(options: SpectrumOptions) -> np.ndarray:
 
 
 _LINEAR = 200 / 3
-"""Hertz of a mel below 1000 Hz, of Slaney's scale."""
+"""Hertz per mel below 1000 Hz on Slaney's scale."""
 _GROWTH = np.log(6.4) / 27
 
 

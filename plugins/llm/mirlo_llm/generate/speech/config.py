@@ -1,4 +1,4 @@
-"""The files of a folder of a speech model: its special tokens, and the options of its spectra."""
+"""Configuration of a speech model: special tokens and spectrum parameters."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ FEATURES = "preprocessor_config.json"
 
 @dataclass(frozen=True)
 class SpeechTokens:
-    """Tokens with a meaning of their own."""
+    """Special tokens of a speech model."""
 
     start: int
     end: int
     first_time: int
-    """That of 0 s; each of the following ones is 20 ms later."""
+    """The timestamp token of 0 s; each of the following tokens is 20 ms later."""
     no_times: int | None
-    """Says that there are no times; None for models that have none."""
+    """The token that disables timestamps; None for models without it."""
     no_speech: int | None
     languages: Mapping[str, int]
-    """By codes such as "en"; none for models of English."""
+    """Language tokens by codes such as "en"; empty for English-only models."""
     tasks: Mapping[str, int]
     hidden: tuple[int, ...]
-    """Never chosen."""
+    """Tokens that are never chosen."""
     hidden_first: tuple[int, ...]
-    """Not chosen as the first token of a text."""
+    """Tokens that are not chosen as the first token of a text."""
     latest_start: int | None
-    """The first text begins at most so many steps of 20 ms after the start."""
+    """The latest start of the first text, in steps of 20 ms."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SpeechConfig:
 
 
 def is_speech_folder(folder: Path) -> bool:
-    """Return whether a folder has a model of speech."""
+    """Return whether a folder has a speech model."""
     return model_type_of(folder) == "whisper"
 
 

@@ -1,4 +1,4 @@
-"""The choice of tokens of a transcript: texts between times that do not decrease."""
+"""Choice of the tokens of a transcript: texts between timestamps that do not decrease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HIDDEN = np.float32(-np.inf)
 
 
 class TranscriptRules:
-    """Which token may follow which, as Whisper was trained: a segment is a time, a text and a time."""
+    """Whisper's rules for token sequences: a segment is a timestamp, a text and a timestamp."""
 
     def __init__(self, tokens: SpeechTokens, vocabulary: int) -> None:
         self._tokens = tokens

@@ -15,7 +15,7 @@ def as_text(transcript: Transcript) -> str:
 
 
 def as_object(transcript: Transcript) -> dict[str, object]:
-    """Return verbose JSON of OpenAI's API; with words if these have times."""
+    """Return verbose JSON of OpenAI's API, with words if they have timestamps."""
     segments = [
         {"id": i, "start": round(each.start, 3), "end": round(each.end, 3), "text": each.text, "tokens": each.tokens}
         for i, each in enumerate(transcript.segments)
@@ -36,13 +36,13 @@ def as_json(transcript: Transcript) -> str:
 
 
 def as_srt(transcript: Transcript) -> str:
-    """Return subtitles of SubRip: of segments, or of words if these have times."""
+    """Return SubRip subtitles of segments, or of words if they have timestamps."""
     numbered = enumerate(_cues(transcript), 1)
     return "\n".join(f"{number}\n{_cue(each, ',')}" for number, each in numbered)
 
 
 def as_vtt(transcript: Transcript) -> str:
-    """Return subtitles of WebVTT: of segments, or of words if these have times."""
+    """Return WebVTT subtitles of segments, or of words if they have timestamps."""
     return "\n".join(["WEBVTT\n", *(_cue(each, ".") for each in _cues(transcript))])
 
 
@@ -61,4 +61,4 @@ def _clock(seconds: float, point: str) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Transcript], str]] = dict(zip(FORMATS, (as_text, as_json, as_srt, as_vtt), strict=True))
-"""What writes each form of a transcript."""
+"""The writer of each format of transcripts."""

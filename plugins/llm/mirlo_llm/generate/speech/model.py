@@ -1,4 +1,4 @@
-"""A model of speech from a folder: sound to text."""
+"""A speech model of a folder: sound to text."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mirlo_llm.generate.speech.words import split_words
 from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer
 
 STEP_SECONDS = 0.02
-"""Time between the tokens of times."""
+"""Seconds between timestamp tokens."""
 SILENCE, LEAST_MEAN = 0.6, -1.0
-"""A window is silent if the token of no speech is at least so probable, and the others on average are less."""
+"""Thresholds of a silent window: the least probability of no speech, and the mean log probability of its tokens."""
 OWN_OPTIONS = ("mapped",)
 
 
@@ -55,17 +55,17 @@ class Segment:
     text: str
     tokens: tuple[int, ...]
     words: tuple[SpokenWord, ...] = ()
-    """With their times, if these were asked for."""
+    """The words with their timestamps, if requested."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The texts of a sound, with their times."""
+    """The segments of a sound."""
 
     language: str
     segments: tuple[Segment, ...]
     seconds: float
-    """How long the sound takes."""
+    """The duration of the sound in seconds."""
 
     @property
     def text(self) -> str:
@@ -74,12 +74,12 @@ class Transcript:
 
     @property
     def words(self) -> tuple[SpokenWord, ...]:
-        """Return the words of all segments, if times of words were asked for."""
+        """Return the words of all segments, if word timestamps were requested."""
         return tuple(word for segment in self.segments for word in segment.words)
 
 
 class SpeechModel:
-    """A compiled model of speech; `transcribe` turns sound into text."""
+    """A compiled speech model; `transcribe` returns the text of a sound."""
 
     def __init__(self, config: SpeechConfig, encoder: Executable, decoder: Executable) -> None:
         self.config, self._encoder = config, encoder
@@ -91,7 +91,7 @@ class SpeechModel:
         self.tokenizer = ModelTokenizer(path, read_bytes(path, MAX_BYTES))
 
     def nbytes(self, calls: int) -> int:
-        """Return the bytes of the weights, and of what so many calls at a time take."""
+        """Return the bytes of the weights, and of the memory of concurrent calls."""
         parts = (self._encoder.memory, self._decoder.executable.memory)
         d, frames = self.config.options.decoder, self.config.options.frames
         rows = 8 * len(d.layers) * d.hidden * (frames + d.positions)
@@ -99,7 +99,7 @@ class SpeechModel:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Return the codes of the languages that the model knows; none for a model of one language."""
+        """Return the codes of the supported languages; empty for a model of one language."""
         return tuple(self.config.tokens.languages)
 
     def transcribe(
@@ -113,8 +113,8 @@ class SpeechModel:
     ) -> Transcript:
         """Return the transcript of a WAV file, a sound, or samples of the model's rate (16 kHz), from -1 to 1.
 
-        Without a language, the first window decides. The task "translate" writes English. With `words`, segments have
-        the times of their words. `on_segment` is called with each segment as it is known.
+        Without `language`, it is detected in the first window. The task "translate" translates to English. With
+        `words`, segments have the times of their words. `on_segment` is called with each segment as it is known.
         """
         if task not in TASKS:
             raise GenerationError(f"task: expected {' or '.join(TASKS)}, found {task!r:.40}")
@@ -131,13 +131,13 @@ class SpeechModel:
         return Transcript(detected or "", tuple(segments), heard.seconds)
 
     def detect_language(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> str:
-        """Return the code of the language that is spoken at the beginning."""
+        """Return the code of the language at the beginning of a sound."""
         spectrum = self._spectrum(self._sound(sound))
         return self._language(self._states(spectrum[:, : self._window]))
 
     @property
     def _window(self) -> int:
-        """Return the number of frames that the encoder reads."""
+        """Return the number of frames of the encoder's window."""
         return 2 * self.config.options.frames
 
     def _sound(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> Sound:
@@ -156,7 +156,7 @@ class SpeechModel:
         return log_mel(np.pad(sound.samples, (0, self._window * options.step)), options)
 
     def _segments(self, sound: Sound, language: str | None, task: str, words: bool) -> Iterator[tuple[str, Segment]]:
-        """Yield the segments of a sound: each window begins where the last segment of the one before ends."""
+        """Yield the segments of a sound; each window begins where the last segment of the previous one ends."""
         options = self.config.spectrum
         spectrum, count = self._spectrum(sound), len(sound.samples) // options.step
         at = 0
@@ -183,7 +183,9 @@ class SpeechModel:
     def _text_times(
         self, decoder: StatesDecoder, tokens: Sequence[int], first: int, size: int, begin: float
     ) -> Iterator[tuple[float, float]]:
-        """Yield when the tokens of texts begin and end, in a window of a size that begins `begin` seconds from 0.
+        """Yield the start and end of the tokens of texts, in seconds, for a window that begins at `begin`.
+
+        `first` is the number of prompt tokens before them.
 
         `first` tokens of the prompt are before them.
         """
@@ -200,14 +202,17 @@ class SpeechModel:
     def _words(
         self, tokens: Sequence[int], times: Sequence[tuple[float, float]], language: str
     ) -> tuple[SpokenWord, ...]:
-        """Return the words of a text, by the times of its tokens; none without times."""
+        """Return the words of a text with the times of their tokens; none without times."""
         if not times:
             return ()
         parts = split_words(tokens, language, self.tokenizer.decode)
         return tuple(SpokenWord(times[part.first][0], times[part.last][1], part.text) for part in parts)
 
     def _parts(self, tokens: list[int], size: int) -> tuple[list[tuple[int, int, list[int]]], int]:
-        """Return the texts of a window with their times in steps, and how many frames they take of `size`.
+        """Return the texts of a window with their times in steps, and the number of frames that they cover.
+
+        Two timestamps separate adjacent texts. Tokens after the last pair are read again in the next window, unless the
+        last text has an end.
 
         Where a text ends and another begins, there are two times. What is behind the last ones is read again in the
         next window, if it has no end.
@@ -232,7 +237,7 @@ class SpeechModel:
         return parts, size if ends_in_time or not last else min(last, size)
 
     def _prompt(self, language: str, task: str) -> list[int]:
-        """Return the tokens that a transcript begins with."""
+        """Return the tokens before a transcript."""
         tokens = self.config.tokens
         if not tokens.languages:
             if task != TASKS[0]:
@@ -251,7 +256,7 @@ class SpeechModel:
         return [tokens.start, tokens.languages[language], tokens.tasks[task]]
 
     def _states(self, spectrum: np.ndarray) -> StatesDecoder:
-        """Return the decoder of a window."""
+        """Encode a window, and return the decoder for it."""
         return self._decoder.with_states(self._encoder.run({SPECTRUM: np.ascontiguousarray(spectrum[None])}))
 
     def _language(self, decoder: StatesDecoder) -> str:

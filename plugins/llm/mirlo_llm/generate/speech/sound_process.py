@@ -1,4 +1,4 @@
-"""The process that decodes sound files of requests: small files may be hours of many channels."""
+"""The bounded process that decodes sound files of requests, since small files may contain hours of sound."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mirlo_llm.generate.speech.audio import SoundError, parse_wav
 
 
 def open(content: bytes) -> Mapping[str, Function]:
-    """Return the function that decodes a file."""
+    """Return the functions of the process."""
     return {"decode": decode}
 
 
 def decode(content: bytes, name: str) -> Result:
-    """Return the samples of one channel, f32, and their rate; `name` is how errors call the file."""
+    """Return the samples of one channel, f32, and their rate; `name` is the file's name in errors."""
     try:
         sound = parse_wav(content, name)
     except SoundError as error:

@@ -1,4 +1,4 @@
-"""The words of tokens: word boundaries, and punctuation that belongs to adjacent words."""
+"""Words of a token sequence: word boundaries, and punctuation attached to adjacent words."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
-"""Languages that are written without spaces: each character is a word."""
+"""Languages written without spaces: each character is a word."""
 BEFORE, BEHIND = "\"'“¡¿([{-", "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001
-"""Marks that belong to the word behind them, and to the word before them."""
+"""Punctuation that belongs to the following word, and to the preceding word."""
 MARKS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 BROKEN = "\ufffd"
-"""What stands for bytes that are no character: the rest of it is in the next token."""
+"""The replacement character for an incomplete character at the end of a token."""
 
 
 @dataclass
 class TokenRange:
-    """A text, and the tokens that it is written with."""
+    """A text and its tokens."""
 
     text: str
     first: int
@@ -24,7 +24,7 @@ class TokenRange:
 
 
 def split_words(tokens: Sequence[int], language: str, decode: Callable[[Sequence[int]], str]) -> list[TokenRange]:
-    """Return the words of tokens, which follow each other without gaps; `decode` returns the text of tokens."""
+    """Split tokens into words without gaps; `decode` returns the text of tokens."""
     parts = _characters(tokens, decode)
     if language not in UNSPACED:
         parts = _spaced(parts)
@@ -32,7 +32,7 @@ def split_words(tokens: Sequence[int], language: str, decode: Callable[[Sequence
 
 
 def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[TokenRange]:
-    """Return groups of tokens, as short as possible, that are whole characters."""
+    """Split tokens into the shortest groups with complete characters."""
     whole, result, first, length = decode(tokens), list[TokenRange](), 0, 0
     for i in range(len(tokens)):
         text = decode(tokens[first : i + 1])
@@ -44,7 +44,7 @@ def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -
 
 
 def _spaced(parts: Sequence[TokenRange]) -> list[TokenRange]:
-    """Join groups that are separated by neither a space nor punctuation."""
+    """Join groups that neither a space nor punctuation separates."""
     result = list[TokenRange]()
     for part in parts:
         if not result or part.text.startswith(" ") or part.text.strip() in MARKS:
@@ -55,7 +55,7 @@ def _spaced(parts: Sequence[TokenRange]) -> list[TokenRange]:
 
 
 def _with_marks(parts: list[TokenRange]) -> list[TokenRange]:
-    """Join punctuation with the word that it belongs to."""
+    """Attach punctuation to the word that it belongs to."""
     result = list[TokenRange]()
     for part in reversed(parts):
         if result and part.text.startswith(" ") and part.text.strip() in BEFORE:

@@ -1,4 +1,4 @@
-"""The caches of a call as models of transformers use them: inputs and outputs of the program that is exported."""
+"""The caches of a call with the interface of transformers; their tensors are inputs and outputs of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo_llm.generate.traced.operators import cache_rows, cache_write
 
 Tensor = Any
 ROWS = ("key", "value", "indexer_key")
-"""What a layer keeps of each token; all else has a fixed size."""
+"""Kinds of states with a row per token; others have a fixed size."""
 WINDOWS = ("sliding_attention", "chunked_attention", "hybrid_sliding")
 
 
@@ -25,24 +25,24 @@ class LayerState:
     kind: str
     """One of `ROWS`, or "conv_state" or "recurrent_state"."""
     shape: tuple[int, ...]
-    """[heads, size] of rows; of others all dims but the batch."""
+    """[heads, size] of rows; for other states all dims but the batch."""
     dtype: Any
     index: int = 0
-    """Which of several states of a kind."""
+    """Index among several states of a kind."""
 
     @property
     def grows(self) -> bool:
-        """Return whether there is a row for each token."""
+        """Return whether the state has a row for each token."""
         return self.kind in ROWS
 
     @property
     def name(self) -> str:
-        """Return the end of the names of the input and the output."""
+        """Return the suffix of the names of the input and the output."""
         return f"{self.layer}.{self.kind}" + (f".{self.index}" if self.index else "")
 
 
 class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
-    """Keys and values of a layer: rows are written at the positions of the new tokens."""
+    """The keys and values of a layer, which are written at the positions of new tokens."""
 
     def __init__(self, owner: DecoderCache, is_sliding: bool, **options: Any) -> None:
         super().__init__(**options)
@@ -77,21 +77,21 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
 
 
 class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
-    """States of a fixed size: zero at first, which models take for none."""
+    """States of a fixed size; zeros, the initial value, mean that there are none yet."""
 
     def __init__(self, number_of_states: int = 1) -> None:
         super().__init__(number_of_states=number_of_states)
         self.has_previous_state = dict.fromkeys(range(number_of_states), True)
 
     def update_conv_state(self, conv_states: Tensor, state_idx: int = 0, *_: Any, **options: Any) -> Tensor:
-        """Keep the last input rows of a convolution, and return all of its input rows."""
+        """Store the last input rows of a convolution, and return all of its input rows."""
         before = self.conv_states[state_idx]
         full = torch.cat([before, conv_states], -1)
         self.conv_states[state_idx] = full[..., -before.shape[-1] :]
         return full
 
     def update_recurrent_state(self, recurrent_states: Tensor, state_idx: int = 0, **options: Any) -> Tensor:
-        """Keep the state after the last token."""
+        """Store the state after the last token."""
         self.recurrent_states[state_idx] = recurrent_states
         return recurrent_states
 
@@ -105,7 +105,7 @@ class GrowingStateLayer(StateLayer, GrowingLayer):
 
 
 class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
-    """The caches of a call; `positions` are those of the new tokens, `mask` has a column for each token."""
+    """The caches of a call; `positions` are those of new tokens, `mask` has a column for each token."""
 
     def __init__(
         self, config: Any, states: Sequence[LayerState], tensors: Sequence[Tensor], positions: Tensor, mask: Tensor
@@ -148,11 +148,11 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
         return kept if state.grows else kept[state.index]
 
     def kept(self, layer: int) -> list[Tensor]:
-        """Return what a layer keeps now, in the order of the states."""
+        """Return the tensors of a layer, in the order of its states."""
         return [self._kept(state) for state in self.states if state.layer == layer]
 
     def keep(self, layer: int, tensors: Sequence[Tensor]) -> None:
-        """Replace what a layer keeps."""
+        """Replace the tensors of a layer."""
         for state, tensor in zip([each for each in self.states if each.layer == layer], tensors, strict=True):
             self._keep(state, tensor)
 
@@ -170,7 +170,7 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
         return self.mask.shape[1], 0
 
     def get_query_offset(self, layer_idx: int = 0) -> Tensor:
-        """Return the positions of the new tokens, which masks are made of: sequences differ in length."""
+        """Return the positions of the new tokens, from which masks are computed."""
         return self.positions
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor:

@@ -15,7 +15,7 @@ from mirlo_llm.generate.traced.interfaces import CLAMPED
 from mirlo_llm.generate.traced.weights import ExpertMatrices, stored_tensor
 
 Operation = Any
-"""The view of a node that converters get."""
+"""The interface of a node that converters use."""
 
 
 @aten_converter("mirlo.attention.default")
@@ -23,7 +23,7 @@ def attention(
     op: Operation, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sinks: Tensor | None, scale: float,
     softcap: float, is_causal: bool,
 ) -> Tensor:  # fmt: skip
-    """Convert attention; kernels skip keys hidden by `causal`, which the mask hides too."""
+    """Convert attention; with `causal`, kernels skip keys that the mask hides, too."""
     named = {"scale": scale, "softcap": softcap or None, "causal": is_causal, "at_end": is_causal}
     if sinks is not None:
         result: Tensor = op.emit("attention_with_sinks", query, key, value, mask, sinks, **named)
@@ -51,7 +51,7 @@ def experts(
     op: Operation, rows: Tensor, chosen: Tensor, factors: Tensor, up: ExpertMatrices, down: ExpertMatrices,
     up_bias: Tensor | None, down_bias: Tensor | None, gate: str, transposed: bool, limit: float, alpha: float,
 ) -> Tensor:  # fmt: skip
-    """Convert to products of the rows of each expert."""
+    """Convert a mixture of experts to products of the rows of each expert."""
     numbers = op.constant(np.arange(up.count)[None], chosen.dtype)
 
     def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
@@ -91,20 +91,20 @@ def experts(
 
 
 def _scanned(op: Operation, step: Any, state: Tensor, width: tuple[D.Dim, ...], length: D.Dim) -> list[Tensor]:
-    """Return rows [batch, length, ...] and the last state of a scan whose step makes rows [batch, ...]."""
+    """Return the rows [batch, length, ...] and the last state of a scan whose step computes rows [batch, ...]."""
     row = TensorType((length, state.shape[0], *width), state.dtype)
     last, rows = scan_rows(op.builder, step, [state], [row], length)
     return [rows.permute((1, 0, *range(2, rows.rank))), last]
 
 
 def _by_tokens(*tensors: Tensor) -> list[Tensor]:
-    """Return tensors [batch, length, ...] with the tokens first."""
+    """Transpose tensors [batch, length, ...] so that tokens are first."""
     return [each.permute((1, 0, *range(2, each.rank))) for each in tensors]
 
 
 @aten_converter("mirlo.gated_scan.default")
 def gated_scan(op: Operation, state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor) -> list[Tensor]:
-    """Convert to a loop over tokens."""
+    """Convert a gated linear recurrence to a loop over tokens."""
     decays, keys, values, queries = _by_tokens(decay, key, value, query)
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
@@ -119,7 +119,7 @@ def gated_scan(op: Operation, state: Tensor, decay: Tensor, key: Tensor, value: 
 def delta_scan(
     op: Operation, state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor, rate: Tensor
 ) -> list[Tensor]:
-    """Convert to a loop over tokens."""
+    """Convert the delta rule to a loop over tokens."""
     decays, keys, values, queries, rates = _by_tokens(decay, key, value, query, rate)
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
@@ -136,7 +136,7 @@ def delta_scan(
 def channel_scan(
     op: Operation, state: Tensor, rates: Tensor, steps: Tensor, x: Tensor, key: Tensor, query: Tensor
 ) -> list[Tensor]:
-    """Convert to a loop over tokens."""
+    """Convert a selective scan over channels to a loop over tokens."""
     times, values, keys, queries = _by_tokens(steps, x, key, query)
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:

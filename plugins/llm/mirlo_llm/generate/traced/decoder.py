@@ -20,11 +20,11 @@ from mirlo_llm.generate.traced.skeleton import CACHES, LOCK, find_states, make_s
 
 Tensor = Any
 SIZES = {"batch": 2, "length": 5, "total": 11, "past": 16}
-"""Sizes of the example that is traced: all differ, and none is 1."""
+"""Sizes of the traced example, all different and none 1."""
 
 
 class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
-    """A model with the interface of decoders: tokens, mask and states; logits and states."""
+    """A model with the interface of decoders: tokens, mask and states to logits and states."""
 
     def __init__(self, model: Any, states: Sequence[LayerState], calls: LayerCalls) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
 
 
 def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool = False) -> ImportedModule:
-    """Return the graph of a decoder by the code of transformers, whose weights are those of a file."""
+    """Import a decoder by the code of transformers, with the weights of a file."""
     with LOCK:
         model = make_skeleton(config.parent, trust_remote_code)
         _require_causal(model, config)
@@ -65,7 +65,7 @@ def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool =
 
 
 def _export(model: Any, states: Sequence[LayerState], use: ExpertUse, config: Path) -> Any:
-    """Return the program of a model, of whose equal layers one is traced for all."""
+    """Export a model, tracing one of each group of equal layers."""
     groups = find_equal_layers(model, states)
     while True:
         calls = LayerCalls(groups, use)
@@ -88,7 +88,7 @@ def _require_causal(model: Any, config: Path) -> None:
 
 
 def _example(states: Sequence[LayerState]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the arguments of the call that is traced, and which of their dims are dynamic."""
+    """Return the example arguments of the trace, and their dynamic dims."""
     dims = {name: torch.export.Dim(name) for name in SIZES}
     batch = SIZES["batch"]
     arguments = (

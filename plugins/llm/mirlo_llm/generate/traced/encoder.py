@@ -1,4 +1,4 @@
-"""The graph of a model of transformers on whole texts: a row for each token."""
+"""The graph of a transformers model on whole texts, which returns a row for each token."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirlo_llm.generate.traced.skeleton import LOCK, make_skeleton
 
 Tensor = Any
 BATCH, LENGTH = 2, 5
-"""Sizes of the example that is traced."""
+"""Sizes of the traced example."""
 
 
 class TracedEncoder(torch.nn.Module):  # type: ignore[misc]
-    """A model with the interface of encoders: tokens and a mask; rows."""
+    """A model with the interface of encoders: tokens and a mask to rows."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TracedEncoder(torch.nn.Module):  # type: ignore[misc]
 
 
 def import_traced_encoder(weights: Path, config: Path, trust_remote_code: bool = False) -> ImportedModule:
-    """Return the graph of a model of texts by the code of transformers, whose weights are those of a file."""
+    """Import a model of texts by the code of transformers, with the weights of a file."""
     with LOCK:
         model = make_skeleton(config.parent, trust_remote_code, has_logits=False)
         each = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}

@@ -1,4 +1,4 @@
-"""The export of a model of transformers, and errors that name the line of its code."""
+"""Export of a transformers model, and errors that name the line of its code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CODE = "the code of the model cannot be compiled"
 
 
 def export(module: Any, model: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...], config: Path) -> Any:
-    """Return the exported program of a module around a model, with dynamic sizes and operators that have converters."""
+    """Export a module around a model, with dynamic sizes and operators that have converters."""
 
     def trace(**options: bool) -> Any:
         with torch.no_grad():
@@ -52,7 +52,7 @@ def export(module: Any, model: Any, arguments: tuple[Any, ...], shapes: tuple[An
 
 
 def problem_of(model: Any, error: Exception) -> str:
-    """Return why a model cannot be exported, with the line of its code."""
+    """Return the reason why a model cannot be exported, with the line of its code."""
     sources = (inspect.getsourcefile(type(each)) for each in model.modules())
     own = {file for file in sources if file is not None and "/torch/" not in Path(file).as_posix()}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
@@ -65,7 +65,7 @@ def problem_of(model: Any, error: Exception) -> str:
 def import_exported_model(
     program: Any, model: Any, use: ExpertUse, weights: Path, config: Path, names: tuple[Sequence[str], Sequence[str]]
 ) -> ImportedModule:
-    """Return the graph of an exported program, whose weights are those of a file; `names` are of inputs and outputs."""
+    """Import an exported program with the weights of a file; `names` are those of inputs and outputs."""
     source = FileWeights(weights, model, read_weights(weights, text_config(read_json(config))), use.parameters)
     try:
         result = import_exported_program(program, *names, source.make)

@@ -1,4 +1,4 @@
-"""Implementations of attention, masks and experts for models of transformers, as operators that are compiled."""
+"""Implementations of attention, masks and experts for transformers, by operators that Mirlo compiles."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from mirlo_llm.generate.traced.operators import attention, experts
 
 Tensor = Any
 NAME = "mirlo"
-"""The implementation, beside transformers' "eager" and "sdpa"."""
+"""The name of the attention implementation, beside "eager" and "sdpa"."""
 FALLBACK = "grouped_mm"
-"""The implementation of experts whose gates `GATES` lacks."""
+"""The implementation of experts whose gates are not in `GATES`."""
 GATES = {
     "SiLUActivation": "silu", "SiLU": "silu", "GELUActivation": "gelu", "GELUTanh": "gelu_tanh", "ReLU": "relu",
     "PytorchGELUTanh": "gelu_tanh",
 }  # fmt: skip
-"""Gates of experts, act(gate) * value, by the classes of their functions."""
+"""Gates of experts, act(gate) * value, by the class of the activation."""
 CLAMPED = "clamped_swiglu"
-"""The gate of gpt-oss, whose columns alternate with the values."""
+"""The gate of gpt-oss, whose gate and value columns alternate."""
 
 
 def attention_forward(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor = None, scaling: Any = None,
     dropout: float = 0.0, softcap: Any = None, s_aux: Tensor = None, is_causal: Any = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Compute attention, as transformers' `eager` does."""
+    """Compute attention like transformers' `eager`."""
     scale = float(scaling if scaling is not None else query.shape[-1] ** -0.5)
     bias = options.get("position_bias")
     if bias is not None:
@@ -43,7 +43,7 @@ def attention_forward(
 
 
 _IS_CAUSAL = [False]
-"""Whether masks hide all keys behind a token, and the new tokens are the last ones."""
+"""Whether masks are causal and new tokens are the last ones."""
 
 
 def position_mask(
@@ -51,7 +51,9 @@ def position_mask(
     mask_function: Callable[..., Tensor] | None = None, attention_mask: Tensor = None, device: str = "cpu",
     **options: Any,
 ) -> Tensor:  # fmt: skip
-    """Return what is added to scores; `q_offset` are the positions of new tokens, [batch, length], or the first one.
+    """Return an additive mask; `q_offset` are the positions of new tokens, [batch, length], or the first one.
+
+    The mask is of floats, as that of `eager`, because some models add it themselves.
 
     The mask is of floats, as that of `eager` is: some models add it themselves.
     """
@@ -66,14 +68,14 @@ def position_mask(
 
 
 class ExpertUse:
-    """The modules of experts whose matrices the operator reads, one by one."""
+    """The modules of experts whose matrices the operator reads."""
 
     def __init__(self) -> None:
         self.modules: list[Any] = []
 
     @property
     def parameters(self) -> dict[int, bool]:
-        """Return whether matrices are transposed, by `id`s of parameters."""
+        """Return, by parameter `id`, whether matrices are transposed."""
         pairs = ((each, (each.gate_up_proj, each.down_proj)) for each in self.modules)
         return {id(matrices): module.is_transposed for module, both in pairs for matrices in both}
 
@@ -82,7 +84,7 @@ _USES: list[ExpertUse] = []
 
 
 def gate_of(module: Any) -> str | None:
-    """Return the name of the gate of experts; None if there is no such."""
+    """Return the name of the experts' gate; None if it is not supported."""
     if not module.has_gate or module.has_post_expert_norm:
         return None
     if type(module)._apply_gate is moe._default_apply_gate:
@@ -110,7 +112,7 @@ moe.ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)
 
 
 def configurations(model: Any) -> list[Any]:
-    """Return the configurations of the modules of a model, once each."""
+    """Return the distinct configurations of a model's modules."""
     found = [model.config, model.config.get_text_config(decoder=True)]
     found += [module.config for module in model.modules() if hasattr(module, "config")]
     return list({id(each): each for each in found}.values())
@@ -118,7 +120,7 @@ def configurations(model: Any) -> list[Any]:
 
 @contextmanager
 def calling(model: Any, attention_name: str, experts_name: str, is_causal: bool = False) -> Iterator[ExpertUse]:
-    """Have a model call these implementations of attention and experts in the block; yield the use of experts."""
+    """Make a model call these implementations of attention and experts in the block; yield the use of experts."""
     configs = configurations(model)
     before = [(each._attn_implementation_internal, each._experts_implementation_internal) for each in configs]
     for each in configs:  # the setters know transformers' own implementations only

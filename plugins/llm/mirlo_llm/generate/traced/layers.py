@@ -1,9 +1,9 @@
-"""Equal layers, traced once: the graph of the first is copied for the others, with their parameters in it.
+"""Equal layers are traced once: the graph of the first is copied for the others, with their parameters.
 
-Two layers of a list are equal where their modules have the same classes, parameters of the same shapes and the same
-attributes, but for those that are the number of the layer, and get the same arguments. Of equal ones the first and the
-last are traced, between operators that mark where they begin and end; each of the others is one operator. Where the
-graphs of the first and the last differ in more than the names of parameters, all are traced.
+Two layers of a list are equal if their modules have the same classes, parameter shapes and attributes, except for the
+layer number, and get the same arguments. The first and the last of equal layers are traced between marker operators;
+each of the others is one operator. If the graphs of the first and the last differ in more than parameter names, all
+layers are traced.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Tensor = Any
 Module = Any
 Node = Any
 LEAST = 3
-"""Equal layers, at least, of which one is not traced."""
+"""Fewest equal layers for which one is traced."""
 PLAIN = (type(None), bool, int, float, str, torch.dtype)
 """Types of attributes and arguments that are compared by value."""
 
 
 class LayersDifferError(Exception):
-    """The graphs of layers differ that were taken for equal."""
+    """The graphs of seemingly equal layers differ."""
 
     def __init__(self, group: EqualLayers) -> None:
         super().__init__(group.name)
@@ -41,24 +41,24 @@ class LayersDifferError(Exception):
 
 @dataclass(eq=False)
 class EqualLayers:
-    """Layers of a list that are equal."""
+    """A group of equal layers of a list."""
 
     name: str
     """The name of the list."""
     modules: dict[int, Module]
-    """The layers by their numbers."""
+    """The layers by number."""
     arguments: object = None
-    """What the first has got: the types and shapes of tensors, other values as they are."""
+    """The arguments of the first layer: types and shapes of tensors, other values as they are."""
     returned: object = None
-    """The same of what the first returned."""
+    """The results of the first layer, in the same form."""
     outputs: list[Tensor] = field(default_factory=list)
-    """What the first returned and left in the cache."""
+    """The tensors that the first layer returned and stored in the cache."""
     result: object = None
-    """What the first returned, with the places of tensors in `outputs`."""
+    """The structure of the first layer's results; `_Place` refers to tensors in `outputs`."""
     experts: list[str] = field(default_factory=list)
-    """The names in a layer of the modules of experts that the operator reads."""
+    """The names of the experts' modules within a layer."""
     is_traced: bool = False
-    """Whether all are traced in this call."""
+    """Whether all layers are traced in this call."""
 
     @property
     def first(self) -> int:
@@ -71,13 +71,13 @@ class EqualLayers:
         return max(self.modules)
 
     def start(self) -> None:
-        """Forget what an earlier call was traced with."""
+        """Reset the records of an earlier call."""
         self.arguments, self.returned, self.result, self.is_traced = None, None, None, False
         self.outputs, self.experts = [], []
 
 
 def find_equal_layers(model: Module, states: Sequence[LayerState]) -> list[EqualLayers]:
-    """Return the equal layers of a model; those in parts of layers are traced with them."""
+    """Return the groups of equal layers of a model; lists within layers are traced with them."""
     found: list[EqualLayers] = []
     inside: set[int] = set()
     for name, each in model.named_modules():
@@ -98,7 +98,7 @@ def find_equal_layers(model: Module, states: Sequence[LayerState]) -> list[Equal
 
 
 def _description(layer: Module, number: int, count: int, states: Sequence[LayerState]) -> list[object]:
-    """Return what must be equal in equal layers; numbers may be those of the layers."""
+    """Return a description that equal layers share; the layer number is replaced."""
     result: list[object] = [
         (state.kind, state.shape, state.dtype, state.index) for state in states if state.layer == number
     ]
@@ -151,7 +151,7 @@ class LayerCalls:
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Call equal layers through this object inside of the block."""
+        """Call equal layers through this object in the block."""
         pairs = [(group, number, module) for group in self.groups for number, module in group.modules.items()]
         for group, number, module in pairs:
             module.forward = self._call(group, number, module, module.forward)
@@ -204,27 +204,27 @@ class LayerCalls:
         return forward
 
     def _replace(self, given: Any, number: int, tensors: Sequence[Tensor]) -> Any:
-        """Return arguments with other tensors; the last ones are those of the cache."""
+        """Replace the tensors in arguments; the last ones are those of the cache."""
         rest = iter(tensors)
         result = tree_map_only(torch.Tensor, lambda _: next(rest), given)
         self._cache.keep(number, list(rest))
         return result
 
     def _finish(self, group: EqualLayers, number: int, outputs: Sequence[Tensor]) -> object:
-        """Keep the states of a layer in the cache, and return what it returns."""
+        """Store the states of a layer in the cache, and return the layer's result."""
         states = len(self._cache.kept(number))
         self._cache.keep(number, outputs[len(outputs) - states :])
         return tree_map_only(_Place, lambda each: outputs[each.number], group.result)
 
     def _wrote_elsewhere(self, number: int, before: Sequence[Tensor]) -> bool:
-        """Return whether states of other layers are not what they were."""
+        """Return whether a layer changed states of other layers."""
         pairs = zip(self._cache.states, before, self._cache.results(), strict=True)
         return any(state.layer != number and old is not new for state, old, new in pairs)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of a tensor among the outputs of a layer."""
+    """A reference to a tensor among the outputs of a layer."""
 
     number: int
 
@@ -236,7 +236,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _signature(value: object, cache: DecoderCache | None) -> object:
-    """Return what must be equal in the arguments of equal layers; None for objects that a layer may write."""
+    """Return a description of arguments that equal layers share; None for objects that a layer may write."""
     if isinstance(value, torch.Tensor):
         return "tensor", str(tuple(value.shape)), value.dtype
     if isinstance(value, PLAIN) or (cache is not None and value is cache):
@@ -248,7 +248,7 @@ def _signature(value: object, cache: DecoderCache | None) -> object:
 
 
 def with_all_layers(program: Any, groups: Sequence[EqualLayers]) -> Any:
-    """Return a program with the graphs of all layers, in place of the operators of `LayerCalls`.
+    """Replace the operators of `LayerCalls` by the graphs of their layers.
 
     Raises `LayersDifferError` for equal layers whose graphs are not.
     """
@@ -274,7 +274,7 @@ def with_all_layers(program: Any, groups: Sequence[EqualLayers]) -> Any:
 
 
 def _replace_items(node: Node, values: Sequence[Node]) -> None:
-    """Put values in the place of the items of a list that a node returns, and remove the node."""
+    """Replace the items of a list that a node returns by values, and remove the node."""
     for item in list(node.users):
         item.replace_all_uses_with(values[item.args[1]])
         item.graph.erase_node(item)
@@ -292,14 +292,14 @@ class _LayerGraphs:
         self._body = _nodes_between(*ends)
 
     def copy_to(self, calls: Sequence[tuple[int, Node]], last: tuple[Node, Node]) -> None:
-        """Put copies in the place of operators that stand for other layers; they must be equal to the last layer."""
+        """Replace the operators of other layers by copies; raise an error unless they equal the last layer."""
         if not self._is_equal(*last):
             raise LayersDifferError(self._group)
         for number, call in calls:
             self._copy(number, call)
 
     def _copy(self, number: int, call: Node) -> None:
-        """Put a copy in the place of the operator that stands for a layer."""
+        """Replace the operator of a layer by a copy of the graph."""
         copies: dict[Node, Node] = {item: call.args[0][item.args[1]] for item in self._begin.users}
 
         def copied(node: Node) -> Node:
@@ -313,7 +313,7 @@ class _LayerGraphs:
         _replace_items(call, list(map(copied, self._end.args[0])))
 
     def _counterpart(self, node: Node, number: int, copies: dict[Node, Node]) -> Node:
-        """Return what another layer has in the place of a node: what is no part of layers is the same."""
+        """Return another layer's node for a node of the first; nodes outside of layers are shared."""
         if node in copies:
             return copies[node]
         name, own = self._names.get(node, ""), self._prefix(self._group.first)
@@ -328,7 +328,7 @@ class _LayerGraphs:
         return f"{WRAPPER}{self._group.name}.{number}."
 
     def _is_equal(self, begin: Node, end: Node) -> bool:
-        """Return whether the graph of the last layer is that of the first, but for parameters."""
+        """Return whether the graphs of the last and the first layer are equal except for parameters."""
         body = _nodes_between(begin, end)
         if len(body) != len(self._body):
             return False

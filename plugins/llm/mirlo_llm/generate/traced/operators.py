@@ -1,6 +1,6 @@
-"""Operators that models of transformers call when they are exported: attention, caches, experts, scans, layers.
+"""Operators that transformers models call during export: attention, caches, experts, scans, layers.
 
-They have shapes and no kernels: programs with them are compiled (`converters.py`), not run by PyTorch.
+They have shape functions and no kernels: programs with them are compiled (`converters.py`), not run by PyTorch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 NAMESPACE = "mirlo"
 Tensor = Any
-"""A tensor of PyTorch, which has no types here."""
+"""A tensor of PyTorch, for which no types are installed."""
 
 
 def _operator(name: str, arguments: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -47,7 +47,7 @@ def attention(
 
 @_operator("cache_write", "(Tensor cache, Tensor new, Tensor positions, Tensor mask) -> Tensor")
 def cache_write(cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-    """Write rows of new tokens at their positions; there are as many rows as `mask` has columns, or as there were."""
+    """Write rows of new tokens at their positions; return as many rows as `mask` has columns, or as before."""
     rows = torch.sym_max(cache.shape[2], mask.shape[1])
     return cache.new_empty((new.shape[0], new.shape[1], rows, new.shape[3]))
 
@@ -77,7 +77,11 @@ def experts(
 
 @_operator("gated_scan", "(Tensor state, Tensor decay, Tensor key, Tensor value, Tensor query) -> (Tensor, Tensor)")
 def gated_scan(state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Read a state [batch, heads, size, width] token by token, which decays and takes up key times value.
+    """Apply a gated linear recurrence to a state [batch, heads, size, width], token by token.
+
+    The state decays, then key times value is added. `decay` is [batch, length, heads], key and query [batch, length,
+    heads, size], value [batch, length, heads, width]. Return rows [batch, length, heads, width], and the state after
+    the last token.
 
     `decay` is [batch, length, heads], key and query [batch, length, heads, size], value [batch, length, heads, width].
     Return rows [batch, length, heads, width], and the state behind the last token.
@@ -92,7 +96,7 @@ def gated_scan(state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: 
 def delta_scan(
     state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: Tensor, rate: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Scan as `gated_scan` does; what the state holds for a key moves towards the value by a rate.
+    """Apply the delta rule to a state: the value stored for a key moves towards a new one by a rate.
 
     `decay` is [batch, length, heads], or one number for each element of a key; `rate` is [batch, length, heads].
     """
@@ -105,27 +109,27 @@ def delta_scan(
 def channel_scan(
     state: Tensor, rates: Tensor, steps: Tensor, x: Tensor, key: Tensor, query: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Read a state [batch, channels, size] token by token: state * exp(rates * step) + step * x * key.
+    """Apply a selective scan to a state [batch, channels, size]: state * exp(rates * step) + step * x * key.
 
-    `rates` is [channels, size], steps and x are [batch, length, channels], key and query [batch, length, size].
-    Return rows [batch, length, channels], the sums of state times query, and the state behind the last token.
+    `rates` is [channels, size], steps and x are [batch, length, channels], key and query [batch, length, size]. Return
+    rows [batch, length, channels], the sums of state times query, and the state behind the last token.
     """
     return torch.empty_like(x), torch.empty_like(state)
 
 
 @_operator("layer_begin", "(Tensor[] inputs, int index, int number) -> Tensor[]")
 def layer_begin(inputs: list[Tensor], index: int, number: int) -> list[Tensor]:
-    """Return what a layer gets: here begins the graph of a layer of equal ones."""
+    """Return the inputs of a layer; mark the beginning of its graph."""
     return [each.new_empty(each.shape) for each in inputs]
 
 
 @_operator("layer_end", "(Tensor[] outputs, int index, int number) -> Tensor[]")
 def layer_end(outputs: list[Tensor], index: int, number: int) -> list[Tensor]:
-    """Return what a layer returns: here ends its graph."""
+    """Return the outputs of a layer; mark the end of its graph."""
     return [each.new_empty(each.shape) for each in outputs]
 
 
 @_operator("layer_again", "(Tensor[] inputs, Tensor[] like, int index, int number) -> Tensor[]")
 def layer_again(inputs: list[Tensor], like: list[Tensor], index: int, number: int) -> list[Tensor]:
-    """Compute what the first of equal layers does, whose outputs are `like`."""
+    """Stand for another equal layer; the outputs have the types of `like`."""
     return [each.new_empty(each.shape) for each in like]

@@ -1,7 +1,7 @@
-"""Recurrent layers as scans over tokens: one program for prompts, parts of prompts and steps.
+"""Recurrent layers as scans over tokens: one program for prompts, chunks of prompts and single tokens.
 
-Modules of transformers call these functions by their names: they are those that packages of kernels replace. The
-functions there divide a text into chunks, whose number an export fixes.
+Modules of transformers call functions of these names, which optimized packages replace. The original functions divide a
+text into chunks, whose number an export would fix.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mirlo_llm.generate.traced.operators import channel_scan, delta_scan, gated_
 
 Tensor = Any
 _CURRENT: list[DecoderCache] = []
-"""The cache of the call: some functions have no argument for the state before the tokens."""
+"""The cache of the current call, since some functions have no argument for the earlier state."""
 
 
 @contextmanager
 def reading_states_of(cache: DecoderCache) -> Iterator[None]:
-    """Run a call of a model whose states are those of this cache."""
+    """Run a model call in the block with the states of this cache."""
     _CURRENT.append(cache)
     try:
         yield
@@ -33,7 +33,7 @@ def reading_states_of(cache: DecoderCache) -> Iterator[None]:
 
 
 def _as_heads(x: Tensor, heads: int) -> Tensor:
-    """Return [batch, length, heads, size] of fewer heads, each of which serves several."""
+    """Repeat heads that several others share, [batch, length, heads, size]."""
     return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2, output_size=heads)
 
 
@@ -42,7 +42,7 @@ def mamba2_chunk_scan(
     dt_bias: Tensor = None, initial_states: Tensor = None, dt_softplus: bool = False,
     dt_limit: tuple[float, float] = (0.0, float("inf")), return_final_states: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
-    """Compute what transformers' function of this name does."""
+    """Compute transformers' function of this name."""
     heads = hidden_states.shape[2]
     dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
     dt = (functional.softplus(dt) if dt_softplus else dt).clamp(dt_limit[0], dt_limit[1]).float()
@@ -59,7 +59,7 @@ def mamba_selective_scan(
     hidden_states: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor = None, z: Tensor = None,
     delta_bias: Tensor = None, delta_softplus: bool = False, return_last_state: bool = False, **_: Any,
 ) -> Any:  # fmt: skip
-    """Compute what transformers' function of this name does."""
+    """Compute transformers' function of this name."""
     dt = dt if delta_bias is None else dt + delta_bias.to(dt.dtype)[..., None]
     dt = (functional.softplus(dt) if delta_softplus else dt).float()
     steps, x, key, query = (each.float().transpose(1, 2) for each in (dt, hidden_states, B, C))
@@ -74,7 +74,7 @@ def torch_chunk_gated_delta_rule(
     query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, chunk_size: int = 64,
     initial_state: Tensor = None, output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, **_: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Compute what transformers' function of this name does."""
+    """Compute transformers' function of this name."""
     dtype, heads = query.dtype, value.shape[2]
     query, key = _as_heads(query, heads), _as_heads(key, heads)
     query, key, value, beta, g = (x.float() for x in (query, key, value, beta, g))
@@ -93,12 +93,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mamba_selective_scan": mamba_selective_scan,
     "torch_chunk_gated_delta_rule": torch_chunk_gated_delta_rule,
 }
-"""What takes the place of functions of modeling files, by their names."""
+"""The replacements of functions in modeling files, by name."""
 
 
 @contextmanager
 def scanning(model: Any) -> Iterator[None]:
-    """Have the modules of a model call these functions in the block."""
+    """Make the modules of a model call these functions in the block."""
     modules = [sys.modules[name] for name in {type(each).__module__ for each in model.modules()}]
     before = [
         (module, name, getattr(module, name)) for module in modules for name in FUNCTIONS if hasattr(module, name)

@@ -1,4 +1,4 @@
-"""A model of transformers without its weights: parameters have shapes and no memory, buffers are computed."""
+"""Models of transformers without weights: parameters have shapes and no memory, buffers are computed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mirlo_llm.generate.traced.cache import LayerState
 from mirlo_llm.generate.traced.interfaces import calling
 
 TOKENS = 3
-"""Tokens of the run that shows what layers keep."""
+"""Number of tokens of the run that finds the states of layers."""
 CACHES = ("cache", "past_key_values", "cache_params")
-"""What models call the caches that they take and return."""
+"""Names of arguments and results with caches."""
 LONG_ROTATIONS = ("dynamic", "longrope")
-"""Rotations that depend on the length of a text: keys of caches are rotated already when it grows."""
+"""Kinds of rotary embedding that depend on the text length, although cached keys are already rotated."""
 LOCK = threading.RLock()
-"""Held while modules of PyTorch and transformers are changed for a moment."""
+"""Protects temporary changes of PyTorch's and transformers' modules."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def _without_memory() -> Iterator[None]:
 
 
 def make_skeleton(folder: Path, trust_remote_code: bool, has_logits: bool = True) -> Any:
-    """Return the model of a folder, in f32, with parameters of one element each, which are expanded to their shapes."""
+    """Return the model of a folder in f32, whose parameters are expanded from one element."""
     options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
     kind = transformers.AutoModelForCausalLM if has_logits else transformers.AutoModel
     verbosity = transformers.logging.get_verbosity()
@@ -76,7 +76,7 @@ def make_skeleton(folder: Path, trust_remote_code: bool, has_logits: bool = True
 
 
 def _accept_tokens(*unused: object) -> None:
-    """Warn of nothing, in place of a check that reads tokens: lengths are in the positions, not in a mask."""
+    """Replace a check that would read tokens to warn about missing masks."""
 
 
 def _first_line(error: Exception) -> str:
@@ -84,7 +84,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _keep_short_rotations(module: Any) -> None:
-    """Use the rotations of short texts in all calls."""
+    """Use the rotary embedding of short texts in all calls."""
     kind = getattr(module, "rope_type", None)
     if isinstance(kind, dict):
         module.rope_type = {key: "default" if each in LONG_ROTATIONS else each for key, each in kind.items()}
@@ -93,7 +93,7 @@ def _keep_short_rotations(module: Any) -> None:
 
 
 def find_states(model: Any) -> list[LayerState]:
-    """Return what the layers of a model keep of tokens: what is in its own cache after a run without data."""
+    """Return the states of a model's layers, found in its own cache after a run without data."""
     ids = torch.ones((1, TOKENS), dtype=torch.long)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), calling(model, "eager", "batched_mm"):
         output = model(input_ids=ids, use_cache=True, return_dict=True)

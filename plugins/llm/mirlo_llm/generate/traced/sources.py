@@ -1,4 +1,4 @@
-"""What a traced model is made of: versions and files, found without importing PyTorch or transformers."""
+"""Dependencies of a traced model, versions and files, found without importing PyTorch or transformers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject
 
 CONVERTERS = "mirlo_torch"
-"""The package that makes graphs of exported programs."""
+"""The package that builds graphs of exported programs."""
 PACKAGES = ("mirlo-torch", "torch", "transformers")
 LEAST = {"torch": (2, 9), "transformers": (5, 24)}
-"""The oldest versions whose interfaces are those that the export uses."""
+"""The oldest supported versions."""
 INSTALL = "pip install 'mirlo-llm[transformers]'"
 
 
 def is_traced(root: JsonObject, code: CodeOptions) -> bool:
-    """Return whether the code of transformers says what a model of weights computes, in place of Mirlo's.
+    """Return whether a model is compiled from the code of transformers instead of Mirlo's graphs.
+
+    That is the default if Mirlo lacks the architecture or does not know a key that may change results.
 
     Mirlo's does not, where a configuration has a key that may change what is computed, and that Mirlo does not know.
     """
@@ -42,7 +44,7 @@ def is_traced(root: JsonObject, code: CodeOptions) -> bool:
 
 
 def traced_sources(root: JsonObject, code: CodeOptions) -> tuple[list[Path], str]:
-    """Return the files of code that a model depends on, and a text with the versions of what runs them."""
+    """Return the code files that a model depends on, and a text with the versions of packages."""
     kind = root.text("model_type", "unknown")
     found = require_versions(root.path, kind)
     own = folder_code(root.path.parent) if code.trust_remote_code else []
@@ -53,7 +55,7 @@ def traced_sources(root: JsonObject, code: CodeOptions) -> tuple[list[Path], str
 
 @cache
 def _converters_digest() -> str:
-    """Return a digest of the package that makes graphs of exported programs."""
+    """Return a digest of the package that builds graphs of exported programs."""
     spec = util.find_spec(CONVERTERS)
     return "" if spec is None or spec.origin is None else digest_of_sources([Path(spec.origin).parent])
 
@@ -81,7 +83,9 @@ def require_versions(path: Path, kind: str) -> dict[str, str]:
 
 
 def modeling_files(kind: str) -> list[Path]:
-    """Return the files of transformers that hold the code of an architecture.
+    """Return the code files of an architecture in transformers.
+
+    Text-only architectures may be in the folder of a model with images: `qwen3_5_text` in `qwen3_5`.
 
     Architectures of text alone are in the folders of those with images: `qwen3_5_text` in `qwen3_5`.
     """
@@ -97,5 +101,5 @@ def modeling_files(kind: str) -> list[Path]:
 
 
 def folder_code(folder: Path) -> list[Path]:
-    """Return the files of Python in the folder of a model."""
+    """Return the Python files in a model's folder."""
     return sorted(folder.glob("*.py"))

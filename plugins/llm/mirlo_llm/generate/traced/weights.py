@@ -1,4 +1,4 @@
-"""The tensors of a file under the names of transformers' modules; what transformers only renames stays mapped."""
+"""The tensors of a file under the names of transformers' modules; tensors that are only renamed stay mapped."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ from mirlo_llm.generate.errors import ModelFolderError
 Stored: TypeAlias = "np.ndarray | BlockWeights"
 KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WRAPPER = "model."
-"""What names in the exported program begin with: the model is a part of the module that is exported."""
+"""The prefix of names in the exported program, in which the model is a submodule."""
 
 
 @dataclass(frozen=True)
 class ExpertMatrices:
-    """The matrices of each expert, which products read where the file has them."""
+    """The matrices of all experts, read where the file stores them."""
 
     experts: tuple[tuple[Stored, ...], ...]
-    """The parts of the matrix of each expert, one below another: of gate and values, if the file has two."""
+    """The parts of each expert's matrix: gate and value parts, if the file has two."""
     transposed: bool
-    """Whether the columns of products are columns."""
+    """Whether matrices are stored as [in, out]."""
 
     @property
     def count(self) -> int:
-        """Return how many experts there are."""
+        """Return the number of experts."""
         return len(self.experts)
 
 
 @dataclass
 class _Source:
-    """The tensors of the file that a parameter is made of, by the patterns of what joins them."""
+    """The file's tensors that make up a parameter, by the patterns of a conversion rule."""
 
     converter: Any
-    """The rule that joins or divides them; None for a tensor as it is."""
+    """The conversion rule; None for a renamed tensor."""
     tensors: dict[str, list[tuple[str, Stored]]] = field(default_factory=dict)
-    """Names and tensors in the order of numbers in the names."""
+    """Names and tensors, sorted by the numbers in the names."""
 
 
 class FileWeights:
     """The tensors of a file, by the names of a model's parameters and buffers."""
 
     def __init__(self, path: Path, model: Any, tensors: Tensors, experts: dict[int, bool]) -> None:
-        """`experts` has the parameters that the operator of experts reads, by their `id`s."""
+        """Find the tensor of each parameter; `experts` are the parameter `id`s that the operator of experts reads."""
         self._path, self._model, self._experts = path, model, experts
         self._expected = model.state_dict(keep_vars=True)
         self._aliases: dict[int, list[str]] = {}
@@ -87,7 +87,7 @@ class FileWeights:
             source.tensors.setdefault(pattern or original, []).append((original, tensors[original]))
 
     def make(self, builder: GraphBuilder, name: str, kind: TensorType) -> object:
-        """Return the value of a parameter or a buffer; None for buffers that are computed, which the program holds."""
+        """Return the value of a parameter or a buffer; None for buffers that the program contains."""
         name = name.removeprefix(WRAPPER)
         if name not in self._expected:
             return None
@@ -109,7 +109,7 @@ class FileWeights:
         return name in self._sources or name in self._arrays
 
     def _divide(self) -> None:
-        """Make the tensors of rules that divide one tensor into several."""
+        """Apply the rules that split one tensor into several."""
         self._is_divided = True
         for name, source in list(self._sources.items()):
             if source.converter is not None and len(source.converter.target_patterns) > 1:
@@ -127,7 +127,7 @@ class FileWeights:
         return self._arrays[name]
 
     def _converted(self, name: str, source: _Source) -> dict[str, np.ndarray]:
-        """Return what a rule of transformers makes of tensors: a copy of them."""
+        """Apply a conversion rule to tensors; the result is a copy."""
         converter = copy.deepcopy(source.converter)
         for pattern, listed in source.tensors.items():
             for original, stored in listed:
@@ -142,7 +142,7 @@ class FileWeights:
         return {key: to_numpy(each[0] if isinstance(each, list) else each) for key, each in made.items()}
 
     def _matrices(self, name: str, kind: TensorType, transposed: bool) -> ExpertMatrices:
-        """Return the matrices of experts where the file has them."""
+        """Return the matrices of experts where the file stores them."""
         source, shape = self._sources.get(name), kind.static_shape
         if source is not None and source.converter is not None and _stacks(source.converter.operations):
             columns = [source.tensors.get(pattern, []) for pattern in source.converter.source_patterns]
@@ -172,7 +172,7 @@ class FileWeights:
         return ModelFolderError(f"{self._path}: tensor '{name}': expected {list(expected)}, found {list(found)}")
 
     def finish(self) -> None:
-        """Raise an error for tensors of parts of the model that it does not read.
+        """Raise an error for unused tensors of the model.
 
         Tensors of other parts, such as encoders of images, are left out.
         """
@@ -186,7 +186,7 @@ class FileWeights:
 
 
 def _stacks(operations: Sequence[Any]) -> bool:
-    """Return whether a rule only joins matrices of experts: parts one below another, and experts in a new first dim."""
+    """Return whether a rule only stacks matrices of experts and concatenates their parts."""
     kinds = [(type(each), each.dim) for each in operations if hasattr(each, "dim")]
     merge, join = (loading.MergeModulelist, 0), (loading.Concatenate, 1)
     return len(kinds) == len(operations) and kinds in ([merge], [merge, join])
@@ -200,7 +200,7 @@ def stored_tensor(builder: GraphBuilder, stored: Stored) -> Tensor:
 
 
 def stacked(builder: GraphBuilder, matrices: ExpertMatrices) -> Tensor:
-    """Return the matrices of all experts as one tensor."""
+    """Stack the matrices of all experts into one tensor."""
     rows = [concat([stored_tensor(builder, each) for each in parts], 0) for parts in matrices.experts]
     return concat([each.expand_dims(0) for each in rows], 0)
 

@@ -1,4 +1,4 @@
-"""A decoder with tokens of text and of images."""
+"""A decoder of text and image tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ImageDecoder(CompiledDecoder):
         return super().is_token(token) or token in self.images
 
     def call_length(self, tokens: Sequence[int], most: int) -> int:
-        """Return how many of new tokens one call computes: images that are seen whole are not divided."""
+        """Return the number of new tokens to compute in one call; images with bidirectional attention are not split."""
         return self.images.whole_images(tokens, most) if SPANS in self.inputs else super().call_length(tokens, most)
 
     def _known_inputs(self) -> dict[str, Callable[[TensorSpec], Maker]]:

@@ -1,4 +1,4 @@
-"""Pixels of images from files, bytes and arrays; files are not trusted."""
+"""Pixels of images from untrusted files, bytes and arrays."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.json_file import read_bytes
 
 MAX_BYTES = 64 << 20
-"""Bytes of the largest file: photographs have up to 30 MB."""
+"""Bytes of the largest file; photographs have up to 30 MB."""
 MAX_PIXELS = 1 << 26
-"""Pixels of the largest image, 200 MB of RGB: cameras have up to 60 million. Small files may claim any number."""
+"""Pixels of the largest image, 200 MB of RGB; small files may declare any number."""
 MAX_ASPECT = 200
-"""How many times as long as wide an image may be: resizing multiplies the longer side too."""
+"""Largest aspect ratio, since resizing multiplies the longer side, too."""
 ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | np.ndarray"
 """The path of a file, the content of one, or pixels: u8[height, width, 3]."""
 

@@ -1,4 +1,4 @@
-"""The encoder of a model's images, and the prompts that have images in them."""
+"""The image encoder of a model, and prompts with images."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mirlo_llm.generate.vision.processor import ImageProcessor, processor_keys, 
 from mirlo_llm.generate.vision.tokens import ImageTokens
 
 MAX_IMAGES = 64
-"""Images of a prompt: a limit for what others send."""
+"""Most images of a prompt, since prompts come from clients."""
 
 
 class ImagePrompts:
-    """Makes tokens of texts with images."""
+    """Encodes texts with images to tokens."""
 
     def __init__(
         self, config: ModelConfig, images: ImageTokens, tokenizer: ModelTokenizer, executable: Callable[[], Executable]
     ) -> None:
-        """Read the tokens that stand for images; `executable` returns the compiled encoder, at the first image."""
+        """Read the tokens that stand for images; `executable` returns the compiled encoder on first use."""
         assert config.images is not None  # the folder has an encoder of images
         self._options: ImageOptions = config.images
         self._tokens, self._tokenizer, self._executable = images, tokenizer, executable
@@ -53,7 +53,7 @@ class ImagePrompts:
         return read_patch_processor(keys, options.tower.patch, options.grid, has_windows)
 
     def encode(self, text: str, images: Sequence[ImageSource], special: bool) -> list[int]:
-        """Return the tokens of a text with a place for each image; if it has none, images come before it."""
+        """Return the tokens of a text with images at its placeholders, or before it if it has none."""
         if len(images) > MAX_IMAGES:
             raise GenerationError(f"a prompt has up to {MAX_IMAGES} images, found {len(images)}")
         places = text.count(self._placeholder)
@@ -69,7 +69,7 @@ class ImagePrompts:
         return [*first, *(token for each, part in zip(rows, others, strict=True) for token in (*each, *part))]
 
     def _parts(self, text: str, special: bool) -> list[list[int]]:
-        """Return the tokens between the parts of a text that stand for images."""
+        """Split a text at the image placeholders; return the tokens of its parts."""
         part, tokenizer = self._options.token, self._tokenizer
         if part is None:
             parts = [tokenizer.encode(each, special=False) for each in text.split(self._options.marker)]
@@ -102,7 +102,7 @@ class ImagePrompts:
 
 
 def take_images(messages: Sequence[Mapping[str, object]]) -> tuple[list[dict[str, object]], list[ImageSource]]:
-    """Return messages whose parts name no images, and the images of these parts: `{"type": "image", "image": ...}`."""
+    """Return messages with empty image parts, and the images of these parts: `{"type": "image", "image": ...}`."""
     plain, images = list[dict[str, object]](), list[ImageSource]()
     for message in messages:
         content = message.get("content") if isinstance(message, Mapping) else None

@@ -1,4 +1,4 @@
-"""Preparation of images of any size: patches in squares, and windows of these."""
+"""Preprocessing of images with dynamic sizes: patches in squares, and windows of squares."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mirlo_llm.generate.json_file import JsonObject
 from mirlo_llm.generate.vision.processor import EncoderInputs, PixelValues, read_pixel_values
 
 LEAST_PIXELS, MOST_PIXELS = 56 * 56, 28 * 28 * 1280
-"""Bounds of a resized image, if a folder does not say."""
+"""Default bounds of a resized image in pixels."""
 MAX_PIXELS = 1 << 26
 
 
 @dataclass(frozen=True)
 class PatchProcessor:
-    """Options of a folder for images whose sizes stay about what they are."""
+    """Preprocessing options for images that approximately keep their size."""
 
     values: PixelValues
     patch: int
     grid: GridOptions
     has_windows: bool
     least: int
-    """Pixels of the smallest result; `most` are those of the largest."""
+    """Pixels of the smallest result; `most` is the largest."""
     most: int
 
     def inputs(self, pixels: np.ndarray) -> EncoderInputs:
@@ -47,7 +47,7 @@ class PatchProcessor:
 
 
 def resized_sides(height: int, width: int, side: int, least: int, most: int) -> tuple[int, int]:
-    """Return multiples of `side` near the sides of an image, whose product is from `least` to `most`."""
+    """Return multiples of `side` near the sides of an image, with a product from `least` to `most`."""
     rows, columns = round(height / side), round(width / side)
     pixels = rows * columns * side**2
     if pixels > most:
@@ -60,7 +60,7 @@ def resized_sides(height: int, width: int, side: int, least: int, most: int) -> 
 
 
 def window_squares(rows: int, columns: int, window: int) -> np.ndarray:
-    """Return the squares of each window of `window` x `window` of them, -1 for those behind the sides of the image."""
+    """Return the squares of each window of `window` x `window` squares, -1 for those outside of the image."""
     tall, wide = -(-rows // window), -(-columns // window)
     squares = np.full((tall * window, wide * window), -1, np.int64)
     squares[:rows, :columns] = np.arange(rows * columns).reshape(rows, columns)
@@ -69,7 +69,7 @@ def window_squares(rows: int, columns: int, window: int) -> np.ndarray:
 
 
 def read_patch_processor(keys: JsonObject, patch: int, grid: GridOptions, has_windows: bool) -> PatchProcessor:
-    """Return the options of a folder, whose model takes such squares of patches."""
+    """Read the preprocessing options of a folder for a grid of patches."""
     expected = {"patch_size": patch, "merge_size": grid.merge, "temporal_patch_size": grid.frames}
     for key, value in expected.items():
         if keys.count(key, value) != value:

@@ -1,4 +1,4 @@
-"""Preparation of images as the folder configures it: resized, cropped and normalized pixels."""
+"""Preprocessing of images by a folder's configuration: resizing, cropping and normalization."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject, is_number, read_json
 
 FILE, NESTED = "preprocessor_config.json", "processor_config.json"
-"""Where a folder says how images are prepared; the second one has it under the key `image_processor`."""
+"""Files with the preprocessing options; the second one has them under the key `image_processor`."""
 MAX_SIDE = 1 << 13
 BICUBIC, RESAMPLINGS = 3, 5
-"""Numbers of Pillow's functions between pixels, from 0 on."""
+"""Names of resampling filters, indexed by Pillow's numbers."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,24 @@ class EncoderInputs:
     """The inputs of an encoder for an image."""
 
     arrays: dict[str, np.ndarray]
-    """By the names of inputs."""
+    """The arrays by input name."""
     columns: int = 1
-    """Tokens of a row of the image, where these have rows and columns."""
+    """Tokens per row of the image, if tokens have rows and columns."""
 
 
 @dataclass(frozen=True)
 class PixelValues:
-    """Options of a folder for the values of pixels."""
+    """Options for the values of pixels."""
 
     path: Path
     resample: int
     scale: float
-    """What pixels from 0 to 255 are multiplied by."""
+    """Scale factor of pixels from 0 to 255."""
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
 
     def resized(self, pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-        """Return an image of other sides."""
+        """Return the image resized to these sides."""
         if (height, width) == pixels.shape[:2]:
             return pixels
         from PIL import Image
@@ -48,7 +48,7 @@ class PixelValues:
         return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling(self.resample)))
 
     def normalized(self, pixels: np.ndarray) -> np.ndarray:
-        """Return f32[3, height, width] of u8[height, width, 3]."""
+        """Convert u8[height, width, 3] to normalized f32[3, height, width]."""
         values = (pixels * np.float64(self.scale)).astype(np.float32)
         mean, deviation = (np.array(each, np.float32) for each in (self.mean, self.deviation))
         return np.ascontiguousarray(((values - mean) / deviation).transpose(2, 0, 1))
@@ -56,7 +56,7 @@ class PixelValues:
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """Options of a folder for images of one size."""
+    """Preprocessing options for images of one size."""
 
     values: PixelValues
     shortest: int
@@ -65,7 +65,7 @@ class ImageProcessor:
     """Height and width of the result."""
 
     def process(self, pixels: np.ndarray) -> np.ndarray:
-        """Return f32[3, height, width] of u8[height, width, 3]."""
+        """Convert u8[height, width, 3] to the model's f32[3, height, width]."""
         height, width = self._resized(*pixels.shape[:2])
         pixels = self.values.resized(pixels, height, width)
         top, left = (height - self.size[0]) // 2, (width - self.size[1]) // 2
@@ -84,7 +84,7 @@ class ImageProcessor:
 
 
 def read_processor(keys: JsonObject, size: int) -> ImageProcessor:
-    """Return the options of a folder, whose model takes images of `size` x `size` pixels."""
+    """Read the preprocessing options of a folder; `size` is the side of the model's images."""
     values = read_pixel_values(keys)
     if keys.flag("do_pan_and_scan", False):
         raise keys.refuse("do_pan_and_scan", "parts of images beside the whole are not supported")
@@ -100,7 +100,7 @@ def read_processor(keys: JsonObject, size: int) -> ImageProcessor:
 
 
 def read_pixel_values(keys: JsonObject) -> PixelValues:
-    """Return what a folder says of the values of pixels."""
+    """Read the options for the values of pixels."""
     for key in ("do_resize", "do_rescale", "do_normalize"):
         if not keys.flag(key, True):
             raise keys.refuse(key, "only true is supported")
@@ -112,7 +112,7 @@ def read_pixel_values(keys: JsonObject) -> PixelValues:
 
 
 def processor_keys(folder: Path) -> JsonObject:
-    """Return what a folder says of how images are prepared."""
+    """Read the preprocessing configuration of a folder."""
     if (folder / FILE).is_file():
         return read_json(folder / FILE)
     if (folder / NESTED).is_file() and read_json(folder / NESTED).has("image_processor"):

@@ -1,7 +1,6 @@
-"""Tokens that stand for images: numbers above those of the vocabulary, a different one for each image.
+"""Tokens of images: numbers above the vocabulary, unique to each image.
 
-A token says all of its content, as one of text does: what is known of sequences with the same tokens, such as rows of
-caches, is known of the same images only.
+Equal token sequences thus have equal content, so that cached rows may be reused for sequences with images, too.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from mirlo.extend.runtime import make_lock
 from mirlo_llm.generate.errors import GenerationError
 
 DEFAULT_BYTES = 256 << 20
-"""Bytes of the rows of images that are kept: those of 27 images of LLaVA 7B, of which each has 576."""
+"""Default bytes of cached rows of images: those of 27 images of LLaVA 7B with 576 rows each."""
 MOST_SIZES = 1 << 16
-"""Images whose sizes are kept, 10 MB of them: sequences go on when the rows of their images have left."""
+"""Images whose sizes are kept, 10 MB of them; sequences may continue after the rows of their images were evicted."""
 MOST = 1 << 31
-"""Numbers of tokens, which tokenizers hold in 32 bits."""
+"""Bound of token numbers, which tokenizers hold in 32 bits."""
 
 
 class ImageTokens:
-    """The rows that a decoder reads in the place of those of tokens, for images that were used last."""
+    """The rows of recently used images, which replace those of their tokens in the decoder."""
 
     def __init__(self, first: int, width: int, most_bytes: int = DEFAULT_BYTES) -> None:
-        """`first` is the number of the first token of an image, `width` the elements of a row."""
+        """Store the number of the first image token, and the elements of a row."""
         self.first, self._next, self._width, self._most = first, first, width, most_bytes
         self._begins: OrderedDict[str, int] = OrderedDict()
         """The first token of each image, by its digest; the one that was used last is the last one."""
@@ -38,7 +37,7 @@ class ImageTokens:
         self._lock = make_lock()
 
     def add(self, digest: str, compute: Callable[[], tuple[np.ndarray, int]]) -> range:
-        """Return the tokens of an image; `compute` returns its rows, and how many are side by side in the image."""
+        """Return the tokens of an image; `compute` returns its rows, and the number of tokens per row of the image."""
         with self._lock:
             if digest in self._begins:
                 self._begins.move_to_end(digest)
@@ -61,7 +60,7 @@ class ImageTokens:
         return any(begin <= token < begin + len(rows) for begin, rows in self._rows.items())
 
     def place(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return tokens whose numbers above the vocabulary count the returned rows, and these rows."""
+        """Renumber image tokens to indices of the returned rows."""
         wanted = np.unique(tokens[tokens >= self.first])
         rows = np.zeros((max(len(wanted), 1), self._width), np.float32)
         for i, token in enumerate(wanted):
@@ -71,7 +70,9 @@ class ImageTokens:
         return counted, rows
 
     def positions(self, tokens: np.ndarray, before: Sequence[Sequence[int]]) -> np.ndarray:
-        """Return the positions of tokens behind those of `before` in time, rows and columns, i64[*tokens, 3].
+        """Return the positions of tokens after those of `before` by time, row and column, i64[*tokens, 3].
+
+        Tokens of an image share one time; a token after an image has larger positions than its rows and columns.
 
         The tokens of an image have one time; what follows an image is behind its last row and its last column.
         """
@@ -92,7 +93,7 @@ class ImageTokens:
         return result
 
     def _places(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the time, the row and the column of the first tokens, as far as they are those of an image."""
+        """Return time, row and column of the tokens of the image at the beginning."""
         begin, (count, columns) = self._size(int(tokens[0]))
         places = np.arange(tokens[0] - begin, min(count, tokens[0] - begin + len(tokens)))
         same = tokens[: len(places)] == begin + places
@@ -100,7 +101,7 @@ class ImageTokens:
         return np.stack([np.zeros_like(places), places // columns, places % columns], 1)
 
     def _size(self, token: int) -> tuple[int, tuple[int, int]]:
-        """Return the first token of an image, and how many it has."""
+        """Return the first token of an image, and its grid."""
         begins = list(self._sizes)  # which another thread may add to
         begin = begins[bisect_right(begins, token) - 1] if begins else token
         size = self._sizes.get(begin)
@@ -109,7 +110,7 @@ class ImageTokens:
         raise GenerationError("the size of an image is not in memory any more: make its prompt again")
 
     def spans(self, tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return the positions of the first and the last token of the image of each token; 0 and -1 of others."""
+        """Return the positions of the first and the last token of each token's image; 0 and -1 for text."""
         result = np.zeros((*tokens.shape, 2), np.int64)
         result[..., 1] = -1
         for place in np.argwhere(tokens >= self.first):
@@ -119,7 +120,7 @@ class ImageTokens:
         return result
 
     def whole_images(self, tokens: Sequence[int], most: int) -> int:
-        """Return how many of the tokens to compute in a call, of which there are `most`: no image is divided."""
+        """Return the number of tokens, about `most`, to compute in a call without splitting an image."""
         count = min(most, len(tokens))
         if count == len(tokens) or tokens[count] < self.first:
             return count

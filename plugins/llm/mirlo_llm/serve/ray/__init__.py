@@ -1,6 +1,6 @@
-"""Models on a cluster of Ray: `predict` for data sets, `mirlo.serve.deployment` for requests.
+"""Models on Ray clusters: `predict` for data sets, `mirlo.serve.deployment` for requests.
 
-`mirlo.ray` is this package. What it has is imported on first use, and Ray when it is called.
+`mirlo.ray` is an alias of this package. Its modules are imported on first use, and Ray when they are called.
 """
 
 from __future__ import annotations

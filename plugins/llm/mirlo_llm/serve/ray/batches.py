@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirlo.extend.runtime import Executable
 
 FORMATS = {"numpy": "numpy", "arrow": "pyarrow"}
-"""Forms of batches, by Ray's names."""
+"""Formats of batches, by Ray's names."""
 Arrays = dict[str, np.ndarray]
 
 
@@ -65,7 +65,7 @@ def predict(
 
 
 class BatchModel:
-    """A model in a worker's process, called with batches."""
+    """A model in a worker process, called with batches."""
 
     def __init__(self, placed: NodeModel, columns: Mapping[str, str], outputs: Mapping[str, str]) -> None:
         self._model = placed.load()
@@ -109,7 +109,7 @@ def _require_names(argument: str, names: Mapping[str, str], ports: Sequence[Tens
 
 
 def _fixed_rows(inputs: Sequence[TensorPort]) -> int | None:
-    """Return how many rows a call takes; None if it takes any number."""
+    """Return the number of rows of a call; None if it is dynamic."""
     sizes = {port.shape[0] if port.shape else 0 for port in inputs if port.shape is not None}
     if not inputs or 0 in sizes:
         raise RayError("the model has no inputs whose first dim is that of rows")
@@ -120,7 +120,7 @@ def _fixed_rows(inputs: Sequence[TensorPort]) -> int | None:
 
 
 def _parts(inputs: Arrays, rows: int, size: int | None) -> list[tuple[Arrays, int]]:
-    """Return calls of a fixed number of rows, and how many are used; the last one repeats its last row."""
+    """Split rows into calls of a fixed size, with the number of used rows; the last one is padded with its last row."""
     if size is None:
         return [(inputs, rows)]
     parts = []
@@ -134,7 +134,7 @@ def _parts(inputs: Arrays, rows: int, size: int | None) -> list[tuple[Arrays, in
 
 
 def _with_columns(table: pyarrow.Table, arrays: Arrays) -> pyarrow.Table:
-    """Return a table with arrays as further columns, which refer to their memory."""
+    """Return a table with arrays as further columns, without copying them."""
     import pyarrow
     from ray.data.extensions import ArrowTensorArray
 

@@ -1,4 +1,4 @@
-"""Columns of a batch as the inputs of a model: numpy as it is, Arrow without a copy where its layout is an array's."""
+"""Columns of a batch as inputs of a model; Arrow columns are not copied if their layout is that of an array."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arrays_of_batch(batch: Mapping[str, np.ndarray], columns: Mapping[str, str])
 
 
 def as_input(port: TensorPort, array: np.ndarray, column: str) -> np.ndarray:
-    """Return a column in the element type of an input; other types are converted where no value changes its kind."""
+    """Return a column in the element type of an input; conversions must not change the kind of values."""
     if port.dtype == STRING:
         return array if array.dtype.kind in "OU" else _refuse(port, array, column)
     dtype = numpy_dtype(port.dtype)
@@ -86,7 +86,7 @@ def _array_of_column(name: str, column: pyarrow.ChunkedArray) -> np.ndarray:
 
 
 def _inner_values(name: str, chunk: pyarrow.Array, kind: pyarrow.DataType) -> tuple[pyarrow.Array, int]:
-    """Return what the lists of a column consist of, and how long each is."""
+    """Return the values in the lists of a column, and the length of each list."""
     import pyarrow
 
     if pyarrow.types.is_fixed_size_list(kind):

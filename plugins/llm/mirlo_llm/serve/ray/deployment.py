@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ray.serve import Application
 
 MODELS, FRONT = "models", "front"
-"""The deployments of the application."""
+"""The names of the application's deployments."""
 HEALTH_SECONDS, HEALTH_TIMEOUT_SECONDS = 2.0, 10.0
-"""Time between two looks at a replica, and time without an answer after which it is lost."""
+"""Seconds between checks of a replica, and seconds without an answer after which it is lost."""
 FRONT_REQUESTS = 4096
-"""Requests that a front has at a time; most of them wait."""
+"""Most concurrent requests of a front; most of them wait."""
 
 
 class DeploymentOptions(NamedTuple):
-    """The arguments of `deployment` by what they are for."""
+    """The arguments of `deployment`, grouped by their use."""
 
     fleet: FleetOptions
     served: ServeOptions
@@ -79,7 +79,7 @@ def _replicas(sources: Sequence[ModelSource], options: DeploymentOptions) -> App
 
 
 def _front(sources: Sequence[ModelSource], options: DeploymentOptions) -> Any:
-    """Return the deployment of the front, which is bound to the replicas so that they are deployed with it."""
+    """Return the deployment of the front, bound to the replicas so that they are deployed together."""
     from ray import serve
 
     fleet, served = options.fleet, options.served

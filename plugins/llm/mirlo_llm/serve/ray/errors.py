@@ -1,4 +1,4 @@
-"""Errors of what runs on a cluster of Ray."""
+"""Errors of models on Ray clusters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from mirlo.extend.runtime import MirloError
 
 
 class RayError(MirloError, ValueError):
-    """Ray is not installed, or a model, a column or an option does not fit."""
+    """Ray is not installed, or a model, a column or an option is invalid."""
 
 
 def require_ray(part: str) -> None:
-    """Raise an error unless Ray is installed with a part of it, `serve` or `data`."""
+    """Raise an error unless Ray is installed with its part `serve` or `data`."""
     try:
         __import__(f"ray.{part}")
     except ImportError as error:

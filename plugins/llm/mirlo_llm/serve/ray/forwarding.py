@@ -1,4 +1,4 @@
-"""A request on its way from the front of a cluster to the replica that answers it."""
+"""Requests that the front of a cluster forwards to replicas."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mirlo_llm.serve.gate import Gate
 FORWARDED = (
     b"accept", b"content-type", b"inference-header-content-length", b"traceparent", b"tracestate", b"baggage",
 )  # fmt: skip
-"""The headers that a replica sees; keys and origins were checked before."""
+"""Headers that are forwarded; keys and origins were checked before."""
 SEEDED = ("/v1/chat/completions", "/v1/completions")
-"""Where the answer to a request is sampled, so that it is repeated with its seed only."""
+"""Paths of sampled answers, which are reproducible only with a seed."""
 MAX_SEED = (1 << 62) - 1
 
 
@@ -32,11 +32,11 @@ class ForwardedRequest:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     model: str = ""
-    """The model that it names; empty if it names none, or one that there is not."""
+    """The requested model; empty if there is none, or an unknown one."""
 
     @property
     def scope(self) -> dict[str, object]:
-        """Return the request as ASGI describes it."""
+        """Return the request as an ASGI scope."""
         return {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": self.method, "scheme": "http",
             "path": self.path, "raw_path": self.path.encode(), "root_path": "", "query_string": b"",
@@ -45,7 +45,9 @@ class ForwardedRequest:
 
 
 async def forwarded(scope: Scope, body: bytes, models: Sequence[str]) -> ForwardedRequest:
-    """Return a request with the model that it names, and with a seed if its answer is a stream of samples.
+    """Return a request with its model, and with a seed if the answer is a stream of samples.
+
+    Invalid bodies are not reported here: the replica answers with the error.
 
     What is wrong with a body is not reported here: the replica answers with the error.
     """
@@ -73,7 +75,7 @@ def _named(request: ForwardedRequest, name: object, models: Sequence[str]) -> Fo
 
 
 async def answer_of(server: Gate, request: ForwardedRequest) -> AsyncIterator[Message]:
-    """Yield the messages with which an application answers; it sees the client leave if they are not taken."""
+    """Yield the ASGI messages of an application's answer; closing the iterator disconnects the client."""
     messages: asyncio.Queue[Message | None] = asyncio.Queue()
     gone = asyncio.Event()
     bodies = [request.body]

@@ -1,4 +1,4 @@
-"""The front of a cluster: checks requests, and has replicas answer them, another one where one is lost."""
+"""The front of a cluster: it checks requests and forwards them to replicas, to another one if one is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 PAUSE_SECONDS = 0.2
-"""Before a request is sent again; it grows to `MAX_PAUSE_SECONDS`."""
+"""First pause before a request is sent again; it grows to `MAX_PAUSE_SECONDS`."""
 MAX_PAUSE_SECONDS = 2.0
 
 
@@ -38,7 +38,7 @@ class Front(Gate):
         self.metrics.add(self._retried)
 
     async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take the events of the application's life: there is nothing to load here."""
+        """Handle the application's startup and shutdown events; nothing is loaded here."""
         if scope["type"] != "lifespan":
             return
         for event in ("startup", "shutdown"):
@@ -46,14 +46,14 @@ class Front(Gate):
             await send({"type": f"lifespan.{event}.complete"})
 
     def endpoint(self, scope: Scope) -> str:
-        """Return the path of a request's endpoint, without names of models, so that figures are few."""
+        """Return the path of a request's endpoint without model names, to limit the number of metrics."""
         parts = scope["path"].split("/")
         if len(parts) > 3 and parts[2] == "models":
             parts[3] = "{name}" if parts[3] in self._models else "other"
         return "/".join(parts[:7]) if len(scope["path"]) < 100 else "other"
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer figures here, and all else by a replica."""
+        """Answer requests for metrics here, and forward all others to a replica."""
         path = scope["path"]
         if path == "/metrics":
             await send_bytes(send, 200, self.metrics.text().encode(), CONTENT_TYPE.encode())
@@ -105,7 +105,7 @@ class Front(Gate):
         await answer.end(openai_form(error))
 
     async def _messages(self, request: ForwardedRequest) -> AsyncIterator[Message]:
-        """Yield what a replica answers; the replica is told if that is not taken to the end."""
+        """Yield the messages of a replica; cancel its call if they are not read to the end."""
         from ray.serve.exceptions import BackPressureError
 
         handle = self._replicas.options(stream=True, multiplexed_model_id=request.model)
@@ -123,7 +123,7 @@ class Front(Gate):
 
 
 def _is_loss(error: Exception) -> bool:
-    """Return whether an error means that a replica was lost, not that it failed to answer."""
+    """Return whether an error means that the replica was lost."""
     from ray.exceptions import (
         NodeDiedError,
         ObjectLostError,

@@ -1,4 +1,4 @@
-"""Compiled models on the nodes of a cluster: each node has one file, which its processes map."""
+"""Compiled models on the nodes of a cluster; the processes of a node map one file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Model = Executable | Program
 
 @dataclass(frozen=True)
 class NodeModel:
-    """A model that each node can load: a file that each has, or the content of a `.mirlo` file in the object store."""
+    """A model that each node can load: a file on each node, or a `.mirlo` file in the object store."""
 
     path: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the compilation, if the file is no compiled model."""
+    """Options of the compilation, if the file is not a compiled model."""
     content: ray.ObjectRef | None = None
     digest: str = ""
 
     def load(self) -> Model:
-        """Return the model; its weights are mapped from a file, so that the processes of a node share them."""
+        """Return the model; processes of a node share its weights by mapping the file."""
         path = Path(self.path) if self.content is None else self._node_file()
         if not path.is_file():
             raise RayError(f"{path}: there is no such file on this node: each node needs the model at this path")
@@ -42,7 +42,7 @@ class NodeModel:
         return loaded
 
     def _node_file(self) -> Path:
-        """Return the file of the content on this node, which its first process writes."""
+        """Return the node's file with the content, which the node's first process writes."""
         import ray
 
         folder = Path(tempfile.gettempdir()) / f"mirlo-ray-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
@@ -56,7 +56,7 @@ class NodeModel:
 
 
 def node_model(model: object, options: Mapping[str, Any]) -> NodeModel:
-    """Return a model for the nodes: of a path, or compiled here and sent to them."""
+    """Return a model for the nodes, from a path, or compiled here and sent to them."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model).resolve()
         if not path.is_file():

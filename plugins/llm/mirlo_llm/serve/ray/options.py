@@ -10,7 +10,7 @@ from mirlo_llm.serve.ray.errors import RayError
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How many replicas there are, where, and what they hold."""
+    """Number, placement and memory of replicas."""
 
     min_replicas: int = option(1, "Replicas that there are without requests.", kind=integer(1, 4096))
     max_replicas: int = option(4, "Most replicas.", kind=integer(1, 4096))

@@ -1,4 +1,4 @@
-"""A replica of served models: a server without a network of its own."""
+"""A replica of served models: a server without a network port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo_llm.serve.ray.forwarding import ForwardedRequest, answer_of
 
 
 class ModelReplica:
-    """The models of a deployment in the memory of one process."""
+    """The models of a deployment in one process."""
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it before the replica gets requests
         self, sources: Sequence[ModelSource], options: ServeOptions, compile_options: Mapping[str, Any]
@@ -31,13 +31,13 @@ class ModelReplica:
             yield message
 
     def __del__(self) -> None:
-        """Unload the models as Ray ends the replica."""
+        """Unload the models when Ray ends the replica."""
         if hasattr(self, "_server"):
             self._server.state.pool.stop()
 
 
 def _multiplexed(pool: ModelPool, most: int) -> Callable[[str], Awaitable[str]]:
-    """Return a function that loads a model; Ray sends further requests for the model to where it was called."""
+    """Return a function that loads a model; Ray routes later requests for the model to the same replica."""
     from ray import serve
 
     async def bring(name: str) -> str:

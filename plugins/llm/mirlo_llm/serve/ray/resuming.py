@@ -1,4 +1,4 @@
-"""The answer of a replica as a client gets it, continued by another replica where one is lost."""
+"""The answer of a replica to a client, resumed by another replica after a loss."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from mirlo_llm.serve.errors import RequestError
 EVENTS = b"text/event-stream"
 PREFIX, LAST, SEPARATOR = b"data: ", b"[DONE]", b"\n\n"
 NAMED = b"event: "
-"""What events of responses and messages begin with, which are in an order: another stream does not continue theirs."""
+"""Prefixes of numbered events of responses and messages, which another stream cannot continue."""
 RETRY_STATUS = 503
-"""Of an answer of a replica that cannot answer now, such as one that ends."""
+"""Statuses of a replica that temporarily cannot answer, such as one that shuts down."""
 
 
 class NotNow(Exception):
-    """Raised where a replica asks to try again; the message is the text of its answer."""
+    """Raised when a replica asks to try again; the message is the text of its answer."""
 
 
 @dataclass
 class ChoiceProgress:
-    """How far the stream of one choice has come."""
+    """The progress of the stream of one choice."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    """What has come, by keys."""
+    """The text sent so far, by key."""
     tokens: int = 0
-    """Tokens with probabilities."""
+    """Number of tokens whose probabilities were sent."""
     once: set[str] = field(default_factory=set)
-    """What comes once: the role, calls of tools, the reason of the end."""
+    """Keys that occur once and were sent: the role, tool calls, the finish reason."""
 
 
 class ResumableAnswer:
-    """Passes on an answer. What comes again after `restart` is left out.
+    """Passes on an answer, without what was sent before `restart`.
+
+    A request is repeated with its seed, so that the second stream repeats the first one: only the text that was not
+    sent is passed on. Other answers are passed on when they are complete.
 
     A request is repeated with its seed, so each event of the second stream continues the first one: of a stream only
     the text that was not sent is passed on. Other answers are passed on when they are whole.
@@ -55,12 +58,12 @@ class ResumableAnswer:
         """Whether events with names were sent; whether that was before another replica answered."""
 
     def restart(self) -> None:
-        """Take the next messages as those of another replica, from the beginning."""
+        """Restart with another replica's messages, from the beginning."""
         self._start, self._parts, self._seen = None, [], {}
         self._is_again = self._has_named
 
     async def take(self, message: Message) -> None:
-        """Take a message of a replica."""
+        """Process a message of a replica."""
         if message["type"] == "http.response.start":
             self._start = message
             headers = dict(message["headers"])
@@ -104,7 +107,7 @@ class ResumableAnswer:
             await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _left_of(self, event: bytes) -> bytes | None:
-        """Return what of an event the client does not have."""
+        """Return the part of an event that was not sent."""
         if event.startswith(NAMED):
             if self._is_again:
                 message = (
@@ -127,7 +130,7 @@ class ResumableAnswer:
         return PREFIX + _compact(value) if any(left) else None
 
     def _take_choice(self, choice: dict[str, Any]) -> bool:
-        """Cut what was sent off a choice; return whether something is left."""
+        """Remove the part of a choice that was sent; return whether something remains."""
         place = choice["index"]
         sent = self._sent.setdefault(place, ChoiceProgress())
         seen = self._seen.setdefault(place, ChoiceProgress())
@@ -143,7 +146,7 @@ class ResumableAnswer:
         return is_left
 
     def _came(self, name: str, names: set[str]) -> bool:
-        """Return whether something came before, and note it."""
+        """Return whether a key was sent before, and record it."""
         if name in names:
             return True
         names.add(name)
@@ -155,7 +158,7 @@ def _compact(value: object) -> bytes:
 
 
 def _take_once(choice: dict[str, Any], holder: dict[str, Any], sent: ChoiceProgress) -> bool:
-    """Take out what comes once and was sent; return whether some of it is new."""
+    """Remove keys that occur once and were sent; return whether some are new."""
     is_new = False
     for where, key in ((holder, "role"), (holder, "tool_calls"), (choice, "finish_reason")):
         if where.get(key) is None:
@@ -180,7 +183,7 @@ def _take_text(text: str, key: str, sent: ChoiceProgress, seen: ChoiceProgress) 
 
 
 def _take_tokens(logprobs: Mapping[str, Any], sent: ChoiceProgress, seen: ChoiceProgress) -> bool:
-    """Cut lists with an element for each token; return whether some are left."""
+    """Remove list elements of tokens that were sent; return whether some remain."""
     lists = [value for value in logprobs.values() if isinstance(value, list)]
     count = max(map(len, lists), default=0)
     drop = min(count, max(0, sent.tokens - seen.tokens))
