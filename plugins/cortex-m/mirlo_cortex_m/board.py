@@ -1,7 +1,7 @@
 """Execution of models on boards emulated by QEMU, with the compiler `arm-none-eabi-gcc`.
 
-The emulator counts instructions, not cycles: a count is exact and the same in each run, and says nothing of the waits
-of a memory. `missing_tools` says what is to be installed.
+The emulator counts instructions, not cycles: counts are exact and reproducible, but do not include wait states of
+memory. `missing_tools` lists what to install.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mirlo_cortex_m import FLAGS
 
 COMPILER, EMULATOR, SIZE = "arm-none-eabi-gcc", "qemu-system-arm", "arm-none-eabi-size"
 PACKAGES = {COMPILER: "gcc-arm-none-eabi", SIZE: "gcc-arm-none-eabi", EMULATOR: "qemu-system-arm"}
-"""The packages of Debian that tools are in; the headers and the C library are in libnewlib-arm-none-eabi."""
+"""Debian packages of the tools; the headers and the C library are in libnewlib-arm-none-eabi."""
 FILES = Path(__file__).parent / "board"
 WARM_UP = 1000
 SPINS = 1_000_000
-"""Rounds of a loop of two instructions, which tell how many instructions a tick of the clock is."""
+"""Rounds of a loop of two instructions, which measures the instructions per clock tick."""
 
 
 class BoardError(Exception):
-    """A program that cannot be built, or fails."""
+    """A program that cannot be built, or that fails."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Board:
     flash_bytes: int = 4 << 20
     ram_bytes: int = 2 << 20
     constants: str = "flash"
-    """The region of constants: `flash`, or `constants`, the memory of a board whose flash is too small."""
+    """The memory region of constants: `flash`, or `constants` on a board with a flash that is too small."""
 
 
 BOARDS = {
@@ -50,8 +50,7 @@ BOARDS = {
     "cortex-m33": Board("mps2-an505", 0x10000000, 0x38000000),
     "cortex-m55": Board("mps3-an547", 0x10000000, 0x30000000, 512 << 10, 512 << 10, "constants"),
 }
-"""The board of each processor. No board with an M0+ has memory for these models: its code runs on a Cortex-M3, which
-has all of its instructions."""
+"""The board of each processor; code for an M0+ runs on a Cortex-M3, as no M0+ board has enough memory."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +62,15 @@ class Run:
     stack: int
     """Bytes of stack that the call used."""
     stack_bound: int
-    """Bytes of stack that no call exceeds: frames along the longest path of calls, those of the C library left out."""
+    """Upper bound of the stack in bytes: frames on the longest call path, without those of the C library."""
     flash: int
-    """Bytes of the model's object file that are in flash: code and constants."""
+    """Bytes of the model's object file in flash: code and constants."""
     ram: int
     """Bytes of static memory: the arena."""
 
 
 def missing_tools() -> list[str]:
-    """Return the Debian packages that have to be installed."""
+    """Return the missing Debian packages."""
     return sorted({package for tool, package in PACKAGES.items() if shutil.which(tool) is None})
 
 
@@ -148,7 +147,7 @@ def _call(*command: object) -> str:
 
 
 def _main(name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> str:
-    """Return a program that calls a model once; arrays are words, so that they are aligned to any element."""
+    """Return a C program that calls a model once; arrays consist of words, so that they are aligned."""
     lines = ['#include "board.h"', f'#include "{name}.h"', ""]
     for i, array in enumerate(inputs):
         words = np.frombuffer(array.tobytes() + bytes(-array.nbytes % 8), np.uint64)

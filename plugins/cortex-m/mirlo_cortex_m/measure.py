@@ -27,12 +27,12 @@ class Measurement:
 
     run: Run
     is_equal: bool
-    """Whether all results are those of this machine, bit for bit."""
+    """Whether all results are equal to those of this machine, bit for bit."""
     products: int
     weights: int
     arena: int
     bound: int
-    """Bytes of tensors that are alive at the worst moment."""
+    """Peak bytes of live tensors."""
 
     def row(self, model: str, processor: str) -> str:
         """Return a row of the table."""

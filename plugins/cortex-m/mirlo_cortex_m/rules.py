@@ -20,7 +20,7 @@ from mirlo.extend.rules import decline, schedule
 from mirlo.extend.schedules import Schedule, ScheduleError, tensor_intrin
 
 MOST_OUTPUTS = 4
-"""Outputs of one call: their accumulators and the pointers of their weights are in registers."""
+"""Outputs per call, limited by registers for accumulators and weight pointers."""
 
 
 @schedule(target="cortex-m")
@@ -87,7 +87,7 @@ def _dot(s: Any, block: Any, names: list[str], pads: list[str]) -> Any:
 
 
 def _rows(inner: list[int], x: list[Any], extents: Any, shape: Any) -> tuple[list[int], list[int] | None]:
-    """Return the axes of rows, and those of the contiguous elements in them, if any."""
+    """Return the axes of rows, and those of the contiguous elements in a row, if any."""
     strides, at = {}, 1
     for term, size in zip(reversed(x), reversed(shape), strict=True):
         for axis, factor in (term or {}).items():
@@ -129,7 +129,7 @@ def _taps(s: Any, block: Any, names: list[str], pads: list[str]) -> Any:
 
 
 def _pad_rows(s: Any, pads: list[str], spatial: list[str]) -> None:
-    """Compute the padded rows that a row of the result reads, so that each is copied once per row."""
+    """Stage the padded rows that a row of the result reads, so that each is copied once per row."""
     for pad in reversed(pads):
         s.compute_at(pad, spatial[-2] if len(spatial) > 1 else spatial[-1])
         with suppress(ScheduleError):  # it has no test that is the same for a whole run of channels
@@ -233,7 +233,7 @@ def _dot_3(n: int, rows: int, length: int, k: int, m: int, c: int) -> tuple[Any,
 
 
 _DOTS = {1: _dot_1, 2: _dot_2, 3: _dot_3}
-"""What makes the functions of an intrinsic, by the number of axes of the reduction."""
+"""Generators of an intrinsic's functions, by number of reduction axes."""
 
 
 @cache

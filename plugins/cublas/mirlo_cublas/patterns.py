@@ -1,4 +1,4 @@
-"""Patterns that the library computes in one call: a product, an addition, an activation; and the limits of these."""
+"""Patterns that the library computes in one call: a product, an addition, an activation; and their limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirlo.extend.ops import TensorType
 from mirlo_cublas.plan import BYTES, FLOATS8, RESULTS
 
 SMALLEST = 16
-"""Rows and columns below which a kernel of a model's own, fused with what is around, is as fast."""
+"""Rows and columns below which a compiled kernel, fused with its neighbors, is as fast."""
 
 
 def patterns(f8: bool = False) -> list[tuple[str, Pattern, MatchCheck]]:
@@ -77,7 +77,7 @@ def _epilogue(match: Match, left: TensorType, result: TensorType) -> bool | Decl
 
 
 def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) -> Decline | None:
-    """Return why the library does not take tensors of these types, or None."""
+    """Return the reason why the library does not support tensors of these types, or None."""
     names = [kind.dtype.name for kind in (left, right, result)]
     if names[0] in FLOATS8 and names[1] in FLOATS8:
         if not f8:
@@ -92,7 +92,7 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
 
 
 def _shapes(left: TensorType, right: TensorType, result: TensorType, transposed: tuple[bool, ...]) -> Decline | None:
-    """Return why the library does not take tensors of these shapes, or None."""
+    """Return the reason why the library does not support tensors of these shapes, or None."""
     if left.rank < 2 or right.rank < 2:
         return decline("an operand is a vector: Mirlo's own kernels are as fast")
     batches = [math.prod(kind.static_shape[:-2]) for kind in (left, right, result)]

@@ -16,7 +16,7 @@ SIZES = {
     ("MatmulDesc", 3): 4, ("MatmulDesc", 4): 4, ("MatmulDesc", 7): 4, ("MatmulDesc", 8): 8, ("MatrixLayout", 5): 4,
     ("MatrixLayout", 6): 8, ("MatmulPreference", 1): 8, **{("MatmulPreference", a): 4 for a in (5, 6, 7, 8)},
 }  # fmt: skip
-"""Bytes of attributes, by the library's header."""
+"""Sizes of attributes in bytes, by the library's header."""
 
 
 class FakeCublas:

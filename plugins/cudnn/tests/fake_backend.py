@@ -13,7 +13,7 @@ ELEMENTS = {
     0: ctypes.c_void_p, 1: ctypes.c_int, 2: ctypes.c_bool, 3: ctypes.c_int64, 6: ctypes.c_void_p, 8: ctypes.c_int,
     14: ctypes.c_int, 15: ctypes.c_void_p, 18: ctypes.c_int,
 }  # fmt: skip
-"""What attributes of a type are made of."""
+"""The ctypes of attribute types."""
 ATTRIBUTES = {
     0: {0: 14, 1: 1, 9: 3}, 4: {200: 8, 201: 15}, 5: {400: 0, 401: 15}, 15: {800: 0, 801: 15},
     13: {750: 15, 751: 15, 752: 15, 753: 15, 758: 15}, 16: {1000: 3, 1001: 6, 1003: 6},

@@ -24,7 +24,7 @@ from mirlo_editor.script_index import module_of_scripts
 
 TITLES = {"explain": "explanation", "assembly": "assembly", "schedule": "schedule"}
 _PARSED = re.compile(r"(?<!\S)-:(?=\d+:\d+)")
-"""How labels begin that are places in text parsed from memory."""
+"""Prefixes of labels that are locations in text parsed from memory."""
 
 
 class NothingThere(MirloError):
@@ -34,8 +34,8 @@ class NothingThere(MirloError):
 def report_at(what: str, text: str, path: str, target: str, first: int, last: int) -> str:
     """Compile a document; return the report for lines, counted from 0.
 
-    `what` is `explain`, `assembly` or `schedule`; a function is meant where its first line is. The lines of a function
-    that graphs call stand for these calls.
+    `what` is `explain`, `assembly` or `schedule`; the first line of a function stands for the function. The lines of a
+    function that graphs call stand for these calls.
     """
     with make_context(), ir.Location.unknown():
         model = _module(text, path, first)
@@ -71,7 +71,7 @@ def _module(text: str, path: str, line: int) -> ImportedModule:
 
 
 def _places(module: ir.Module, first: int, last: int) -> set[tuple[int, int]]:
-    """Return the positions of operations in some lines, and of the calls of prim functions defined there."""
+    """Return the positions of operations in a range of lines, and of the calls of prim functions defined there."""
     places: set[tuple[int, int]] = set()
     calls: dict[str, set[tuple[int, int]]] = {}
     functions: set[str] = set()

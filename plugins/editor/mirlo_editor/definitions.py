@@ -12,7 +12,7 @@ from mirlo.extend.rules import LEGALIZE, SCHEDULE
 from mirlo_editor.document import Name, TextSpan
 
 NOWHERE = TextSpan(0, 0, 0)
-"""The span of a name that stands in no document."""
+"""The span of a name outside of documents."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def _operation_of(dotted: str) -> str | None:
 
 
 def place_of_operation(name: str) -> CodePlace | None:
-    """Return where the class of an operation is defined; for one made by a table, its module."""
+    """Return the location of an operation's class, or of the module whose table defines it."""
     cls = operation_class(name)
     return _place(cls) if cls is not None else None
 
 
 def place_of_script_name(dotted: str) -> CodePlace | None:
-    """Return where the operator of a script name is defined."""
+    """Return the location of the operator of a script name."""
     operation = _operation_of(dotted)
     return place_of_operation(operation) if operation is not None else None
 
@@ -81,7 +81,7 @@ def _place(cls: type[DialectOp]) -> CodePlace | None:
 
 
 def places_of_rules(subject: str, target: str) -> list[CodePlace]:
-    """Return where the rules for an operation on a target are defined, in the order in which they are tried."""
+    """Return the locations of the rules for an operation on a target, in the order in which they are tried."""
     from mirlo.extend.inspect import UnknownSubject, rule_chains
 
     try:
@@ -92,7 +92,7 @@ def places_of_rules(subject: str, target: str) -> list[CodePlace]:
 
 
 def place_of_rule(name: str) -> CodePlace | None:
-    """Return where the rule of this name is defined: a schedule, by its name in IR, or a legalization."""
+    """Return the location of a rule: a schedule, by its name in IR, or a legalization."""
     from mirlo.extend.inspect import load_default_rules
 
     load_default_rules()
@@ -109,7 +109,7 @@ def _place_of_rule(rule: Rule) -> CodePlace | None:
 
 
 def places_of(name: Name, target: str, rules: bool) -> list[CodePlace]:
-    """Return where a name is defined outside of the document; with `rules`, where its rules on a target are."""
+    """Return the locations of a name's definition outside of the document; with `rules`, those of its rules."""
     if name.kind == "rule":
         place = place_of_rule(name.text)
     elif rules:

@@ -14,7 +14,7 @@ class TextSpan:
     end: int
 
     def holds(self, line: int, character: int) -> bool:
-        """Return whether a position is in it or directly after it."""
+        """Return whether the span contains a position, or ends there."""
         return line == self.line and self.start <= character <= self.end
 
 
@@ -36,7 +36,7 @@ class Name:
     kind: str
     text: str
     definition: TextSpan | None = None
-    """Where the name gets its meaning, if that is in this document."""
+    """The span of the definition, if that is in this document."""
     type: str | None = None
 
 
@@ -52,13 +52,13 @@ class Function:
 
 @dataclass
 class Index:
-    """The data from which the server answers questions about a document."""
+    """The data for answers about a document."""
 
     problems: list[TextProblem] = field(default_factory=list)
     names: list[Name] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     operations: list[tuple[int, int]] = field(default_factory=list)
-    """The line and column of each operation, as IR counts them, from 1."""
+    """The line and column of each operation, counted from 1 as in IR."""
 
     def name_at(self, line: int, character: int) -> Name | None:
         """Return the name at a position; between two adjacent names, the second one."""

@@ -40,7 +40,7 @@ def index_of_ir(text: str, name: str) -> Index:
 
 
 def parse_ir(text: str) -> ir.Module:
-    """Parse IR in the current context; locations of operations are those in the text, whatever the IR declares."""
+    """Parse IR in the current context; locations are positions in the text, whatever the IR declares."""
     try:
         return require_type_sizes(ir.Module.parse(without_locations(text)))
     except ir.MLIRError:

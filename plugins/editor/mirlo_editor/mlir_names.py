@@ -1,7 +1,7 @@
 """The names in MLIR's text: definitions, and the names that refer to them.
 
-The bindings say where operations are, and not where names are. A document that is being written has no operations at
-all, so this reads tokens: definitions are recognized by what stands around them, in the scopes that braces make.
+The bindings have locations of operations but not of names, and an incomplete document has no operations at all. So this
+module reads tokens: definitions are recognized by adjacent tokens, in scopes of braces.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _TOKEN = re.compile(
 )
 _VISIBILITIES = frozenset(("private", "public", "nested", "constant"))
 _DEFINING = re.compile(r"(\w+\.)?(func|module|global|extern|kernel)|builtin\.module")
-"""Operations after whose name a symbol is defined."""
+"""Operations whose name is followed by the definition of a symbol."""
 _LAUNCHES = frozenset(("blocks", "threads", "clusters"))
-"""Words of `gpu.launch` before the values that it defines."""
+"""Keywords of `gpu.launch` before the values that it defines."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Scope:
 
     parent: _Scope | None = None
     defined: dict[str, list[tuple[int, TextSpan]]] = field(default_factory=dict)
-    """The definitions of a name, with the tokens that they are, in order."""
+    """The definitions of each name, as tokens in order."""
 
 
 @dataclass
@@ -50,9 +50,9 @@ class NamedText:
     names: list[Name] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     results: list[tuple[TextSpan, list[Name]]] = field(default_factory=list)
-    """The name of each operation that has results, and the names of these."""
+    """The name of each operation with results, and the names of these."""
     arguments: list[tuple[TextSpan, list[Name]]] = field(default_factory=list)
-    """The name of each operation that defines values in its own text, as loops do, and the names of these."""
+    """The name of each operation that defines values in its syntax, as loops do, and the names of these."""
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -73,7 +73,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def names_of(text: str) -> NamedText:
-    """Return the names of a text, with the definitions that they refer to."""
+    """Return the names of a text with their definitions."""
     return _Reader(text).read()
 
 
@@ -137,7 +137,7 @@ class _Reader:
         return None
 
     def _is_key(self, i: int) -> bool:
-        """Return whether a word is an attribute's name: in braces, unit attributes have no value."""
+        """Return whether a word is an attribute name: in braces, unit attributes have no value."""
         return self._text(i + 1) == "=" or (self._text(i - 1) in "{," and self._text(i + 1) in (",", "}"))
 
     def _lookup(self, i: int) -> TextSpan | None:
@@ -290,7 +290,7 @@ class _Reader:
 
 
 def _closing(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return the closing one of each parenthesis, brace and bracket."""
+    """Return the index of the matching token of each parenthesis, brace and bracket."""
     pairs: dict[int, int] = {}
     opened: list[int] = []
     for i, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""The server's side of the worker process, which is started on demand, and again after it has ended."""
+"""The client side of the worker process, which is started on demand and restarted after it has ended."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from mirlo.extend.runtime import MirloError, fresh_command
 
 MAX_ANSWER = 2**28
-"""Bytes of an answer: the index of a large module, or the assembly of all of its kernels."""
+"""Most bytes of an answer, such as the index of a large module or the assembly of all its kernels."""
 MAX_REQUESTS = 2000
-"""Requests after which a worker is replaced by a new one: contexts of MLIR leave memory behind."""
+"""Requests after which a worker is replaced, because MLIR contexts leak memory."""
 
 
 class WorkerError(MirloError):
@@ -19,7 +19,7 @@ class WorkerError(MirloError):
 
 
 class Worker:
-    """One process of `mirlo_editor.worker`, which answers one request after the other."""
+    """One process of `mirlo_editor.worker`, which answers requests in order."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""The language server: responses from the indices that a worker builds of documents."""
+"""The language server, which answers from the indices of documents that a worker builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirlo_editor.document import Function, Index, Name, TextProblem, TextSpan
 from mirlo_editor.process import Worker, WorkerError
 
 QUIET_SECONDS = 0.15
-"""How long typing must pause before a document is parsed."""
+"""Pause in typing after which a document is parsed."""
 PARSE_SECONDS = 60.0
 COMPILE_SECONDS = 600.0
 

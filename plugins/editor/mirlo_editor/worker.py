@@ -1,6 +1,6 @@
 """The process that parses and compiles documents for the server: one line of JSON per request and response.
 
-A document that ends a parser, or takes for ever, ends this process, and not the server.
+A document that crashes the parser, or never finishes, ends this process but not the server.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hover(kind: str, text: str) -> str | None:
 
 
 def places(kind: str, text: str, target: str, rules: bool) -> list[dict[str, Any]]:
-    """Return where an operation, a script name or a rule is defined, or where the rules for an operation are."""
+    """Return the locations of an operation, a script name or a rule, or of the rules for an operation."""
     name = Name(definitions.NOWHERE, kind, text)
     return [dataclasses.asdict(place) for place in definitions.places_of(name, target, rules)]
 

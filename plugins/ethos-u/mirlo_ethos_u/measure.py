@@ -27,7 +27,7 @@ class Measurement:
     """A model on an accelerator: Vela's estimates, and the difference of the reference model's results."""
 
     share: float
-    """Operations in regions, of all."""
+    """Operations in regions, and all operations."""
     regions: int
     macs: int
     cycles: int
@@ -35,7 +35,7 @@ class Measurement:
     """Bytes of the region that needs most."""
     flash: int
     is_equal: bool
-    """Whether all results are those of this machine, bit for bit."""
+    """Whether all results are equal to those of this machine, bit for bit."""
 
     def row(self, model: str, accelerator: str) -> str:
         """Return a row of the table."""

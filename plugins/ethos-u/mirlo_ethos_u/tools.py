@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 SECONDS = 600
-"""Limit of one run of a tool: no region of the models that were tried takes a tenth of it."""
+"""Time limit of a tool; no region of the tested models takes a tenth of it."""
 
 
 class ToolError(RuntimeError):
@@ -33,7 +33,7 @@ class Configuration:
     """A configuration of Vela, and its peak rates."""
 
     system: str
-    """A section of Vela's own `vela.ini`."""
+    """The section of Vela's `vela.ini`."""
     memory: str
     megahertz: int
     gbytes: float
@@ -48,12 +48,12 @@ _SIZES = {_U55: ("ethos-u55", (32, 64, 128, 256)), _U65: ("ethos-u65", (256, 512
 ACCELERATORS = {
     f"{series}-{size}": Configuration(*values) for values, (series, sizes) in _SIZES.items() for size in sizes
 }
-"""What Vela compiles for, by name; the number at the end is multiply-adds per cycle."""
+"""Accelerators of Vela, by name; the last number is multiply-adds per cycle."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What Vela estimates for a region."""
+    """Vela's estimate for a region."""
 
     cycles: int
     macs: int

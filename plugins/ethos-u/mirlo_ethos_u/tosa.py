@@ -17,7 +17,7 @@ from mirlo.extend.codegen import ExternalFunction, ExternalNode, ExternalValue, 
 KERNEL_AXES = {"OI*": (0, 2, 3, 1), "O*I": (0, 1, 2, 3), "*IO": (3, 0, 1, 2)}
 """Axes of weights: out channels, window, in channels."""
 ADDEND_BITS = 20
-"""Bits below one step that a sum of two tensors keeps; TFLite keeps as many."""
+"""Extra bits of a sum of two tensors below one step, as in TFLite."""
 
 
 def tosa_text(function: ExternalFunction) -> str:
@@ -113,7 +113,7 @@ class _Emitter:
     def rescale(
         self, x: _Tensor, scale: np.ndarray | float, element: str, in_zero: int = 0, out_zero: int = 0
     ) -> _Tensor:
-        """Emit `round(x * scale)`, with a scale for all or for each element of the last dim."""
+        """Emit `round(x * scale)`, with one scale, or one for each element of the last dim."""
         return self.scale(x, fixed_point(np.atleast_1d(np.asarray(scale, np.float64))), element, in_zero, out_zero)
 
     def scale(
@@ -162,7 +162,7 @@ _NUMPY = {"i8": "int8", "i32": "int32"}
 def fixed_point(scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return multipliers of 31 bits and shifts: `scale = multiplier / 2**shift`.
 
-    TOSA allows shifts of 2 to 62. A scale below keeps fewer bits, as its products round to zero.
+    TOSA allows shifts of 2 to 62. Smaller scales keep fewer bits, since their products round to zero.
     """
     multipliers, shifts = np.empty(scales.shape, np.int32), np.empty(scales.shape, np.int8)
     for i, scale in enumerate(scales):
@@ -238,7 +238,7 @@ def _exact_windows(
     emitter: _Emitter, x: _Tensor, pads: list[int], window: Sequence[int], strides: Sequence[int],
     dilations: Sequence[int],
 ) -> _Tensor:  # fmt: skip
-    """Remove rows and columns that no window reads: TOSA requires that there are none."""
+    """Remove rows and columns that no window reads, as TOSA requires."""
     sizes = list(x.shape)
     for i in range(2):
         extent = sizes[1 + i] - 1 + pads[2 * i] + pads[2 * i + 1] - (window[i] - 1) * dilations[i]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PROGRAMS = {"chromium": ("chromium", "google-chrome"), "firefox": ("firefox", "firefox-esr")}
-"""The names that a browser may be installed with."""
+"""Names of a browser's executable."""
 CHROMIUM_FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",

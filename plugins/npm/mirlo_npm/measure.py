@@ -1,7 +1,7 @@
 """Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser NAME] MODEL.onnx...`.
 
-`npm install onnxruntime-web` makes the folder `node_modules`. Calls are in turns, with a pause before each, in which
-the threads of the other one go to sleep; open sizes are 1.
+`npm install onnxruntime-web` makes the folder `node_modules`. Calls alternate, with a pause before each, in which the
+threads of the other engine go to sleep; dynamic sizes are 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirlo_npm.server import IsolatedHandler, served
 
 MOST_SECONDS = 300
 PAUSE_MS = 20
-"""Before each call: pools of threads poll for work after a call, and would take the cores of the other's."""
+"""Pause before each call: thread pools poll after a call, and would take cores from the other engine."""
 PROGRAM = """
 import * as ort from "PEER";
 import { load, signature } from "PACKAGE";

@@ -1,4 +1,4 @@
-"""A server of one folder to this machine, whose pages are isolated: `python -m mirlo_npm.server FOLDER [--port N]`.
+"""A local server of one folder with cross-origin isolation: `python -m mirlo_npm.server FOLDER [--port N]`.
 
 A page whose answer has these headers, and whose files have them too, may share memory between threads.
 """

@@ -17,9 +17,9 @@ from mirlo.extend.codegen import Artifact
 from mirlo.extend.target import write_library
 
 CACHE_RANK = 4
-"""Of key/value caches: [batch, heads, rows, size]."""
+"""The rank of key/value caches: [batch, heads, rows, size]."""
 SCRIPTS = ("index.js", "state.js", "generate.js", "generate.d.ts", "sample.js", "threads.js", "thread.js", "worker.js")
-"""Files of each package that are the same in all."""
+"""Files that are the same in each package."""
 SOURCES = Path(__file__).parent / "package"
 TYPES = {
     "f32": "Float32Array", "f64": "Float64Array", "f16": "Uint16Array", "bf16": "Uint16Array", "i8": "Int8Array",
@@ -31,12 +31,12 @@ FLAGS = (
     "-Wl,--max-memory=4294901760", "-Wl,--strip-all", "-D_WASI_EMULATED_MMAN", "-lwasi-emulated-mman",
 )  # fmt: skip
 THREAD_FEATURES = ("atomics", "bulk-memory")
-"""What all object files of a module with a shared memory are compiled for."""
+"""Target features of all object files of a module with shared memory."""
 THREAD_FLAGS = (
     "-mcpu=generic+simd128+atomics+bulk_memory", "-Wl,--import-memory", "-Wl,--shared-memory",
     "-Wl,--initial-memory=67108864", "-Wl,--export=__stack_pointer",
 )  # fmt: skip
-"""Of a module with a memory that JavaScript makes, of the pages that `threads.js` names."""
+"""Linker flags of a module that imports its memory, with the pages that `threads.js` requests."""
 MODULES = ("model.wasm", "model-threads.wasm")
 
 

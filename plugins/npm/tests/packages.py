@@ -31,7 +31,7 @@ BROWSERS = [
 
 
 def compiled(made: onnx.ModelProto, folder: Path, *flags: str) -> Path:
-    """Return the folder of the package of a model."""
+    """Compile a model to a package, and return its folder."""
     onnx.save(made, folder / "model.onnx")
     words = [
         "compile",

@@ -13,7 +13,7 @@ MAX_OPERANDS = 1 << 16
 
 
 LightOperators = Mapping[str, tuple[Check, int]]
-"""What the library computes, but compiled kernels better: the check, and the most computed operands."""
+"""Operators that compiled kernels compute better: the check, and the most computed operands."""
 
 
 def light_operator(
@@ -51,7 +51,7 @@ def _reaches_heavy(match: Match, heavy: Collection[str], light: LightOperators) 
 
 
 def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], bool | Decline]:
-    """Return a check of a match of one operation with at most so many computed operands."""
+    """Return a check of a match of one operation with a bounded number of computed operands."""
 
     def checked(match: Match) -> bool | Decline:
         node = match.nodes[0]

@@ -1,7 +1,7 @@
 """Patterns of the parts of a model that the library computes, with the checks that explain refusals.
 
 Each composite is one operation and a chain of elementwise ones that follow it. The library applies the chain to the
-result before it is stored, or where it has no such implementation, right after.
+result before it is stored or, if it has no such implementation, in separate steps.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mirlo_onednn.post_ops import BINARY, ELTWISE
 MAX_CHAIN = 6
 
 VIEW_COPIES = ("relax.permute", "relax.split")
-"""Moves of elements that the library copies, beside the views of the same elements."""
+"""Data movement that copies, in contrast to views."""
 
 
 @dataclass(frozen=True)
 class PatternRow:
-    """Operators that a composite starts with, and the check that refuses some of them."""
+    """The first operators of a composite, and the check that accepts or declines them."""
 
     name: str
     operators: Sequence[str]
     check: checks.Check = checks.any_match
     has_epilogue: bool = False
     is_light: bool = False
-    """Whether compiled kernels compute it better, which do several such operators at once."""
+    """Whether compiled kernels, which fuse several such operators, compute it better."""
     operands: int = checks.MAX_OPERANDS
     """The most computed operands."""
 

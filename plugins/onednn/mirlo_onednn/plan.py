@@ -1,7 +1,7 @@
 """The interface of the code generator and the loader: functions of library operations on tensors, as data.
 
-A plan says what is computed, on which constants, and nothing of layouts or implementations: those are the library's
-choice on the machine that loads it.
+A plan contains operations and constants but no layouts or implementations, which the library chooses when the plan is
+loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PlanTensor:
     """Type of a value."""
 
     shape: tuple[Any, ...]
-    """Numbers; in a plan, dims that only a call knows are text (`sizes`)."""
+    """Numbers; in a plan, dynamic dims are text (`sizes`)."""
     dtype: str
 
 
@@ -67,7 +67,7 @@ class PrimitiveRegion:
     tensors: dict[str, PlanTensor]
     nodes: tuple[PrimitiveNode, ...]
     params: dict[str, str] = field(default_factory=dict)
-    """Values that are parameters: value, name in the parameter store."""
+    """Values that are parameters, with their names in the parameter store."""
     literals: dict[str, np.ndarray] = field(default_factory=dict)
     """Values that are small constants."""
 

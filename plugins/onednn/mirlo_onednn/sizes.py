@@ -1,4 +1,4 @@
-"""Dims that are known when a region is called: their text, and its value for the tensors of a call.
+"""Dynamic dims of regions as text, and their values in a call.
 
 A dim is a number, or a polynomial of symbols as text: `batch`, `12*seq`, `batch*seq`, `seq + 1`.
 """

@@ -27,9 +27,9 @@ class PrimitiveDraft:
     attributes: dict[str, Any] = field(default_factory=dict)
     post_ops: tuple[plan.PostOp, ...] = ()
     axes: tuple[int, ...] | None = None
-    """Where the library orders the axes in another way: axis i of its result is axis `axes[i]` of the operator's."""
+    """The library's order of axes, if it differs: axis i of its result is axis `axes[i]` of the operator's."""
     shape: tuple[int, ...] | None = None
-    """The shape of the library's result, where the operator's is a view of that."""
+    """The shape of the library's result, if the operator's result is a view of it."""
 
 
 class Translator:

@@ -135,9 +135,9 @@ MODELS: dict[str, Any] = {
 
 
 KEPT = {"broadcast_by_an_operand"}
-"""Of these, a part is the compiler's."""
+"""The operators that are left to the compiler."""
 SLOW = {"lrn"}
-"""On some processors the library has a fast way for some numbers of channels only."""
+"""Operators with a fast implementation for some channel counts only, on some processors."""
 
 
 def test_slice_whose_last_step_ends_outside() -> None:

@@ -1,7 +1,7 @@
 """The compiler of the provider: `python -m mirlo_onnxruntime_ep.compiler` reads requests and answers in lines.
 
-A request is a line: what is asked, the folder of the model, threads, target, the file of the report, with tabs between.
-The last line of an answer is `end`.
+A request is a line of fields separated by tabs: the kind of request, the folder of the model, threads, target, the file
+of the report. The last line of an answer is `end`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STRING = 8
 ELEMENTS = (*range(1, 8), *range(9, 14), 16)
 """The element types of ONNX that parts take: integers of 8 bits or more, floats of 16 or more, booleans."""
 VERSION = 1
-"""Changes when libraries of earlier versions must not be used."""
+"""Version of the cache: changes make libraries of earlier versions unused."""
 LEAST_NODES, LEAST_CONSTANTS = 2, 1024
 """A part of fewer nodes, which read constants of fewer elements, stays with ONNX Runtime: its call costs as much."""
 
@@ -136,7 +136,7 @@ def claim(model: Path) -> list[Claim]:
 def parts_of(edges: Sequence[Sequence[int]], reasons: Sequence[str | None]) -> list[int]:
     """Return the part of each node, -1 for none; `edges` are the nodes that each one reads, in topological order.
 
-    A part are the nodes before which as many others have to run: no path leaves a part and comes back.
+    Nodes are in one part if they depend on equally many other nodes, so that no path leaves a part and returns.
     """
     depths: list[int] = []
     for reads, reason in zip(edges, reasons, strict=True):
@@ -165,7 +165,7 @@ def reads_of(node: Any) -> Iterator[str]:
 
 
 def other_kinds(graph: Any) -> dict[str, str]:
-    """Return why values cannot cross the border of a compiled part: they are no tensors of numbers."""
+    """Return why values cannot cross the boundary of a compiled part: they are not numeric tensors."""
     kinds: dict[str, str] = {}
     for value in (*graph.input, *graph.output, *graph.value_info):
         if not value.type.HasField("tensor_type"):
@@ -181,7 +181,7 @@ def other_kinds(graph: Any) -> dict[str, str]:
 
 
 def inputs_without_rank(graph: Any, parts: Sequence[int]) -> dict[int, str]:
-    """Return why nodes cannot be in their parts: an input would have an unknown rank."""
+    """Return the nodes that must leave their parts because an input would have an unknown rank, with the reason."""
     unknown = {
         value.name
         for value in (*graph.input, *graph.value_info)

@@ -17,7 +17,7 @@ import numpy as np
 from mirlo_onnxruntime_ep import NAME, register
 
 CALLS = 15
-"""Calls of each provider, in turns."""
+"""Alternating calls of each provider."""
 
 
 HEAD = "| model | difference | ratio | cold | cached | nodes |\n| --- |" + " ---: |" * 5
@@ -28,9 +28,9 @@ class Measurement:
     """The measurements of a model."""
 
     difference: float
-    """The largest, as a fraction of the largest result."""
+    """The largest difference, relative to the largest result."""
     ratio: float
-    """The median time of a call, by that of ONNX Runtime's own provider."""
+    """The median time of a call, relative to ONNX Runtime's own provider."""
     cold: float
     cached: float
     taken: int

@@ -47,7 +47,7 @@ class OnnxGenerator(CodeGenerator):
                 raise ValueError(f"provider-options: expected NAME=VALUE, found '{text}'")
 
     def patterns(self) -> Sequence[PatternTuple]:
-        """Make each operator that ONNX has a composite of its own; merging joins them into regions."""
+        """Return patterns that make each operator of ONNX a composite; merging joins them into regions."""
         if not self.source_only:
             onnxruntime()
         names = sorted(load_exporters())

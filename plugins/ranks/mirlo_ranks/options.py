@@ -11,7 +11,7 @@ from mirlo.extend.ranks import MOST_RANKS
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
-    """How a model is divided among ranks."""
+    """Options that divide a model among ranks."""
 
     ranks: int = compile_option(
         1,

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from mirlo.extend.runtime import Executable, UnloadedModel
 
 TRANSPORT = "collectives"
-"""The code generator of what ranks exchange."""
+"""The code generator for exchanges between ranks."""
 
 
 @dataclass(frozen=True)
 class RankedModel:
-    """A model compiled for all ranks, in a process that is none of them."""
+    """A model compiled for all ranks, in a process that belongs to none of them."""
 
     executables: tuple[Executable | UnloadedModel, ...]
-    """What each rank runs."""
+    """The compiled model of each rank."""
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write a file for each rank, `model.rank0.mirlo` and so on; return their paths.
 
-        `mirlo.load(path)` in a process that is a rank loads the file of that rank.
+        `mirlo.load(path)` in a rank's process loads the file of that rank.
         """
         paths = [rank_file(path, rank) for rank in range(len(self.executables))]
         for executable, each in zip(self.executables, paths, strict=True):

@@ -33,7 +33,7 @@ def run_ranks(
 ) -> list[Any]:
     """Return what each rank's call returned, or the exception that it raised; None for a rank that died.
 
-    The result of the rank `without` is None: it may never come.
+    The result of the rank `without`, which may never return, is None.
     """
     context = multiprocessing.get_context("fork")
     folder = tempfile.mkdtemp(prefix="ranks")  # paths of sockets must be short
@@ -73,7 +73,7 @@ def _result(reading: Connection) -> Any:
 
 
 class ThreadGroup:
-    """Ranks of one process: what each has is in a list."""
+    """Ranks as threads of one process, which exchange tensors through a list."""
 
     def __init__(self, ranks: int) -> None:
         self.arrays: list[np.ndarray] = [np.empty(0)] * ranks

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 METHODS = ("predict", "predict_proba", "decision_function", "transform", "score_samples")
 """Methods of estimators from rows of data to arrays."""
 TOLERANCE = 1e-3
-"""Relative difference within which an output is the result of a method: f32 against f64."""
+"""Largest relative difference between an output and a method's result: f32 against f64."""
 
 
 Rows: TypeAlias = "np.ndarray | pandas.DataFrame"
@@ -27,9 +27,9 @@ Rows: TypeAlias = "np.ndarray | pandas.DataFrame"
 class CompiledEstimator:
     """An estimator that computes with compiled code.
 
-    It has those of the estimator's methods `predict`, `predict_proba`, `decision_function`, `transform` and
-    `score_samples` that the model computes: each was compared with the estimator's own on the rows of the example.
-    `executable` is the compiled model, `estimator` the original.
+    It has the methods `predict`, `predict_proba`, `decision_function`, `transform` and `score_samples` of the estimator
+    if the model computes them; each was compared with the estimator's own result for the example. `executable` is the
+    compiled model, `estimator` the original.
     """
 
     predict: Callable[[Rows], np.ndarray]
@@ -112,7 +112,7 @@ def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
 
 
 def _output_equal_to(expected: np.ndarray, outputs: list[np.ndarray]) -> int | None:
-    """Return the index of the output that equals these values; of two columns of scores, the second."""
+    """Return the index of the output that equals these values; for two columns of scores, compare the second."""
     for index, output in enumerate(outputs):
         if expected.ndim == 1 and output.ndim == 2 and output.shape[1] == 2:
             output = output[:, 1]

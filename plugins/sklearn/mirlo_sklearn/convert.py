@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_MESSAGE = 300
-"""Characters of a converter's message that are shown."""
+"""Most characters of a converter's message that are shown."""
 
 
 class SklearnImportError(FrontendError):
@@ -96,7 +96,7 @@ def _known_options(model: object) -> Container[str]:
 
 
 def _opsets(skl2onnx: ModuleType) -> dict[str, int]:
-    """Return the operator sets to convert to: the newest tree ensembles are not supported for all estimators."""
+    """Return the operator sets to convert to; not all estimators support the newest tree ensembles."""
     return {"": min(skl2onnx.get_latest_tested_opset_version(), 21), "ai.onnx.ml": 3}
 
 

@@ -16,7 +16,7 @@ from mirlo_stablehlo.sizes import evaluate
 
 
 class StablehloImport(ProgramImport):
-    """The import of one program; complex tensors are two tensors inside, and one with a last dim of 2 outside."""
+    """The import of one program; complex tensors are pairs of tensors inside, and have a last dim of 2 outside."""
 
     NAMESPACE = "stablehlo"
     RETURNS = ("func.return", "stablehlo.return", "sdy.return")
@@ -41,7 +41,7 @@ class StablehloImport(ProgramImport):
         return whole if layout is None else whole.with_shape(layout.shape(whole.shape))
 
     def whole_input(self, entry: ir.Operation, index: int, whole: TensorType, argument: Tensor) -> Tensor:
-        """Return a whole input of which ranks have parts."""
+        """Gather a whole input of which ranks have parts."""
         layout = self._entry_layout(entry, "arg_attrs", index, whole.shape)
         return argument if layout is None else from_parts(argument, layout, self._ranked.grid.ranks)
 

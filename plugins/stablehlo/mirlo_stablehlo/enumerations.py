@@ -5,4 +5,4 @@ from __future__ import annotations
 COMPARISONS = {
     "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
 }  # fmt: skip
-"""The comparisons of relax, by the word of `comparison_direction`."""
+"""Relax's comparisons, by value of `comparison_direction`."""

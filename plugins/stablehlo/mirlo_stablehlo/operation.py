@@ -11,7 +11,7 @@ from mirlo_stablehlo.processes import ProcessGrid
 from mirlo_stablehlo.ranked import RankedProgram
 
 HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
-"""Where composites and custom calls have the attributes of what they name."""
+"""The attributes of composites and custom calls with the attributes of the named operation."""
 
 
 class StablehloOperation(MlirOperation):

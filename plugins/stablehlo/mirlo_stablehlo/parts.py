@@ -1,7 +1,7 @@
 """The tensors that a value of a program is imported as.
 
-A tensor is one; a complex tensor is two, its real and its imaginary part; a tuple has those of its elements; a token
-has none. Functions and regions take and return the parts of their values.
+A tensor becomes one tensor, a complex tensor its real and imaginary parts, a tuple the tensors of its elements, and a
+token none. Functions and regions take and return these tensors.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ import numpy as np
 from mirlo.extend.frontend import RankGroups, UnsupportedOperation, ir
 
 REPLICAS, PARTITIONS = "mhlo.num_replicas", "mhlo.num_partitions"
-"""Attributes of a module with the numbers of its processes."""
+"""Attributes of a module with the numbers of replicas and partitions."""
 MOST_PROCESSES = 1024
-"""Most processes of a program: each is a rank, which is connected with all others."""
+"""Most processes of a program, since each is a rank with connections to all others."""
 CROSS_PARTITION = ("stablehlo.all_to_all", "stablehlo.collective_broadcast", "stablehlo.collective_permute")
-"""Collectives that a channel makes exchanges between partitions; it lets others go over both."""
+"""Collectives whose channel selects partitions; for others, it selects replicas and partitions."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def mode_of(op: ir.Operation) -> str:
 
 
 def replica_groups(op: ir.Operation) -> RankGroups:
-    """Return the groups of the attribute without the padding of short rows; empty for one group of all."""
+    """Return the replica groups without padding; empty for one group of all."""
     rows = _rows(op, "replica_groups")
     return tuple(row for row in (tuple(n for n in row if n != -1) for row in rows) if row)
 

@@ -16,11 +16,11 @@ Converter = Callable[["StablehloOperation"], "Tensor | Sequence[Tensor]"]
 
 CONVERTERS = ConverterTable("mirlo_stablehlo.ops", NAMES, stated="STABLEHLO")
 COMPLEX: dict[str, Converter] = {}
-"""Converters of operations that have complex tensors among operands or results; these are two tensors each."""
+"""Converters of operations on complex tensors, which are pairs of tensors."""
 OF_PARTS: set[str] = set()
-"""Operations whose converter takes the parts of any values, such as calls and loops."""
+"""Operations whose converters take the parts of any value, such as calls and loops."""
 REFUSED: dict[str, str] = {}
-"""Why an operation is not supported."""
+"""The reasons why operations are not supported."""
 
 
 def converter(*names: str) -> Callable[[Converter], Converter]:

@@ -14,7 +14,7 @@ _TOKEN = re.compile(rf'"(?:[^"\\\n]|\\.)*"|//[^\n]*|(?<![#!\w.$"])sdy\.({"|".joi
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 MAX_DEPTH = 20
-"""How deep manual computations are nested."""
+"""Deepest nesting of manual computations."""
 
 
 def has_shardy(text: bytes) -> bool:
@@ -79,8 +79,8 @@ class _Reader:
     def read_manual_computation(self, depth: int) -> str:
         """Read operands, shardings, axes, the arguments and the body of the region, and the type.
 
-        An unknown operation with one region may be a table of symbols for MLIR, in which calls find no function: it
-        gets an empty region more.
+        MLIR takes an unknown operation with one region for a symbol table, in which calls find no function, so an empty
+        region is added.
         """
         self._match(r"\s*(?=\()")
         operands = self._enclosed("(")

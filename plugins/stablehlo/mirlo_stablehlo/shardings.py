@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.extend.frontend import RankLayout, Split, UnsupportedOperation, ir, is_regular, tile_layout
 
 SHARDY, XLA = "sdy.sharding", "mhlo.sharding"
-"""Attributes with a sharding of Shardy, and of XLA."""
+"""Attributes with a sharding, in Shardy's and in XLA's form."""
 MOST_DIMS = 64
 """Most dims of a sharding."""
 AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"(?::\((\d{1,9})\)(\d{1,9}))?')
@@ -61,11 +61,11 @@ def read_mesh(text: str, ranks: int) -> Mesh:
 
 @dataclass(frozen=True)
 class ProgramSharding:
-    """A sharding as a program has it."""
+    """A sharding in a program."""
 
     layout: RankLayout
     is_open: bool = False
-    """Whether the program leaves dims to the compiler."""
+    """Whether the program leaves some dims to the compiler."""
 
 
 def read_shardings(
@@ -125,7 +125,7 @@ def read_xla_sharding(text: str, rank: int, ranks: int) -> RankLayout | None:
 
 
 def _transposed(shape: list[int], axes: list[int], ranks: int) -> list[int]:
-    """Return the ranks in the order of a transposed grid; none if that is no grid."""
+    """Return the ranks in the order of a transposed grid; empty if the grid is invalid."""
     axes = axes or list(range(len(shape)))
     if math.prod(shape) != ranks or len(shape) > MOST_DIMS or sorted(axes) != list(range(len(shape))):
         return []
@@ -134,7 +134,7 @@ def _transposed(shape: list[int], axes: list[int], ranks: int) -> list[int]:
 
 
 def _last_tile_dims(text: str) -> list[str]:
-    """Return the kinds of the extra tile dims, which are no dims of the tensor: `last_tile_dims={manual}`."""
+    """Return the kinds of the extra tile dims, which are not dims of the tensor: `last_tile_dims={manual}`."""
     match = re.fullmatch(r"\s*last_tile_dims=\{([a-z, ]*)\}\s*", text)
     return [] if match is None else match.group(1).split(",")
 

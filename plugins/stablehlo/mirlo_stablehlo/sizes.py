@@ -16,7 +16,7 @@ Sizes = tuple[Dim, ...]
 
 
 def evaluate(op: StablehloOperation) -> Tensor | None:
-    """Return the result of an operation on known sizes, or None if it has to be computed in the call."""
+    """Return the result of an operation on known sizes, or None if it must be computed at run time."""
     rule = _RULES.get(op.name)
     if rule is None or len(op.op.results) != 1:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.extend.codegen import MemorySpan
 
 SIZE = 16
-"""Rows and columns of the array, bytes of a row of a scratchpad."""
+"""Rows and columns of the array, and bytes of a scratchpad row."""
 DATA_ROWS, WEIGHT_ROWS, PARAMETER_ROWS, ACCUMULATOR_ROWS, RESULT_ROWS = 16384, 4096, 256, 2048, 2048
 """Rows of the scratchpads."""
 
@@ -61,23 +61,23 @@ class Command:
     reads: tuple[MemorySpan, ...] = ()
     writes: tuple[MemorySpan, ...] = ()
     weights: int | None = None
-    """The row of the weights of a product."""
+    """The row of a product's weights."""
     is_linked: bool = False
-    """Whether the product before may announce these weights when they belong to another load."""
+    """Whether the preceding product may announce these weights although they belong to another load."""
     keeps: bool = False
-    """Whether it multiplies by the weights of the product before."""
+    """Whether it uses the weights of the preceding product."""
     following: int | None = None
-    """The row of the weights of the product behind, which the array takes meanwhile."""
+    """The row of the next product's weights, which the array takes during this product."""
     batch: int = 0
-    """Which loads are waited for together."""
+    """The group of loads that are waited for together."""
     waits: set[Queue] = field(default_factory=set)
-    """The neighbors of which it takes a token."""
+    """The neighbor queues whose token it takes."""
     gives: set[Queue] = field(default_factory=set)
-    """The neighbors that get a token when its results can be read."""
+    """The neighbor queues that get a token when its results can be read."""
 
     @staticmethod
     def table(parameters: int) -> Command:
-        """Return a command that takes 16 rows of parameters as the table of following requantizations."""
+        """Return a command that makes 16 rows of parameters the table of following requantizations."""
         span = MemorySpan(Memory.PARAMETERS, parameters, SIZE)
         return Command(Queue.REQUANTIZE, Op.TABLE, (0, 0, parameters << 16), (span,))
 
@@ -100,7 +100,7 @@ class Command:
         return [self.op | flags << 8 | self.queue << 12, *words, *(0,) * (7 - len(words))]
 
     def announcing(self, weights: int) -> Command:
-        """Return a product that has the array take the weights of the next product meanwhile."""
+        """Return the product with the weights that the array takes meanwhile for the next product."""
         span = MemorySpan(Memory.WEIGHTS, weights, SIZE)
         return replace(self, following=weights, reads=(*self.reads, span))
 

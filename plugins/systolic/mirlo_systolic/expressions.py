@@ -13,18 +13,18 @@ from mirlo.extend.codegen import functions_of_one_operand
 from mirlo.extend.rules import decline
 
 SHIFT = 1.5 * 2.0**23
-"""What `relax.requantize` adds to round."""
+"""Operations that round in `relax.requantize`."""
 BOUNDS = ("relax.relu", "relax.clip")
-"""What limits results: requantization does it."""
+"""Operations that clip results, which requantization does."""
 ACTIVATIONS = tuple(name for name in functions_of_one_operand() if name not in BOUNDS)
-"""Functions of one operand, each of whose 256 results a table holds."""
+"""Unary functions, computed by a table of 256 results."""
 ROUNDED = ("relax.quantize", "relax.requantize")
 ACCUMULATORS = ("relax.conv", "relax.matmul")
 POOLS = ("relax.max_pool", "relax.avg_pool", "relax.reduce_mean")
 
 
 class Misfit(Exception):
-    """A step that is no layer of the unit, since passes wrote it in another form."""
+    """A step in a form that the unit's layers do not support, as passes rewrote it."""
 
     def __init__(self, reason: str, **facts: object) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ class Linear:
 
 
 def linear_of(step: Any) -> tuple[Any, Linear]:
-    """Return the result of a composite, before its table if it has one, and its expression."""
+    """Return the expression of a composite's result, before its table if there is one."""
     last = activation_of(step)
     result = step.nodes[-1].output if last is None else source_of(last["x"].producer["x"])
     return result, _linear_of(result, step.nodes[-1].composite)
@@ -80,7 +80,7 @@ def _bounds(node: Any) -> tuple[float, float]:
 
 
 def activation_of(step: Any) -> Any:
-    """Return the node of a function of one operand that a table can compute, if the composite has one."""
+    """Return the node of a unary function that a table can compute, if the composite has one."""
     if not getattr(step, "pattern", "").endswith("table"):
         return None
     activation = step.nodes[-1]["x"].producer
@@ -113,7 +113,7 @@ def zero_of(node: Any) -> int:
 
 
 def source_of(value: Any) -> Any:
-    """Return the tensor that a value is a view of, within the same composite."""
+    """Return the tensor of which a value is a view within the composite."""
     composite = None if value.producer is None else value.producer.composite
     while value.producer is not None and value.producer.op == "relax.reshape" and value.producer.composite is composite:
         value = value.producer["x"]
@@ -121,7 +121,7 @@ def source_of(value: Any) -> Any:
 
 
 def _quantized(quantize: Any) -> Linear:
-    """Return the expression of a quantization that `simplify` left as real arithmetic."""
+    """Return the expression of a quantization that `simplify` left in real arithmetic."""
     value, low, high = quantize["x"], -np.inf, np.inf
     while value.producer is not None and value.producer.op in BOUNDS:
         node = value.producer

@@ -20,7 +20,7 @@ zero, low, high = T.attrs("zero", "low", "high")
 
 @T.inline
 def shifted(total: Any, shift: Any) -> Any:
-    """Return a total divided by a power of two, halves rounded to even."""
+    """Divide by a power of two; halves are rounded to even."""
     quotient = total >> shift
     rest = total - (quotient << shift)
     half = T.select(shift == 0, 1, (T.i64(1) << shift) >> 1)
@@ -137,9 +137,9 @@ class Shape:
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
-    """Rows above and columns to the left of the image."""
+    """Padding rows above and columns to the left of the image."""
     fill: int = 0
-    """What is around the image."""
+    """The value of padding."""
     is_deep: bool = True
     """Whether a column reads all channels; otherwise it reads its own."""
     is_shared: bool = False
@@ -149,7 +149,7 @@ class Shape:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Return the rows and columns that a window spans, dilation included."""
+        """Return the rows and columns that a window covers, including dilation."""
         (height, width), (down, right) = self.window, self.dilations
         return (height - 1) * down + 1, (width - 1) * right + 1
 

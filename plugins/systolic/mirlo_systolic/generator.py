@@ -1,4 +1,4 @@
-"""The code generator: patterns of the parts that the unit computes, and their programs."""
+"""The code generator: patterns of the supported parts, and their programs."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Systolic(CodeGenerator):
         return tunables(module, self.tiling)
 
     def times(self, artifact: Artifact) -> dict[str, float]:
-        """Return the times of regions on the simulator, which runs them once without data, if it is available."""
+        """Return the times of regions, which the simulator runs once without data, if it is available."""
         if missing_tools():
             return {}
         code = native_code(artifact)

@@ -41,15 +41,15 @@ from mirlo_systolic.functions import (
 )
 
 IN_FLIGHT = 2
-"""Tiles of data, of accumulators and of results: one is computed while the other one is copied."""
+"""Double buffers of data, accumulators and results: one is computed while the other one is copied."""
 AHEAD = 3
-"""Chunks of weights that are loaded or in use."""
+"""Chunks of weights in flight or in use."""
 SLOT = 2 * SIZE
 """Rows of the parameters of a block of columns."""
 SLOTS = PARAMETER_ROWS // SLOT - 1
-"""Blocks whose parameters are loaded."""
+"""Number of blocks whose parameters are loaded."""
 TABLE = SLOTS * SLOT
-"""Where a table is loaded: behind the slots."""
+"""The row of a table, after the parameter slots."""
 SHIFTS = 62
 """The largest shift."""
 ROW, SUMS = SIZE, 4 * SIZE
@@ -80,7 +80,7 @@ class Tiling:
     chunk: int = 64
     """Products whose weights are loaded together."""
     linked: bool = True
-    """Whether the last product of a chunk announces the weights of the first behind it, for which it then waits."""
+    """Whether the last product of a chunk announces the first weights of the next chunk, for which it then waits."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Layer:
     shape: Shape
     operands: tuple[Image, ...]
     weights: int
-    """The address of the weights, 256 bytes each."""
+    """The address of the weights, 256 bytes per product."""
     parameters: int
     """The address of the parameters, 512 bytes for each block of columns."""
     output: int
     tiling: Tiling = field(default_factory=Tiling)
     table: int | None = None
-    """The address of what replaces each of the 256 results, if there is a table."""
+    """The address of the table of 256 results, if there is one."""
 
     @property
     def chunk(self) -> int:
@@ -295,7 +295,7 @@ EMITTERS: dict[str, Callable[[Layer, TileCommand], Iterator[Command]]] = {
     "systolic.multiply": _multiply, "systolic.largest": _multiply, "systolic.requantize": _requantize,
     "systolic.requantize_both": _requantize, "systolic.store": _store,
 }  # fmt: skip
-"""What the instructions become."""
+"""The commands of each instruction."""
 
 
 def parameters(first: np.ndarray, addend: np.ndarray, second: np.ndarray | None = None) -> bytes:

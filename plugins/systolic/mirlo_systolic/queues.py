@@ -1,8 +1,8 @@
 """Commands in four queues: prefetching, and the tokens that synchronize adjacent queues.
 
-Commands come in the order of the loops that they were, as if one were executed after the other. What follows from the
-rows that they read and write keeps that meaning when queues overlap: a command waits for the one that wrote what it
-reads, and for the last one that reads what it overwrites.
+Commands come in loop order, as if executed one after another. The rows that they read and write determine the
+dependencies between queues: a command waits for the command that wrote what it reads, and for the last one that reads
+what it overwrites.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS = {
     Memory.ACCUMULATORS: ACCUMULATOR_ROWS, Memory.RESULTS: RESULT_ROWS,
 }  # fmt: skip
 LATE = (Memory.DATA, Memory.WEIGHTS)
-"""What is loaded when the array needs it: rows of these are read by the neighbor of the loads."""
+"""Memories that are loaded shortly before use; the queue next to the loads reads them."""
 
 
 class Program:
@@ -48,7 +48,7 @@ class Program:
 
 
 def linked(commands: Sequence[Command]) -> list[Command]:
-    """Have products announce the weights of the next product; elsewhere, add a command that takes them."""
+    """Make products announce the weights of the next product; elsewhere, add a command that takes them."""
     result: list[Command] = []
     last: int | None = None
     """Where the last product is."""
@@ -79,7 +79,7 @@ def _loads_weights(command: Command) -> bool:
 
 
 def in_time(commands: Sequence[Command]) -> list[Command]:
-    """Move loads of data and weights to the first command that reads part of them, with loads that are read soon."""
+    """Move loads of data and weights to the first command that reads them, with other loads that are read soon."""
     result: list[Command] = []
     pending: list[list[Command]] = []
     batch = 0
@@ -106,7 +106,7 @@ def in_time(commands: Sequence[Command]) -> list[Command]:
 
 
 def _is_tile(one: Command, other: Command) -> bool:
-    """Return whether two loads are of the same tile; its padding is filled."""
+    """Return whether two loads fill the same tile, including its padding."""
     return one.op is Op.FILL and other.writes[0].memory is Memory.DATA
 
 
@@ -121,10 +121,10 @@ def _overlap(load: Command, command: Command) -> bool:
 
 
 BATCH_ROWS = 256
-"""Rows that are loaded before a product may begin: waiting for loads takes 24 cycles in which none begins."""
+"""Rows loaded before a product may begin; waiting for loads costs 24 cycles."""
 NEIGHBORS = [(one, other) for one in Queue for other in Queue if abs(one - other) == 1]
 MODEL = QueueModel(ROWS, [QueueToken(one, other) for one, other in NEIGHBORS], relay=Queue.ARRAY)
-"""Neighbors exchange tokens; loads of parameters and requantization wait for one another by way of the array."""
+"""Neighbors exchange tokens; parameter loads and requantization synchronize through the array."""
 
 
 def with_tokens(commands: Sequence[Command]) -> list[Command]:

@@ -161,7 +161,7 @@ def is_view(step: Any) -> bool:
 
 @dataclass(frozen=True)
 class Border:
-    """The padding that the driver writes around an input, so that the rows of its windows are contiguous."""
+    """The padding that the driver writes around an input, so that window rows are contiguous."""
 
     padding: tuple[int, int, int, int]
     fill: int
@@ -191,7 +191,7 @@ class _Memory:
     size: int = 0
     places: dict[Any, int] = field(default_factory=dict)
     borders: dict[Any, Border] = field(default_factory=dict)
-    """Inputs that have one; their places are where it begins."""
+    """Inputs with a border, whose addresses are those of the border."""
     constants: bytearray = field(default_factory=bytearray)
 
     def tensor(self, value: Any) -> int:
@@ -210,7 +210,7 @@ class _Memory:
         return [begin + border.lead, size, row, border.line, begin, border.bytes, border.fill & 255]
 
     def alias(self, value: Any, view: Any) -> None:
-        """Let a view share the memory of its tensor, if the address of either is free to choose."""
+        """Make a view share the memory of its tensor, if the address of either is free to choose."""
         if view not in self.places:
             self.places[view] = self.tensor(value)
         else:
@@ -240,7 +240,7 @@ class PlacedRegion:
     names: tuple[str, ...]
     layers: tuple[tuple[Layer, ...], ...]
     base: int
-    """Where constants begin."""
+    """The address of the constants."""
     memory: _Memory
 
     @property
@@ -250,7 +250,7 @@ class PlacedRegion:
 
 
 def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
-    """Return the layers of a region with the tiling in the options; raise `Misfit` if a step is no layer."""
+    """Return the layers of a region with the tiling of the options; raise `Misfit` for an unsupported step."""
     for step in function.steps:
         if len(step.nodes) == 1 and not is_view(step) and step.nodes[0].op not in (*ROUNDED, *POOLS):
             operator = step.nodes[0].op
@@ -377,8 +377,8 @@ def padded_source(conv: Any) -> tuple[Any, tuple[int, int, int, int], int]:
 def border_of(conv: Any) -> tuple[Any, Border | None]:
     """Return the tensor that a convolution reads, and the border that makes window rows fit the array.
 
-    An image of few channels leaves most rows of the array without data. The columns of a window are contiguous: they
-    are loaded as one row, if there is no padding to fill in between, which the driver writes therefore.
+    An image of few channels leaves most rows of the array without data. Contiguous columns of a window can be loaded as
+    one row if no padding is in between, so the driver writes the padding.
     """
     image, padding, fill = padded_source(conv)
     source = origin_of(image)

@@ -22,7 +22,7 @@ FLAGS = (
     "-Wno-fatal", "--top-module", "systolic", "-CFLAGS", "-O2 -fPIC",
 )  # fmt: skip
 MAKE_VARIABLES = ("VM_PARALLEL_BUILDS=0", "OPT_GLOBAL=-O0")
-"""Verilator's own files hold nothing that each cycle executes: they are not optimized."""
+"""Compiler flags for Verilator's own files, which are not optimized, as no cycle executes them."""
 OBJECTS = ("harness.o", "verilated.o", "verilated_dpi.o", "verilated_threads.o")
 ERRORS = {
     1: "a command of the unit reads or writes outside of its memory",
@@ -31,9 +31,9 @@ ERRORS = {
     4: "there is no memory for the unit",
 }
 MEGAHERTZ = 1000.0
-"""The clock that times are for."""
+"""The clock frequency that times assume."""
 PARTS = ("load", "array", "requantize", "store")
-"""The parts of the unit whose work is counted."""
+"""The parts of the unit with busy counters."""
 
 
 class SimulatorError(Exception):

@@ -16,9 +16,9 @@ from mirlo_systolic.regions import place_region
 from mirlo_systolic.simulator import MEGAHERTZ, execute
 
 CHUNKS = (64, 32, 16, 8, 4)
-"""Products whose weights are loaded together: all divide the scratchpad of weights."""
+"""Candidate chunk sizes, all of which divide the scratchpad of weights."""
 PARTS = (1, 2, 3, 4, 6)
-"""Tiles of rows, as multiples of the fewest that fit."""
+"""Candidate tile heights, as multiples of the smallest one."""
 
 
 def layer_key(layer: Layer) -> str:

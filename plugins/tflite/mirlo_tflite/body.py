@@ -1,4 +1,4 @@
-"""Import of TOSA: what is special to it beside programs of other dialects."""
+"""Import of TOSA: the parts that programs of other dialects do not need."""
 
 from __future__ import annotations
 

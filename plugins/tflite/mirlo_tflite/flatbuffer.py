@@ -15,7 +15,7 @@ from mirlo_tflite.errors import TosaImportError
 
 Content = bytes | bytearray | memoryview
 LARGEST = 1 << 31
-"""Bytes that a flatbuffer may have: offsets are 32 bits."""
+"""Most bytes of a flatbuffer, whose offsets have 32 bits."""
 _ALIGNMENT = 16
 
 
@@ -28,16 +28,16 @@ class Table:
 
     @classmethod
     def root(cls, content: Content) -> Table:
-        """Return the table that a file begins with."""
+        """Return the root table of a file."""
         return cls(content, unpack(content, "<I", 0))
 
     @property
     def vtable(self) -> int:
-        """Return where the offsets of the fields are stored."""
+        """Return the position of the field offsets."""
         return self.start - unpack(self.content, "<i", self.start)
 
     def position(self, field: int) -> int | None:
-        """Return where a field is stored, or None if it is absent."""
+        """Return the position of a field, or None if it is absent."""
         slot = 4 + 2 * field
         if slot + 2 > unpack(self.content, "<H", self.vtable):
             return None
@@ -77,7 +77,7 @@ class Table:
 
 
 def clear_field(written: bytearray, table: Table, field: int) -> None:
-    """Give a table of a copy of the content offsets of its own, without that of a field."""
+    """Remove a field from a table in a copy of the content, by giving the table its own offsets."""
     align(written, 4)
     place, size = len(written), unpack(written, "<H", table.vtable)
     offsets = bytearray(written[table.vtable : table.vtable + size])
@@ -88,7 +88,7 @@ def clear_field(written: bytearray, table: Table, field: int) -> None:
 
 
 def replace_vector(written: bytearray, position: int, numbers: np.ndarray) -> None:
-    """Store numbers at the end of a copy of the content, in place of the vector that a field refers to."""
+    """Append a vector to a copy of the content, and make a field refer to it."""
     align(written, _ALIGNMENT, 4)
     place = len(written)
     if place + numbers.nbytes >= LARGEST:
@@ -99,24 +99,24 @@ def replace_vector(written: bytearray, position: int, numbers: np.ndarray) -> No
 
 
 def align(written: bytearray, size: int, before: int = 0) -> None:
-    """Add bytes until what follows, behind a header, is aligned."""
+    """Append bytes until the data after a header is aligned."""
     written.extend(bytes(-(len(written) + before) % size))
 
 
 def follow(content: Content, position: int) -> int:
-    """Return where an offset at a position leads."""
+    """Return the target of an offset."""
     return position + unpack(content, "<I", position)
 
 
 def unpack(content: Content, form: str, position: int) -> int:
-    """Return a number; raise ValueError where it is outside of the content."""
+    """Return a number; raise ValueError if it is outside of the content."""
     if position < 0 or position + struct.calcsize(form) > len(content):
         raise ValueError(f"an offset leads to byte {position} of {len(content)}")
     return int(struct.unpack_from(form, content, position)[0])
 
 
 def array(content: Content, dtype: str, position: int, count: int) -> npt.NDArray[Any]:
-    """Return numbers as a view; raise ValueError where they are outside of the content."""
+    """Return numbers as a view; raise ValueError if they are outside of the content."""
     size = count * np.dtype(dtype).itemsize
     if position < 0 or position + size > len(content):
         raise ValueError(f"a vector ends at byte {position + size} of {len(content)}")
@@ -125,7 +125,7 @@ def array(content: Content, dtype: str, position: int, count: int) -> npt.NDArra
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Raise content that is damaged as an error that names the file."""
+    """Convert errors of damaged content to errors that name the file."""
     try:
         yield
     except TosaImportError:

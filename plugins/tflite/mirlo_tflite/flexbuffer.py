@@ -11,7 +11,7 @@ from mirlo_tflite.flatbuffer import array, unpack
 
 _INT, _UINT, _FLOAT, _BOOL, _MAP = 1, 2, 3, 26, 9
 _INDIRECT = {6: _INT, 7: _UINT, 8: _FLOAT}
-"""Numbers that are stored elsewhere, by their types."""
+"""Scalar types that are stored indirectly."""
 _VECTORS = {11: _INT, 12: _UINT, 13: _FLOAT, 36: _BOOL}
 _FIXED = {16: (_INT, 2), 17: (_UINT, 2), 18: (_FLOAT, 2), 19: (_INT, 3), 20: (_UINT, 3), 21: (_FLOAT, 3),
           22: (_INT, 4), 23: (_UINT, 4), 24: (_FLOAT, 4)}  # fmt: skip
@@ -51,7 +51,7 @@ def _read_map(content: bytes) -> dict[str, Value]:
 
 
 def _value(content: bytes, position: int, width: int, kind: int, child: int) -> Value:
-    """Return a value of a type, of which a number of this width, or an offset to what has another, is stored."""
+    """Return a value of a type, stored as a number of this width or as an offset."""
     if kind in _DTYPES:
         return _number(content, position, width, kind)
     start = _follow(content, position, width)
@@ -74,7 +74,7 @@ def _size(content: bytes, position: int, width: int) -> int:
 
 
 def _follow(content: bytes, position: int, width: int) -> int:
-    """Return where an offset leads, which is back."""
+    """Return the target of a backward offset."""
     return position - _size(content, position, width)
 
 

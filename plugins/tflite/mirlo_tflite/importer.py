@@ -27,7 +27,7 @@ def import_tosa(content: bytes | str, name: str = "program") -> tuple[ir.Module,
 
 
 def initial_states(content: bytes | str, name: str = "program") -> dict[str, np.ndarray]:
-    """Return what the variables of a program, which are inputs of the compiled model, hold before the first call."""
+    """Return the initial values of a program's variables, which are inputs of the compiled model."""
     with make_context(), ir.Location.file(name, 0, 0):
         states = find_states(parse(content, name), name)
     return {symbol: state.first_value() for symbol, state in states.items() if state.is_written}

@@ -1,4 +1,4 @@
-"""The operations of TOSA that mean the same as an operator of relax."""
+"""Operations of TOSA that are equivalent to an operator of relax."""
 
 _EQUAL = (
     "abs add bitwise_and bitwise_not bitwise_or bitwise_xor ceil cos equal erf exp floor greater greater_equal log "

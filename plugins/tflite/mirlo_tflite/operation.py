@@ -7,7 +7,7 @@ from mirlo_tflite.states import States
 
 
 class TosaImporter(BodyImporter):
-    """The interface of an import that operations use."""
+    """The interface of the import for operations."""
 
     held: States
     """The variables of the program."""
@@ -19,23 +19,23 @@ class TosaOperation(MlirOperation):
     builder: TosaImporter
 
     def number(self, index: int, what: str) -> float:
-        """Return the element of an operand that must be one known number; `what` is for the error."""
+        """Return the only element of a constant operand; `what` is its name in errors."""
         element = self.scalar(index)
         if element is None:
             raise UnsupportedOperation(f"needs {what} that is a constant with one element")
         return float(element) if self.type(index).dtype.is_float else int(element)
 
     def zero_point(self, index: int, is_unsigned: bool = False) -> int:
-        """Return the zero point that an operand holds; that of floats is 0."""
+        """Return the zero point in an operand; 0 for floats."""
         bits = self.type(index).dtype.bits
         value = int(self.number(index, "a zero point"))
         return value % (1 << bits) if is_unsigned else value
 
     def regarding_nan(self, x: Tensor, number: float) -> Tensor:
-        """Return elements, with a number in place of NaN where the operation ignores it."""
+        """Replace NaN by a number if the operation ignores it."""
         return where(x.isnan(), number, x) if self.ignores_nan else x
 
     @property
     def ignores_nan(self) -> bool:
-        """Return whether NaN loses against numbers."""
+        """Return whether numbers win over NaN."""
         return self.word("nan_mode") == "IGNORE" and self.type(0).dtype.is_float

@@ -1,4 +1,4 @@
-"""Which operator of a model the conversion to TOSA refuses: the last of the shortest beginning that it refuses."""
+"""Finds the operator that the conversion to TOSA refuses: the last of the shortest prefix that fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mirlo_tflite.schema import (
 
 
 def describe_refused(root: Table, converts: Callable[[bytes], bool]) -> str | None:
-    """Return the operator that makes a conversion fail, which tries content; None if it is not in the main graph."""
+    """Return the operator that makes `converts` fail; None if it is not in the main graph."""
     graph = root.tables(MODEL_GRAPHS)[0]
     operators = graph.tables(GRAPH_OPERATORS)
     if not operators or not converts(_beginning(root, graph, 0)):
@@ -55,12 +55,12 @@ def operator_name(root: Table, operator: Table) -> str:
 
 
 def builtin_number(code: Table) -> int:
-    """Return the number of an operator, which files before 2020 have in a field of one byte."""
+    """Return the number of an operator, which old files store in a byte."""
     return max(code.number(CODE_BUILTIN, "<i"), code.number(CODE_OLD, "<b"))
 
 
 def _beginning(root: Table, graph: Table, count: int) -> bytes:
-    """Return a file with the first operators of a graph, whose results are what none of them reads."""
+    """Return a file with the first operators of a graph; its results are those that none of them reads."""
     operators, outputs = graph.position(GRAPH_OPERATORS), graph.position(GRAPH_OUTPUTS)
     if operators is None or outputs is None:
         raise ValueError("a graph has no operators or no outputs")

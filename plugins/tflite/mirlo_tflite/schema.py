@@ -1,4 +1,4 @@
-"""TensorFlow Lite's schema: the numbers of fields, types and operators that the package reads."""
+"""TensorFlow Lite's schema: numbers of the fields, types and operators that the package reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUFFER_DATA = 0
 SPARSITY_ORDER, SPARSITY_BLOCKS, SPARSITY_LEVELS = 0, 1, 2
 LEVEL_FORMAT, LEVEL_SIZE, LEVEL_SEGMENTS, LEVEL_INDICES = 0, 1, 2, 4
 COMPRESSED = 1
-"""The format of a level that is not dense."""
+"""The format of a compressed level."""
 INDEX_DTYPES = {1: "<i4", 2: "<u2", 3: "u1"}
 """Types of vectors of indices."""
 ITEM_SIZES = {0: 4, 1: 2, 2: 4, 3: 1, 4: 8, 6: 1, 7: 2, 9: 1, 10: 8, 12: 8, 15: 4, 16: 2}

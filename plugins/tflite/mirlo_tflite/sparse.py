@@ -1,7 +1,7 @@
-"""Sparse constants of TensorFlow Lite's files: a file whose constants are dense takes the place of one that has any.
+"""Sparse constants of TensorFlow Lite's files, which are replaced by dense ones.
 
-The format is TACO's: a tensor is a tree of levels, in a traversal order, and each level stores all its indices (dense)
-or those between two segments (compressed). Blocks are dims behind the tensor's own, each inside of one of these, and
+The format is TACO's: a tensor is a tree of levels in a traversal order. A level stores all its indices (dense) or those
+between two segments (compressed). Blocks are additional dims after the tensor's own, each within one of these, and
 their levels are dense.
 """
 
@@ -37,7 +37,7 @@ from mirlo_tflite.schema import (
 
 
 def densify(root: Table) -> bytes | None:
-    """Return a model's file with dense constants, or None if it has no sparse one."""
+    """Return a model's file with dense constants, or None if none is sparse."""
     tensors = [tensor for graph in root.tables(MODEL_GRAPHS) for tensor in graph.tables(GRAPH_TENSORS)]
     sparse = [tensor for tensor in tensors if tensor.position(TENSOR_SPARSITY) is not None]
     if not sparse:
@@ -85,7 +85,7 @@ def _expand(tensor: Table, buffer: Table) -> np.ndarray:
 
 
 def _positions(sparsity: Table, shape: Sequence[int]) -> np.ndarray:
-    """Return where each stored element is in the tensor, in the order in which they are stored."""
+    """Return the position in the tensor of each stored element, in storage order."""
     order, block_map = sparsity.vector(SPARSITY_ORDER, "<i4").tolist(), sparsity.vector(SPARSITY_BLOCKS, "<i4").tolist()
     levels, rank = sparsity.tables(SPARSITY_LEVELS), len(shape)
     if sorted(order) != list(range(rank + len(block_map))) or len(levels) != len(order):
@@ -110,7 +110,7 @@ def _positions(sparsity: Table, shape: Sequence[int]) -> np.ndarray:
 
 
 def _expanded_shape(shape: Sequence[int], order: list[int], block_map: list[int], levels: list[Table]) -> list[int]:
-    """Return the sizes of the dims of a tensor, divided into blocks, and of the blocks."""
+    """Return the sizes of a tensor's dims, divided by their blocks, and of the blocks."""
     sizes = list(shape)
     for block, dim in enumerate(block_map):
         size = levels[order.index(len(shape) + block)].number(LEVEL_SIZE, "<i")
@@ -122,7 +122,7 @@ def _expanded_shape(shape: Sequence[int], order: list[int], block_map: list[int]
 
 
 def _descend(level: Table, stored: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each entry of a level the number of its parent, its index in the dim, and its place in the level."""
+    """Return for each entry of a level its parent, its index in the dim, and its place in the level."""
     if level.number(LEVEL_FORMAT, "<b") != COMPRESSED:
         if level.number(LEVEL_SIZE, "<i") != size:
             raise ValueError(f"a level has {level.number(LEVEL_SIZE, '<i')} indices in a dim of {size}")
@@ -151,7 +151,7 @@ def _descend(level: Table, stored: np.ndarray, size: int) -> tuple[np.ndarray, n
 
 
 def _index_vector(level: Table, field: int) -> np.ndarray:
-    """Return a vector of one of three types, which the field before it names."""
+    """Return a vector of one of three types, which the preceding field names."""
     table, dtype = level.table(field + 1), INDEX_DTYPES.get(level.number(field, "<B"))
     if table is None or dtype is None:
         raise ValueError("a compressed level has no segments or no indices")

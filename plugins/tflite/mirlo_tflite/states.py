@@ -1,4 +1,4 @@
-"""Variables of a program: what it keeps from call to call."""
+"""Variables of a program, which keep their values between calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class StateVariable:
 
     type: TensorType
     initial: np.ndarray | None
-    """What the first call begins with; None if the program does not say it."""
+    """The initial value; None if the program does not define it."""
     is_written: bool
-    """Whether a call changes it; it is a constant otherwise."""
+    """Whether a call writes it; it is a constant otherwise."""
 
     def first_value(self) -> np.ndarray:
-        """Return what the first call begins with, zeros if the program does not say it."""
+        """Return the initial value; zeros if the program does not define it."""
         return np.zeros(self.type.static_shape, self.type.dtype.to_numpy()) if self.initial is None else self.initial
 
 

@@ -1,6 +1,6 @@
 """Other formats as TOSA in MLIR: TOSA's flatbuffers and TensorFlow Lite, by the tools that Arm publishes.
 
-The tools are processes of their own, as files may make them fail in any way.
+The tools run in separate processes, because malformed files may crash them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mirlo_tflite.schema import IF, MODEL_CODES, WHILE
 from mirlo_tflite.sparse import densify
 
 SECONDS = 300
-"""Limit of one run of a tool: models of 50 MB take two seconds."""
+"""Time limit of a tool; models of 50 MB take two seconds."""
 _SHOWN = 400
-"""Characters of a tool's message that an error shows."""
+"""Most characters of a tool's message in an error."""
 
 
 def from_tflite(path: Path) -> bytes:

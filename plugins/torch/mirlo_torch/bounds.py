@@ -1,7 +1,7 @@
-"""Checks in the call of data that PyTorch's kernels refuse: positions outside of an axis, division by zero.
+"""Run-time checks of data that PyTorch's kernels refuse: positions outside of an axis, division by zero.
 
-A check is one pass over the positions, or the divisors. Known values are checked when importing. An import without
-`checks` leaves out those in the call; a position outside of an axis then reads, or writes, nothing that is defined.
+A check is one pass over the positions or the divisors. Known values are checked at import. An import without `checks`
+omits the run-time checks; the effect of an invalid position is then undefined.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mirlo_torch.operation import AtenOperation
 
 
 def require_positions(op: AtenOperation, indices: Tensor, size: Dim, wraps: bool = False) -> None:
-    """Require positions on an axis of a size; those that wrap may be negative and count from its end."""
+    """Check positions on an axis of a size; with `wraps`, they may be negative and count from the end."""
     what = f"{op.name}: positions outside of an axis of {size} elements; minus their number"
     number = indices.constant
     if number is not None and isinstance(size, int):
@@ -25,7 +25,7 @@ def require_positions(op: AtenOperation, indices: Tensor, size: Dim, wraps: bool
 
 
 def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
-    """Require that integers by which others are divided are not 0."""
+    """Check that integer divisors are not 0."""
     if not divisors.dtype.is_integer:
         return
     what = f"{op.name}: integer division by zero; minus the number of zeros"
@@ -41,7 +41,7 @@ def _require_known(holds: bool, what: str) -> None:
 
 
 def require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
-    """Require in the call that no flag is set, if the import makes checks."""
+    """Check at run time that no flag is set, if the import makes checks."""
     if not op.builder.checks:
         return
     count = flags.cast("i64") if not flags.rank else flags.cast("i64").sum()

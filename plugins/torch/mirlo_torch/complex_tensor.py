@@ -1,4 +1,4 @@
-"""Complex tensors of exported programs, which are two real ones."""
+"""Complex tensors of exported programs, imported as pairs of real tensors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def is_complex(dtype: object) -> bool:
 
 
 def component(dtype: object) -> object:
-    """Return the element type of the parts of complex numbers; return other types unchanged."""
+    """Return the element type of the parts of complex numbers; other types unchanged."""
     return _COMPONENTS.get(str(dtype).removeprefix("torch."), dtype)
 
 
 def has_complex(item: object) -> bool:
-    """Return whether arguments or types of results have complex numbers among them."""
+    """Return whether arguments, or types of results, include complex numbers."""
     if isinstance(item, (list, tuple)):
         return any(map(has_complex, item))
     return isinstance(item, (Complex, complex)) or is_complex(getattr(item, "dtype", None))

@@ -22,7 +22,7 @@ from mirlo_torch.operation import AtenOperation
 from mirlo_torch.registry import USERS, Converter
 
 Emit = Callable[[AtenOperation, Sequence[Tensor | None], Mapping[str, Any], "list[TensorType]"], Sequence[Any]]
-"""Emits an operator for tensors, attributes and the types of results; returns the values of the results."""
+"""Emits an operator for tensors, attributes and result types; returns its results."""
 
 
 def torch_operator(
@@ -58,7 +58,7 @@ def torch_operator(
 
 
 def operator_converter(operator: type[DialectOp]) -> Converter:
-    """Return the converter to an operator of a class: tensors are its operands, other arguments its attributes."""
+    """Return the converter to an operator class: tensors are its operands, other arguments its attributes."""
     emit = _operator_emitter(operator)
     return lambda op, *args, **kwargs: _converted(op, emit, args, kwargs)
 

@@ -1,4 +1,4 @@
-"""Converters of operators of relax that have another name in PyTorch."""
+"""Converters of operators of relax with another name in PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirlo_torch.operation import AtenOperation, Operand
 from mirlo_torch.registry import CONVERTERS, Converter, aten_names
 
 _entered: Mapping[str, type[DialectOp]] = {}
-"""The classes whose names are among the converters."""
+"""The classes whose names have converters."""
 
 
 def load_converters() -> None:
@@ -33,7 +33,7 @@ def _elementwise(cls: type[DialectOp]) -> Converter:
     """Return the converter of an operator of ATen, which promotes its operands.
 
     Comparisons promote them to one type, operators of bools read them as bools, others compute in the type of the
-    result. Operators of floats that give integers, those that round, leave integers as they are.
+    result. Rounding operators leave integers unchanged.
     """
     _, _, operator = cls.OPERATION_NAME.rpartition(".")
     kinds = getattr(cls, "KINDS", ())

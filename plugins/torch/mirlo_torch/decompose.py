@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_ROUNDS = 3
-"""A decomposition may itself contain operators that are decomposed in the next round."""
+"""Most rounds of decomposition, since results may contain further operators to decompose."""
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -46,7 +46,7 @@ def _must_be_traced(program: torch.export.ExportedProgram, targets: set[torch._o
 
 
 UPDATING, RUNNING_MEAN, IN_TRAINING = "aten.batch_norm.default", 3, 5
-"""The operator that has a converter and may write, with the places of what it writes and of whether it does."""
+"""The operator with a converter that may write, and the argument positions of its statistics and mode."""
 
 
 def _updating(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
@@ -67,7 +67,7 @@ def _targets(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload
 
 
 def _is_final(target: torch._ops.OpOverload) -> bool:
-    """Return whether an operator without a decomposition is still there after tracing.
+    """Return whether an operator without a decomposition remains after tracing.
 
     Tracing replaces operators that write, and those of other namespaces, such as accesses to tensors in a subclass.
     """
@@ -90,7 +90,7 @@ def _require_converters(program: torch.export.ExportedProgram, without: set[torc
 
 
 def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, Callable[..., object]]:
-    """Return PyTorch's decompositions, if any applies, of all operators without a converter."""
+    """Return PyTorch's decompositions of all operators without a converter, if any applies."""
     if not missing:
         return {}
     table = _all_decompositions()
@@ -106,7 +106,7 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
 
 
 def _all_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
-    """Return a function of tensors for each operator that has one: ours before those that PyTorch has."""
+    """Return the decomposition of each operator that has one; ours take precedence over PyTorch's."""
     from torch._decomp import decomposition_table
     from torch.export import default_decompositions
 
@@ -117,7 +117,7 @@ def _all_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
 def decompositions_of_training() -> dict[torch._ops.OpOverload, Callable[..., object]]:
     """Return the decompositions for a graph that is divided into forward and backward afterwards.
 
-    Operators that draw random numbers stay: decompositions draw others than PyTorch's kernels.
+    Operators that draw random numbers stay, since decompositions draw different ones.
     """
     import torch
 

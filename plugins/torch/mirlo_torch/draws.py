@@ -1,4 +1,4 @@
-"""Operators that draw random numbers, which are left to PyTorch: its generators cannot be used in compiled code."""
+"""Operators that draw random numbers, which PyTorch runs: compiled code cannot use its generators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import torch
 
 SAVING, RESTORING = "higher_order.run_and_save_rng_state", "higher_order.run_with_rng_state"
-"""What calls an operator and returns the state of the generator before it, and what calls one in such a state."""
+"""Functions that call an operator and return the earlier generator state, or call it with a given state."""
 _OPERATOR_AT = {SAVING: 0, RESTORING: 1}
-"""The argument of these that is the operator; its own arguments follow."""
+"""The index of their operator argument, after which the operator's arguments follow."""
 
 
 def called(node: torch.fx.Node) -> tuple[object, Sequence[object]]:
-    """Return the operator that a node calls, directly or with a state of the generator, and its arguments."""
+    """Return the operator that a node calls, directly or with a generator state, and its arguments."""
     at = _OPERATOR_AT.get(target_name(node.target))
     return (node.target, node.args) if at is None else (node.args[at], node.args[at + 1 :])
 

@@ -12,7 +12,7 @@ class TorchImportError(FrontendError):
 
 
 class UnsupportedAten(TorchImportError):
-    """An operator, or a form of it, that has no converter; the text names it and the user's line."""
+    """An operator, or a form of it, without a converter; the text names it and the user's line."""
 
     def __init__(self, operator: str, text: str, origins: Sequence[str] = ()) -> None:
         super().__init__(text)

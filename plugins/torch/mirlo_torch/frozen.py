@@ -1,4 +1,4 @@
-"""Weights that a compiled model holds as constants, and whether they have changed since."""
+"""Weights compiled as constants, and detection of their changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLES = 64
 
 @dataclass(frozen=True)
 class WeightSamples:
-    """Sampled elements of weights, with their earlier bits: PyTorch does not count writes through `.data`."""
+    """Sampled elements of weights and their bits, since PyTorch does not count writes through `.data`."""
 
     views: tuple[torch.Tensor, ...]
     bits: torch.Tensor
@@ -66,7 +66,7 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor | None:
 
 @dataclass(frozen=True)
 class FrozenWeights:
-    """The tensors of a module, each with its version when they were compiled.
+    """The tensors of a module with their versions at compilation.
 
     PyTorch counts the writes to a tensor's memory, through any of its views but those of `.data`.
     """
@@ -97,7 +97,7 @@ class FrozenWeights:
         return None if all(group.hold for group in self.samples) else self._written_unseen()
 
     def _written_unseen(self) -> str:
-        """Return the name of a tensor that was written through `.data`."""
+        """Return the name of a tensor whose samples changed by a write through `.data`."""
         for group in self.samples:
             begin = 0
             for view in group.views:

@@ -1,4 +1,4 @@
-"""Import of graphs: nodes are converted in order; graphs inside of operators where the operators are."""
+"""Import of graphs: nodes are converted in order, nested graphs with their operators."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import torch
 
 PLACEMENT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
-"""Arguments that say where and how elements are stored, not what they are."""
+"""Arguments about the storage of elements, not their values."""
 HIGHER_ORDER = ("torch._higher_order_ops", "torch.ops.higher_order")
-"""Modules of operators that hold graphs or call other operators."""
+"""Modules of operators with nested graphs, or that call other operators."""
 
 
 class GraphImport(GraphImporter):
@@ -66,7 +66,7 @@ class GraphImport(GraphImporter):
         raise UnsupportedOperation("has a graph without an output")
 
     def _argument(self, item: object, values: Mapping[torch.fx.Node, object]) -> object:
-        """Return an argument of a node: values in place of nodes, sizes as dims."""
+        """Convert an argument of a node: nodes to their values, sizes to dims."""
         if isinstance(item, (list, tuple)):
             return [self._argument(each, values) for each in item]
         if item in values if _is_node(item) else False:
@@ -184,7 +184,7 @@ class GraphImport(GraphImporter):
         return converted
 
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
-        """Check a condition on sizes, a node of the trace, in the call; the error contains the message."""
+        """Check a condition on sizes, a node of the trace, at run time; the error contains the message."""
         import torch
 
         value = condition.meta["val"] if _is_node(condition) else condition

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from torch.export.graph_signature import InputSpec, OutputSpec
 
 INLINE_ELEMENTS = 16
-"""Larger tensors of the module are kept in the parameter store."""
+"""Size in bytes above which tensors of the module are kept in the parameter store."""
 
 
 MakeWeight = Callable[[GraphImport, str, TensorType], object]
-"""Returns the value of a parameter or a buffer by its name and type; None for the one that the program holds.
+"""Returns the value of a parameter or a buffer by name and type; None for the program's own.
 
-Converters get the value as it is: a tensor, or what else they know.
+Converters receive the value unchanged: a tensor, or another object that they support.
 """
 
 
@@ -52,7 +52,7 @@ def import_exported_program(
     outputs: Sequence[str],
     make_weight: MakeWeight | None = None,
 ) -> ImportedModule:
-    """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` reads weights from elsewhere.
+    """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` replaces weights.
 
     Raises a `FrontendError` that names the operator that has no converter and the line that calls it.
     """
@@ -87,7 +87,7 @@ def import_exported(
 def _results(
     body: GraphImport, specs: Iterable[OutputSpec], values: Iterable[object]
 ) -> tuple[list[str], list[ir.Value]]:
-    """Return the names and the values of the results; the caller sets those that are constants."""
+    """Return the names and the values of the results, except constants, which the caller sets."""
     from torch.export.graph_signature import ConstantArgument, OutputKind
 
     rows: dict[bool, list[tuple[str, ir.Value]]] = {False: [], True: []}
@@ -181,7 +181,7 @@ def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType
 
 
 def _input(body: GraphImport, node: torch.fx.Node, whole: Tensor) -> object:
-    """Return an input as what operators take: a complex one holds the parts of its elements in its last dim."""
+    """Return an input for operators; a complex one is stored as pairs in the last dim."""
     return Complex(*body.split_parts(whole)) if is_complex(node.meta["val"].dtype) else whole
 
 
@@ -216,7 +216,7 @@ class _Weights:
         return self._made[key]
 
     def _from_elsewhere(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> object:
-        """Return the caller's replacement of a tensor of the module; None if there is none."""
+        """Return the caller's replacement for a tensor of the module; None if there is none."""
         if self._make_weight is None or is_complex(held.dtype):
             return None
         with ir.Location.name(node.name):

@@ -1,4 +1,4 @@
-"""Where nodes of an exported program come from: lines of the user's code."""
+"""Locations of nodes of an exported program in the user's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 
 
 def location_of(node: torch.fx.Node) -> ir.Location:
-    """Return the name of a node, and the line that it comes from, as a location."""
+    """Return the location of a node: its name, and the user's line."""
     frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
     if not frames:
         return ir.Location.name(node.name)
@@ -23,7 +23,7 @@ def location_of(node: torch.fx.Node) -> ir.Location:
 
 
 def source_line(node: torch.fx.Node) -> str | None:
-    """Return the user's line that a node comes from: its file, number and text."""
+    """Return the user's line of a node: its file, number and text."""
     trace = node.meta.get("stack_trace")
     if not trace:
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 1024
-"""Smallest weight, in bytes, that is shared."""
+"""Fewest bytes of a weight that is shared."""
 
 
 def shared_model(program: torch.onnx.ONNXProgram) -> LoadedModel:

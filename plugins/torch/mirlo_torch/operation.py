@@ -1,4 +1,4 @@
-"""A converter's view of a node of an exported program: its results' types, promotion, and emission."""
+"""A converter's view of a node of an exported program: result types, promotion, and emission."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import torch
 
 Operand: TypeAlias = Tensor | SymbolicDim | float
-"""What elementwise operators take: a tensor, a size or a number."""
+"""Operands of elementwise operators: a tensor, a size or a number."""
 Ints: TypeAlias = int | Sequence[int]
-"""A number for all axes of a window, or one each."""
+"""A number for all axes of a window, or one per axis."""
 Axes: TypeAlias = int | Sequence[int] | None
 """Axes of a reduction; None for all of them."""
 
@@ -46,7 +46,7 @@ class GraphImporter(GraphBuilder, ABC):
 
     sizes: SizeReader
     checks: bool
-    """Whether calls check what PyTorch's kernels refuse of data."""
+    """Whether calls check data that PyTorch's kernels refuse."""
     operator = ""
     """The operator that is being converted."""
 
@@ -60,7 +60,7 @@ class GraphImporter(GraphBuilder, ABC):
 
     @abstractmethod
     def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
-        """Bind a size of a result that depends on data to a number, and return it."""
+        """Bind a data-dependent size of a result to a number, and return it."""
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
@@ -152,7 +152,7 @@ class AtenOperation(OperationView):
     # Common forms
 
     def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
-        """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""
+        """Return the positions of the sorted elements along an axis; NaN is the largest."""
         keys = x.cast("i8") if x.dtype.is_bool else x
         order = self.emit("argsort", keys, axis=axis, descending=descending)
         return order.cast("i64")

@@ -30,7 +30,8 @@ _NAMES = {
 def promoted(operands: Sequence[object]) -> DType:
     """Return the common type: tensors with dims take precedence over scalars, and these over Python numbers.
 
-    What weighs less counts only where it is of a higher category: floats are above integers, integers above bools.
+    An operand of lower precedence counts only if its category is higher: floats are above integers, integers above
+    bools.
     """
     groups: list[list[DType]] = [[], [], []]
     for operand in operands:

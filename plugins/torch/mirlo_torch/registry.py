@@ -15,19 +15,19 @@ Arguments that the schema lists before `*` come by position, with their defaults
 """
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}
-"""Converters of operators that have complex tensors among arguments or results, which are `Complex`s."""
+"""Converters of operators on complex tensors, which are `Complex` values."""
 NO_VALUE = object()
-"""The result of a converter for a token, which orders operators with effects and is no value of the program."""
+"""The result of a converter for a token, which orders effects and is not a value of the program."""
 USERS: dict[str, Converter] = {}
-"""Converters of operators that users declare with `torch_operator`: they come before all others."""
+"""Converters of operators declared with `torch_operator`, which take precedence."""
 DECOMPOSITIONS: dict[str, Callable[..., object]] = {}
-"""Functions of tensors of PyTorch that compute what an operator does, which PyTorch does not decompose itself."""
+"""Functions of PyTorch tensors that decompose operators for which PyTorch has no decomposition."""
 OWN_NAMESPACES = (
     "aten", "prims", "prim", "higher_order", "_operator", "number", "torch", "math", "quantized_decomposed",
 )  # fmt: skip
-"""Namespaces of PyTorch and of Mirlo; operators of others are of libraries."""
+"""Namespaces of PyTorch and of Mirlo; others belong to libraries."""
 REFUSED: dict[str, str] = {}
-"""Why an operator is not supported, by its name without overload."""
+"""The reasons why operators are not supported, by name without overload."""
 
 
 F = TypeVar("F", bound=Converter)
@@ -90,7 +90,7 @@ def reason_of(name: str) -> str:
 
 
 def _remedy(name: str) -> str:
-    """Return what a user can do for an operator of a library of their own."""
+    """Return a remedy for an operator of a library."""
     namespace, _, rest = name.partition(".")
     if namespace in OWN_NAMESPACES:
         return ""

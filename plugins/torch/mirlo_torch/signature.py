@@ -20,7 +20,7 @@ class ModuleSignature:
     arguments: pytree.TreeSpec
     """The `TreeSpec` of `(args, kwargs)`."""
     constants: tuple[object, ...]
-    """By leaf of the arguments: `TENSOR`, or the value that was compiled in."""
+    """By leaf of the arguments: `TENSOR`, or its value at compilation."""
     results: pytree.TreeSpec
     """The `TreeSpec` of the result."""
     outputs: tuple[object, ...]

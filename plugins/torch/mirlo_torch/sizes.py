@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 LARGEST_PART = 1 << 12
-"""Largest numerator and denominator of a factor of sizes: products with sizes are exact floats."""
+"""Largest numerator and denominator of a factor of sizes, so that products are exact in floats."""
 
 
 class SizeExpression(Protocol):
-    """The part of sympy's expressions that is read here."""
+    """The interface of sympy's expressions that is read here."""
 
     args: Sequence[SizeExpression]
     is_Integer: bool
@@ -71,7 +71,7 @@ class SizeReader:
         return self._read(expression) if dim is None else dim
 
     def differences(self, condition: SizeExpression) -> list[Dim]:
-        """Return sizes that are all nonnegative exactly if a condition holds."""
+        """Return sizes that are all nonnegative if and only if a condition holds."""
         kind = type(condition).__name__
         if kind == "And":
             return [each for part in condition.args for each in self.differences(part)]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 _CARRIERS = {1: "uint8", 2: "int16"}
-"""By size, the types that carry low-precision floats, which numpy does not have, between the two."""
+"""Integer types by size that represent low-precision floats, which numpy lacks, in conversions."""
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:

@@ -21,7 +21,7 @@ from mirlo.extend.target import PassError, find_pass  # noqa: E402
 
 STRICT = {"strict": True, "cache": False}
 BACKEND: Any = "mirlo"
-"""What the tests compile with: `test_naive_backends_fail` puts another one here."""
+"""The backend of the tests, which `test_naive_backends_fail` replaces."""
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +303,7 @@ NAIVE = {
     "modes": (_of_a_trace, lambda _: test_options_that_do_not_apply_are_errors({"mode": "max-autotune"}, "Inductor")),
     "options": (_of_a_trace, lambda _: test_options_that_do_not_apply_are_errors({"options": {"thread": 1}}, "thread")),
 }
-"""Of each mistake: a backend that makes it, and the test that finds it."""
+"""Faulty backends, and the test that detects each."""
 
 
 @pytest.mark.sample(7)

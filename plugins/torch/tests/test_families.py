@@ -259,7 +259,7 @@ def test_elements_are_repeated_as_by_pytorch(is_open: bool) -> None:
 IN_TRAINING = ("backward", "native_batch_norm_legit")
 RANDOM = ("aten.rand.default", "aten.randn.default", "aten.randperm.default")
 OF_TRACES = ("aten.sym_is_contiguous.default", "aten.sym_storage_offset.default", "aten.sym_stride.int")
-"""What tracing replaces by numbers."""
+"""Operators that tracing replaces by numbers."""
 WRITES = ("aten.atan2.out", "aten.resize_.default")
 
 

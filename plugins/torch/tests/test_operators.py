@@ -18,7 +18,7 @@ from mirlo.benchmarks.aten_samples import samples_of  # noqa: E402
 
 TYPES = ("f32", "f16", "bf16", "i64")
 STEP = 23
-"""One of so many operators is tested, and three samples of each."""
+"""The stride of the sample of operators, and the number of samples of each."""
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

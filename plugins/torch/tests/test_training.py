@@ -257,7 +257,7 @@ FORMS = {
     "expanded": lambda: torch.randn(3, 1, 8).expand(3, 6, 8),
 }
 OF_TRACES = {("dropout by alpha", "transposed"), *(("dropout of all", form) for form in FORMS)}
-"""What PyTorch draws in another way in its own traces, for any backend."""
+"""Operators whose traces draw differently in PyTorch itself, for any backend."""
 
 
 @pytest.mark.sample(4)

@@ -10,9 +10,9 @@ from mirlo.extend.runtime import ModelArtifact
 from mirlo.extend.target import CodeForm, CompileOptions, KernelText, Target, ThreadLimits
 
 MAX_SHARED = 16 << 10
-"""Bytes that the threads of a block may share on every device."""
+"""Shared memory per block in bytes that every device has."""
 ALIGNMENT = 256
-"""Bytes that offsets of bound memory are multiples of on every device."""
+"""Alignment in bytes of bound ranges that every device accepts."""
 
 
 class WebGpuTarget(Target):
@@ -56,4 +56,4 @@ TARGET = WebGpuTarget(
     aliases=("wgpu", "wgsl", "metal", "d3d12", "direct3d"),
     threads=ThreadLimits(max_threads=256, max_block=(256, 256, 64), max_shared=MAX_SHARED),
 )
-"""The limits are those that every device with WebGPU has."""
+"""The limits that every device with WebGPU guarantees."""

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import wgpu
 
 BACKENDS = ("Vulkan", "Metal", "DX12")
-"""Interfaces of drivers that compute; OpenGL does not bind parts of buffers."""
+"""Graphics APIs that support compute; OpenGL cannot bind parts of buffers."""
 _KINDS = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
-"""Preference by kind of device; others come before the processor."""
+"""Order of preference of device types; software devices come last."""
 _LIMITS = (
     "max-buffer-size", "max-storage-buffer-binding-size", "max-storage-buffers-per-shader-stage",
     "min-storage-buffer-offset-alignment",
 )  # fmt: skip
-"""Limits that are requested as the device has them, instead of those that every device has."""
+"""Limits that are requested at the device's maximum instead of the guaranteed values."""
 
 
 class DeviceError(ArtifactError):

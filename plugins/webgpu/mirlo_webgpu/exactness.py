@@ -13,7 +13,7 @@ _SUMS = frozenset({"spirv.FAdd", "spirv.FSub"})
 _ARITHMETIC = _SUMS | {"spirv.FMul", "spirv.GL.Fma"}
 _PRODUCTS = frozenset({"spirv.FMul", "spirv.GL.Fma"})
 _DEPTH = 3
-"""Operations between a value and the sum that gives it back: those of compensated sums and split products."""
+"""Most operations between a value and the sum that restores it, in compensated sums and split products."""
 
 
 def must_round(op: ir.Operation) -> bool:
@@ -31,7 +31,7 @@ def must_round(op: ir.Operation) -> bool:
 
 
 def _shares_factor(op: ir.Operation, user: ir.Operation, number: int) -> bool:
-    """Return whether n·a is added to n·b, which drivers may turn into n·(a + b)."""
+    """Return whether n·a is added to n·b, which drivers may rewrite to n·(a + b)."""
     if op.name not in _PRODUCTS or user.name != "spirv.GL.Fma" or number != 2:
         return False
     factors = list(op.operands)[:2]

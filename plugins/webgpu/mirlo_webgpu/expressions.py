@@ -255,7 +255,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "spirv.UMulExtended": lambda op, x: f"multiply_extended({x[0].text}, {x[1].text})",
     "spirv.Undef": lambda op, x: f"{type_name(str(op.results[0].type))}()",
 }  # fmt: skip
-"""Expressions by the names of operations."""
+"""Printers of expressions by operation name."""
 
 MULTIPLY_EXTENDED = """fn multiply_extended(a: u32, b: u32) -> vec2<u32> {
   let low = (a & 0xffffu) * (b & 0xffffu);

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import wgpu
 
 CACHED_STEPS = 8
-"""Sets of input sizes whose groups are kept."""
+"""Number of input-size combinations whose bind groups are kept."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with the ranges that it works on."""
+    """A kernel with its bound ranges."""
 
     pipeline: wgpu.GPUComputePipeline
     group: wgpu.GPUBindGroup
@@ -79,7 +79,7 @@ class WebGpuModel:
             self._weights = [
                 self._upload(ctypes.create_string_buffer(data, len(data))) for data in constants_of(artifact)
             ]
-            """Constants; once a call brought the weights, these before them."""
+            """Buffers of constants; after the first call with weights, those of the weights come first."""
             # These depend on the sizes of a call, and grow on demand.
             self._arena = self._tensors = target.buffer(0)
             self._staging = target.staging(0)

@@ -19,9 +19,9 @@ import mirlo
 from mirlo import MirloError
 
 QUOTED = r"'[^']*'|\b[0-9]+\b"
-"""Names and numbers, which are left out of reasons, so that equal ones are counted together."""
+"""Matches names and numbers, which are removed from reasons to count equal ones."""
 TOLERANCE = 1e-3
-"""Relative error of a float that counts as right, if the test allows no larger one."""
+"""Relative error of a correct float, unless the test allows a larger one."""
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from mirlo_webgpu.ranges import bound_size, resolve, words
 
 SCRIPT = Path(__file__).parent / "page" / "index.js"
 ARRAYS = frozenset({"f32", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool"})
-"""Element types of which JavaScript has arrays; `index.js` has the same."""
+"""Element types with a JavaScript array type; `index.js` has the same list."""
 ARENA, TENSORS, SCRATCH, WEIGHTS = range(4)
-"""Numbers of buffers: those of weights, and of constants behind them, come last."""
+"""Buffer numbers; the weights, then the constants, come last."""
 BoundRange = tuple[int, int, int]
 """The number of a buffer, an offset and a size in bytes."""
 
@@ -78,7 +78,7 @@ class _Table:
         self._buffers = self._largest = 0
 
     def steps(self, step: LaunchStep) -> list[dict[str, object]]:
-        """Return the steps of one; copies within a buffer and ranges that are bound twice go through scratch."""
+        """Return the steps of a launch; copies within a buffer and ranges bound twice use scratch memory."""
         if "copy" in step:
             source, target = (self._range(where) for where in step["copy"])
             return self._copies(source, target)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.extend.gpu import CallFrame, StepRange
 
 MIN_BOUND = 16
-"""Least bytes of a bound range: what the widest element has."""
+"""Fewest bytes of a bound range: the size of the widest element."""
 
 
 def words(size: int) -> int:

@@ -32,7 +32,7 @@ class WgslKernel:
 
 
 OPAQUE = "opaque_zero"
-"""A zero that no driver knows."""
+"""A zero that drivers cannot fold."""
 ENTRY = "main"
 """The entry point of every kernel."""
 

@@ -1,7 +1,8 @@
 """Products of a plan as calls of the library: descriptors, the algorithm that its heuristics choose, the call.
 
-The library's matrices lie in columns, the model's in rows: what is a · b in rows is bᵀ · aᵀ in columns, of the same
-bytes. So the model's `b` is the library's first factor, and the bias along the columns is one along its rows.
+The library's matrices are column-major, the model's row-major: a · b in row-major order is bᵀ · aᵀ in column-major
+order, with the same bytes. The model's `b` is therefore the library's first factor, and a bias along the columns
+becomes one along the rows.
 """
 
 from __future__ import annotations

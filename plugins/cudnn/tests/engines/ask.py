@@ -1,4 +1,4 @@
-"""Lists which graphs of attention cuDNN has engines for, on a GPU that is only described (for `test_engines.py`)."""
+"""Lists the attention graphs for which cuDNN has engines, on a GPU that exists as a description only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo_cudnn.native.backend import DESCRIPTOR, GRAPH, GRAPH_OPERATIONS, HEUR
 from mirlo_cudnn.plan import AttentionStep, contiguous
 
 DEVICE, DEVICE_TEXT, CHARACTERS, HEURISTICS_DEVICE = 38, 2702, 24, 204
-"""A descriptor of a GPU, made of text; where heuristics are told of it."""
+"""A descriptor of a GPU from text, and the attribute of heuristics that refers to it."""
 HOPPER = {
     "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
     "multiProcessorCount": 132, "smCountOrigin": 0, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,

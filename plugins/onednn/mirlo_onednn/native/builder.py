@@ -1,7 +1,7 @@
-"""From a function of a plan to steps: primitives on values whose layouts are the library's choice.
+"""Converts a function of a plan to steps: primitives on values in layouts that the library chooses.
 
-A value stays in the layout in which it was made; who wants another one asks `in_layout`, which reorders once. Constants
-are reordered while building, so that a step finds its weights as it reads them.
+A value stays in the layout in which it was computed; `in_layout` reorders it once for readers that need another one.
+Constants are reordered while building, so that steps read them in their layout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Memories:
 
     params: Mapping[str, np.ndarray]
     fpmath: str = "strict"
-    """How contractions may round their operands."""
+    """Allowed rounding of the operands of contractions."""
     packed: dict[str, list[PrimitiveValue]] = field(default_factory=dict)
 
     def value(self, key: str, array: np.ndarray, tensor: PlanTensor) -> PrimitiveValue:
@@ -264,7 +264,7 @@ def reorder_now(source: PrimitiveValue, target: PrimitiveValue) -> None:
 
 VIEWS = ("reshape", "permute", "slice")
 ITEM_BYTES = 4
-"""Of f32, in which everything is computed."""
+"""The math mode of f32, in which everything is computed."""
 
 
 def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
@@ -285,8 +285,8 @@ def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
 def preferred_layouts(function: PrimitiveRegion) -> dict[str, tuple[Desc, str]]:
     """Return, by value, the layout from which its reader has it row-major, and the output that results.
 
-    Usually that is row-major itself. Where the only reader is a view, it is what the view turns into row-major: so the
-    result of a matrix product that is permuted next is written in its final order.
+    Usually that is row-major itself. If the only reader is a view, it is the layout that the view converts to
+    row-major: the result of a matrix product that is permuted next is written in its final order.
     """
     readers: dict[str, list[PrimitiveNode]] = {}
     for node in function.nodes:

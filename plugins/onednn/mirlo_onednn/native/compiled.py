@@ -1,8 +1,7 @@
-"""Functions of fixed shapes as tables of primitives and memories, which native code walks.
+"""Functions of fixed shapes as tables of primitives and memories, which native code executes.
 
-The functions share an arena and a scratchpad. There may be several contexts, each with a table of its own for every
-function, an arena and a scratchpad, so that as many calls can run at the same time; primitives and constants are
-everybody's.
+The functions share an arena and a scratchpad. Each context has its own tables, arena and scratchpad, so that as many
+calls as contexts can run at the same time; primitives and constants are shared.
 """
 
 from __future__ import annotations

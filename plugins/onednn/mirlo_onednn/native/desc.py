@@ -122,8 +122,8 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
 def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
     """Return a layout without blocks.
 
-    The stride of a dim of 1 has no meaning, but the library takes it into account and is slow for orders that it does
-    not know: it is set as if the dim were outside of those that follow it.
+    The stride of a dim of 1 has no effect on addresses, but the library is slow for unknown orders of strides: it is
+    set as if the dim were outside of those that follow it.
     """
     strides, extent = list(strides), 1
     for axis in reversed(range(len(shape))):

@@ -17,10 +17,10 @@ from mirlo.extend.runtime import MirloError, make_lock
 
 NAME = "libdnnl.so.3"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-iomp")
-"""Builds of the library for the CPU whose threads are OpenMP's, whose number can be set."""
+"""CPU builds of the library with OpenMP, whose number of threads can be set."""
 
 _COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libiomp5.so")
-"""What the build for Intel's OpenMP needs, in the order in which they need each other. Found beside the library."""
+"""Dependencies of the build with Intel's OpenMP, in loading order, installed beside the library."""
 
 OLDEST = (3, 1)
 
@@ -111,7 +111,7 @@ def _load() -> Library:
 
 
 WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
-"""How long OpenMP's threads look for work before they sleep: tens of microseconds, or not at all."""
+"""How long OpenMP's threads spin before they sleep: tens of microseconds, or not at all."""
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _find() -> Path | None:
 
 @contextmanager
 def threads_set(count: int) -> Iterator[None]:
-    """Have the library use this number of threads for calls of this thread."""
+    """Make the library use this number of threads for calls of this thread."""
     handle = load_library().handle
     before = handle.omp_get_max_threads()
     handle.omp_set_num_threads(count)

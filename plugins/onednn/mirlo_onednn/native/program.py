@@ -1,7 +1,7 @@
 """The functions of an artifact, ready to be called.
 
-Functions of fixed shapes are compiled when the artifact is loaded. Of a function with dynamic dims one is compiled for
-each combination of sizes that it is called with; the last ones are kept.
+Functions of fixed shapes are compiled when the artifact is loaded. A function with dynamic dims is compiled for each
+combination of sizes of its calls; the last ones are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mirlo_onednn.native.trampoline import Miss, Trampoline, _State, _Table, key
 from mirlo_onednn.plan import OneDnnPlan, PrimitiveRegion
 
 MAX_CONTEXTS = 8
-"""Calls of regions of fixed shapes that run at the same time, where there are cores enough; others wait."""
+"""Most concurrent calls of regions with fixed shapes; others wait."""
 CACHED_FUNCTIONS = 16
-"""Combinations of sizes for which a function is kept."""
+"""Number of size combinations for which a function is kept."""
 
 
 class OneDnnProgram:

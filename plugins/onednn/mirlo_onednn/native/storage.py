@@ -21,14 +21,14 @@ class Storage:
     """`boundary`: an array of the caller; `constant`; `arena`."""
     bytes: int
     boundary: int = -1
-    """Which array of the call it is."""
+    """The index of the call's array."""
     array: np.ndarray | None = None
     """The array of a constant."""
     first: int = HUGE
     last: int = -1
     """Numbers of the first and the last step that use it."""
     offset: int = 0
-    """In the arena."""
+    """Offset in the arena."""
 
     def used_by(self, step: int) -> None:
         """Record a use."""
@@ -42,7 +42,7 @@ class PrimitiveValue:
     desc: Desc
     storage: Storage
     offset: int = 0
-    """Bytes from the begin of the storage."""
+    """Bytes from the start of the storage."""
     converted: list[PrimitiveValue] = field(default_factory=list)
     """The same tensor in other layouts."""
     views: list[PrimitiveValue] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Native code between generated code and the library: calls do not enter Python.
+"""Native code between generated code and the library, so that calls do not enter Python.
 
-A table says which memories take the addresses of the caller's tensors, and the primitives with their arguments. A page
-of LLVM IR (`trampoline.ll`) finds the table of a call and walks it.
+A table lists the memories that get addresses of the caller's tensors, and the primitives with their arguments. LLVM IR
+(`trampoline.ll`) finds the table of a call and executes it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mirlo.extend.runtime import after_fork, bind_state, compile_llvm
 from mirlo_onednn.native.library import load_library
 
 WRONG_COUNT = -1
-"""What a function returns that is called with another number of tensors than it has."""
+"""The status of a call with a wrong number of tensors."""
 NO_THREAD = -2
-"""What it returns in the child of a fork when the system has no thread for it."""
+"""The status in the child of a fork if the system cannot start a thread."""
 NO_TABLE = -3
-"""What it returns when it could not be compiled for the sizes of the call."""
+"""The status if the function could not be compiled for the sizes of the call."""
 
 Miss = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-"""Makes the table for sizes that are new: `table* miss(DLTensor** tensors)`."""
+"""Builds the table for new sizes: `table* miss(DLTensor** tensors)`."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CallTable:
 
     stream: int
     boundary: tuple[tuple[int, int, int], ...]
-    """Number of a tensor of the call, offset in it, memory object that is to point there."""
+    """The index of a tensor of the call, an offset in it, and the memory object that gets this address."""
     steps: tuple[tuple[int, int, int], ...]
     """Primitive, count and address of its arguments."""
 
@@ -81,7 +81,7 @@ class _State(ctypes.Structure):
 
 
 class _Shared(ctypes.Structure):
-    """State shared by calls: whether this is the child of a fork, whose turn it is, the locks of the contexts."""
+    """State shared by calls: whether this is the child of a fork, the lock, and the locks of the contexts."""
 
     _fields_ = [("forked", ctypes.c_int64), ("turn", ctypes.c_int64), ("mutexes", ctypes.c_char * (128 * 8))]
 

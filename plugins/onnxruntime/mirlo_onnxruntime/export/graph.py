@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET = 18
-"""The opset, which providers that adopt new ones late support too."""
+"""The opset, an old one, since providers adopt new ones late."""
 IR_VERSION = 9
 INLINE_BYTES = 1024
 """Constants of at most this many bytes are stored in the model; larger ones are supplied at load time."""
@@ -45,7 +45,7 @@ class ExportGraph:
     def add_all(
         self, operator: str | OnnxName, inputs: Sequence[ExternalValue | str | None], outputs: int, **attributes: object
     ) -> list[str]:
-        """Add a node with so many results; return their names."""
+        """Add a node with this number of results; return their names."""
         from onnx import helper
 
         called = OnnxName(operator) if isinstance(operator, str) else operator

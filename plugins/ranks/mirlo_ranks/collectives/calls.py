@@ -18,18 +18,18 @@ class RankGroup(Protocol):
     """The interface of transports: exchanges of tensors between ranks."""
 
     def exchange(self, number: int, exchange: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
-        """Write the result of this rank; all ranks make the same calls, with the same `number`, in the same order."""
+        """Write the result of this rank; all ranks make equal calls, with equal `number`, in the same order."""
 
     def close(self) -> None:
         """Leave the group: other ranks that wait for this one get an error."""
 
 
 JoinGroup = Callable[[RankPlace, str], RankGroup]
-"""Joins the group of a place; ranks of the same model have the same text, the digest of its exchanges."""
+"""Joins the group of ranks; ranks of one model have the same digest of exchanges."""
 
 
 class RankFunctions:
-    """The functions of a model's regions; the first call joins the group, so that a model loads alone."""
+    """The functions of a model's regions; the first call joins the group, so that loading needs no other rank."""
 
     def __init__(self, programs: dict[str, RankProgram], digest: str, join: JoinGroup) -> None:
         self._programs, self._digest, self._join = programs, digest, join

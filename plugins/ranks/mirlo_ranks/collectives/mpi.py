@@ -26,7 +26,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
 
 
 _FAILURES: list[BaseException] = []
-"""Why this rank cannot go on."""
+"""The reason why this rank cannot continue, if any."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def _recorded() -> Iterator[None]:
 
 @cache
 def _mpi() -> ModuleType:
-    """Return MPI, initialized; an error that ends a process aborts the other ranks, which would wait forever."""
+    """Return the initialized MPI module; an unhandled error aborts all ranks, which would wait forever."""
     is_of_program = "mpi4py.MPI" in sys.modules
     try:
         from mpi4py import MPI
@@ -99,7 +99,7 @@ class MpiGroup:
             raise RankError(f"{exchange.kind} of different operands ({sizes}): all ranks need inputs of one shape")
 
     def close(self) -> None:
-        """Leave the group; the communicator is freed by MPI's end, since freeing it waits for all ranks."""
+        """Leave the group; MPI frees the communicator at its end, since freeing it waits for all ranks."""
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

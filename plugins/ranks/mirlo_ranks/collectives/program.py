@@ -18,13 +18,13 @@ AXES = {
     "collective_permute": 0,
     "rank_id": 0,
 }
-"""The kinds of exchanges, and how many axes each has."""
+"""The kinds of exchanges, with their numbers of axes."""
 COMBINATIONS: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip
-"""How `reduction` combines two arrays."""
+"""Functions that combine two arrays, by `reduction`."""
 _LIMIT = 1 << 16
-"""One more than the largest number of ranks, or of an axis, that is read."""
+"""Exclusive bound of ranks and axes in a file."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class RankExchange:
 
     kind: str
     x: str
-    """The name of the operand; empty for the number of the rank, which has none."""
+    """The name of the operand; empty for the rank's own number."""
     y: str
     ranks: int
     axes: tuple[int, ...]
     dtype: str
-    """The element type, of which all ranks must have the same."""
+    """The element type, the same on all ranks."""
     groups: tuple[tuple[int, ...], ...]
     """The ranks of each group; of `collective_permute`, each source and target."""
     reduction: str = "add"

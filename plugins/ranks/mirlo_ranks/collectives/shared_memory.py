@@ -56,7 +56,7 @@ from mirlo_ranks.collectives.calls import rank_functions
 from mirlo_ranks.collectives.program import RankExchange
 
 FOLDER = "MIRLO_RANKS_FOLDER"
-"""A variable: the folder in which ranks find each other."""
+"""An environment variable: the folder in which ranks find each other."""
 MOST_BYTES = 1 << 40
 """Most bytes of an operand."""
 _HELLO = struct.Struct("<8sII32s")
@@ -66,7 +66,7 @@ _PAUSE = 0.02
 """Seconds between two attempts to find another rank."""
 _GROUPS: weakref.WeakSet[SharedMemoryGroup] = weakref.WeakSet()
 _JOINED: Counter[str] = Counter()
-"""How many groups of a job this process has joined: all ranks call their models in the same order."""
+"""Number of groups that this process has joined; all ranks call their models in the same order."""
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
@@ -113,7 +113,7 @@ class Peer:
     rank: int
     connection: socket.socket
     watch: int | None
-    """A descriptor that can be read once its process has ended."""
+    """A descriptor that becomes readable when the rank's process ends."""
     heartbeat: HeartbeatMonitor | None = None
     memory: memoryview | None = None
     received: bytes = b""

@@ -1,1 +1,1 @@
-"""Sharding of one model among ranks: the part of each tensor per rank, and the collectives between them."""
+"""Sharding of a model among ranks: each rank's part of every tensor, and collectives between ranks."""

@@ -1,4 +1,4 @@
-"""Programs with annotated layouts: operators are divided by their sharding rules."""
+"""Programs with annotated layouts, which are divided by the sharding rules of operators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from mirlo_ranks.shard.plan import DividedNode, ShardingRecord
 
 TO_PARTS, FROM_PARTS = "relax.to_parts", "relax.from_parts"
 PARTITIONED = (TO_PARTS, FROM_PARTS)
-"""Where tensors of the program become parts that ranks have, and back."""
+"""Operations that convert between tensors of the program and parts of ranks."""
 
 
 def has_layouts(function: ir.OpView) -> bool:
@@ -50,8 +50,8 @@ def has_layouts(function: ir.OpView) -> bool:
 class LayoutDivider:
     """A function that is being divided by its annotated layouts.
 
-    A value is the program's, of which the rank has a part in a layout, or it is the rank's own: what `to_parts`
-    returns, and all that is computed from it, up to `from_parts`.
+    A value of the program has a layout, in which the rank has a part of it. Values between `to_parts` and `from_parts`
+    belong to the rank and have no layout.
     """
 
     function: ir.OpView
@@ -115,7 +115,7 @@ class LayoutDivider:
                     self._own.update(inner.operation.results)
 
     def _propagate(self, op: ir.Operation) -> None:
-        """Compute an operation on parts, as its operands are divided, or on whole operands."""
+        """Compute an operation on parts in the layout of its operands, or on whole operands."""
         present = [self._layout(value) for value in op.operands]
         if all(layout.is_whole for layout in present) or not len(op.results):
             self._read_whole(op)
@@ -137,7 +137,7 @@ class LayoutDivider:
     def _splits(
         self, op: ir.Operation, rule: ShardingRule, present: Sequence[RankLayout], summed: Split | None
     ) -> dict[str, Split]:
-        """Return how labels are divided: as the operands are, the largest parts first, if all dims allow it."""
+        """Return the division of labels: that of the operands, the largest parts first, if all dims allow it."""
         candidates: list[tuple[int, str, Split]] = []
         for layout, labels in zip(present, rule.operands, strict=True):
             for split, label in zip(layout.dims, labels, strict=True):

@@ -26,7 +26,7 @@ from mirlo.extend.passes import (
 MAX_DEPTH = 64
 """Most operators between a weight and its user that are divided with it."""
 _MIN_DEFERRED_BYTES = 1 << 10
-"""Fewest bytes of a part that is read from its file when it is needed."""
+"""Fewest bytes of a part that is read from its file on demand."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AxisRange:
 
 @dataclass
 class ConstantParts:
-    """The constants of a graph, and the parts taken of them."""
+    """The constants of a graph, and their parts."""
 
     session: Session
     known: set[ir.Value] = field(default_factory=set)

@@ -23,7 +23,7 @@ from mirlo_ranks.shard.exchanges import note_exchange
 from mirlo_ranks.shard.plan import ShardingRecord
 
 TakePart = Callable[[ir.Value, AxisRange, Split], ir.Value]
-"""Returns the part of a value that the rank has in a split, a range of it, at the insertion point."""
+"""Returns the rank's range of a value in a split, at the insertion point."""
 
 
 def take_slice(value: ir.Value, part: AxisRange, split: Split) -> ir.Value:
@@ -60,7 +60,7 @@ class LayoutConverter:
     def _added(
         self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout
     ) -> tuple[ir.Value, RankLayout]:
-        """Add partial sums; if a dim is to be divided in the same way, each rank gets only its part."""
+        """Add partial sums; if the result is divided in the same way, each rank receives only its part."""
         summed = present.summed
         if summed is None or summed == wanted.summed:
             return own, present

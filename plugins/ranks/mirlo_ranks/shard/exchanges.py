@@ -8,7 +8,7 @@ from mirlo_ranks.shard.plan import InsertedCollective, ShardingRecord
 
 
 def record_exchanges(function: ir.OpView, record: ShardingRecord) -> bool:
-    """Record the collectives of a function; return whether it has any, for the requested number of ranks."""
+    """Record the collectives of a function; return whether it has any."""
     operations = [op.operation for block in blocks(function) for op in block.operations]
     collectives = [op for op in operations if Trait.COLLECTIVE in traits_of(op)]
     for op in collectives:
@@ -23,7 +23,7 @@ def record_exchanges(function: ir.OpView, record: ShardingRecord) -> bool:
 
 
 def note_exchange(op: ir.Operation | ir.OpView, location: ir.Location, record: ShardingRecord) -> None:
-    """Record a collective, and the bytes that a rank sends by it for one token."""
+    """Record a collective, and the bytes that a rank sends by it per token."""
     kind = TensorType.from_mlir(op.operands[0].type)
     assert kind is not None
     names = names_of(location)
@@ -32,7 +32,7 @@ def note_exchange(op: ir.Operation | ir.OpView, location: ir.Location, record: S
 
 
 def _sent(op: ir.Operation | ir.OpView, kind: TensorType) -> int:
-    """Return the bytes of an operand that other ranks of its group read."""
+    """Return the bytes of an operand that other ranks of the group read."""
     view, nbytes = op.operation.opview, _bytes_of_token(kind)
     if op.name == "relax.collective_permute":
         return nbytes

@@ -1,4 +1,4 @@
-"""Whether it pays to divide a value: whether its users keep it divided up to a sum, or to the end."""
+"""Search through the users of a value for a division that they keep, up to a sum or a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirlo.extend.passes import (
 )
 
 MAX_VALUES = 1000
-"""Most values that are looked at for one division."""
+"""Most values that a search visits."""
 
 
 @dataclass
@@ -28,13 +28,13 @@ class Follower:
     ranks: int
     block: ir.Block
     weights_divide: Callable[[ir.Operation, ShardingRule, str, int], bool]
-    """Whether the weights of an operation can be divided along a label in so many parts."""
+    """Returns whether the weights of an operation can be divided along a label into this number of parts."""
     heads: bool = False
-    """Whether the way led through attention."""
+    """Whether the search has passed an attention."""
     _seen: set[ir.Value] = field(default_factory=set)
 
     def refusal(self, value: ir.Value, sharding: Sharding) -> Decline | None:
-        """Return why a value is not divided in this way, None if all of its users accept it."""
+        """Return why a value is not divided in this way; None if all of its users accept it."""
         waiting = [(value, sharding)]
         while waiting:
             each, present = waiting.pop()
@@ -80,6 +80,8 @@ class Follower:
 
 def state_of(value: ir.Value, block: ir.Block) -> ir.Value | None:
     """Return the argument that a result replaces in the next call; None if there is none.
+
+    It may have another shape, such as rows of pages in one sequence.
 
     It may be written in another shape: rows of pages are, one behind the other.
     """

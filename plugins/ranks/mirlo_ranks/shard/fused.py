@@ -1,4 +1,4 @@
-"""Fused products whose columns are split afterwards, such as query, key and value: each becomes several products."""
+"""Fused products whose columns are split afterwards, such as query, key and value, become separate products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mirlo_ranks.shard.constants import AxisRange, ConstantParts
 
 
 def separate_products(function: ir.OpView, constants: ConstantParts) -> None:
-    """Divide products whose results are split: a part of each part is no contiguous range of the fused weights."""
+    """Divide products whose results are split, since a rank's parts are not contiguous in the fused weights."""
     for op in operations(function):
         if constants.note(op) or op.name != "relax.split":
             continue
@@ -17,7 +17,7 @@ def separate_products(function: ir.OpView, constants: ConstantParts) -> None:
 
 
 def _products_before(split: ir.Operation, constants: ConstantParts) -> list[tuple[ir.Operation, int]] | None:
-    """Return the product before a split, and additions of biases between, with the indices of their weights."""
+    """Return the product before a split, and bias additions in between, with the indices of their weights."""
     chain: list[tuple[ir.Operation, int]] = []
     value = split.operands[0]
     while isinstance(value, ir.OpResult) and len(list(value.uses)) == 1:

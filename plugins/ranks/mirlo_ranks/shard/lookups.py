@@ -1,4 +1,4 @@
-"""Lookups in tables of which each rank has some rows: a rank's result is zero where another rank has the row."""
+"""Lookups in tables divided by rows: a rank's result is zero for rows of other ranks."""
 
 from __future__ import annotations
 

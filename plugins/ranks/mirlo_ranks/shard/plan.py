@@ -11,7 +11,7 @@ from mirlo.extend.passes import ReportSection, bytes_text, columns
 
 COLUMN, ROW, HEAD, VOCABULARY, EXPERT, REPLICATE = "column", "row", "head", "vocabulary", "expert", "replicate"
 STRATEGIES = ("auto", COLUMN, ROW, EXPERT, VOCABULARY, REPLICATE)
-"""What a plan may say of a node."""
+"""Strategies that a plan may name."""
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,23 @@ class DividedNode:
     operator: str
     strategy: str
     reason: str
-    """Why it is computed whole; empty where it is divided."""
+    """The reason why it is computed whole; empty if it is divided."""
     nbytes: int
     """Bytes of its weights."""
     own_bytes: int
-    """Bytes of a rank's part of them."""
+    """Bytes of a rank's part of its weights."""
 
 
 @dataclass(frozen=True)
 class InsertedCollective:
-    """A collective, and the bytes that a rank sends by it for one token."""
+    """A collective, and the bytes that a rank sends by it per token."""
 
     operator: str
     name: str
     kind: str
     """The type of the operand."""
     sent: int
-    """Bytes that a rank sends for one token of one sequence: what the other ranks read of its operand."""
+    """Bytes that a rank sends for one token of one sequence, which other ranks read."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class ShardingRecord(ReportSection):
         return max(nbytes / memory, compute) + len(self.collectives) * latency + self.sent / link
 
     def lines(self) -> Iterator[str]:
-        """Yield a table of the nodes with weights, one of the collectives, and what a rank sends for one token."""
+        """Yield a table of the nodes with weights, a table of the collectives, and the bytes sent per token."""
         yield f"divided among {self.ranks} ranks:"
         rows = [("node", "operator", "strategy", "weights", "of a rank", "why whole")]
         for node in self.nodes:

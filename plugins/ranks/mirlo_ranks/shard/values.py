@@ -12,7 +12,7 @@ from mirlo_ranks.shard.plan import ShardingRecord
 
 @dataclass
 class RankValues:
-    """The values of one rank."""
+    """The parts of the graph's values on one rank."""
 
     rank: int
     ranks: int

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 PathStep = object
-"""A step of a path of JAX: of a dictionary, a sequence or a class."""
+"""A step of a path in a JAX tree: of a dictionary, a sequence or a class."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,11 @@ class FunctionSignature:
     """A name for each array among the arguments."""
     outputs: tuple[str, ...]
     kept: tuple[int, ...]
-    """The arrays that the program uses: it has no inputs for the others."""
+    """The arrays that the program uses; the others are no inputs."""
     dtypes: tuple[np.dtype, ...]
-    """The element type of each array, of a key of random numbers too: Python numbers of a call become arrays of it."""
+    """The element type of each array, or of a key; Python numbers in a call are converted to it."""
     results: tuple[np.dtype, ...]
-    """The element type of each result: the program holds the parts of complex ones in a last dim of 2, and keys as
-    their words."""
+    """The element type of each result; the program returns complex numbers as pairs, and keys as words."""
 
     @staticmethod
     def of(exported: export.Exported) -> FunctionSignature:
@@ -77,7 +76,7 @@ def is_key(dtype: object) -> bool:
 
 
 def _array(leaf: object, name: str, dtype: np.dtype) -> np.ndarray:
-    """Return an argument as the program takes it, converted as by `jax.jit`: 64 bits to 32, unless JAX enables 64."""
+    """Convert an argument for the program as `jax.jit` does: 64 bits to 32, unless JAX enables 64."""
     import jax
 
     if is_key(dtype):
@@ -93,7 +92,7 @@ def _array(leaf: object, name: str, dtype: np.dtype) -> np.ndarray:
 
 
 def _value(array: np.ndarray, dtype: np.dtype) -> jax.Array:
-    """Return a result of the program as JAX's array of an element type."""
+    """Convert a result of the program to a JAX array of an element type."""
     import jax
 
     if is_key(dtype):
@@ -105,7 +104,7 @@ def _value(array: np.ndarray, dtype: np.dtype) -> jax.Array:
 
 
 def _without_complex(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
-    """Return an array as the program takes it: the parts of complex numbers are in a last dim of 2."""
+    """Convert an array for the program: complex numbers become pairs in a last dim of 2."""
     if np.dtype(dtype).kind != "c":
         return array
     if array.dtype != dtype:
@@ -115,7 +114,7 @@ def _without_complex(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarra
 
 
 def _with_complex(array: np.ndarray) -> np.ndarray:
-    """Return the complex numbers whose parts are in the last dim of an array."""
+    """Convert pairs in the last dim to complex numbers."""
     complex_type = np.result_type(array.dtype, np.complex64)
     return array.reshape(-1).view(complex_type).reshape(array.shape[:-1])
 
@@ -148,7 +147,7 @@ class CompiledFunction:
         return self.signature.result(list(results) if isinstance(results, tuple) else [results])
 
     def _own_parts(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the parts of this rank of whole arrays."""
+        """Return this rank's parts of whole arrays."""
         splits = [split for layout in self.layouts if layout is not None for split in layout.dims if split is not None]
         rank = require_place(len(splits[0])).rank
         return [

@@ -59,7 +59,7 @@ def convert_exported(model: object, example: ExampleInputs) -> ConvertedModel:
 
 
 def input_layouts(module: ir.Module) -> list[RankLayout | None]:
-    """Return for each input how it is divided among ranks; None where each rank takes all of it."""
+    """Return each input's division among ranks; None if each rank takes all of it."""
     (main,) = (op for op in module.body.operations if op.operation.name == "func.func")
     layouts: list[RankLayout | None] = []
     for argument in main.operation.regions[0].blocks[0].arguments:
@@ -69,7 +69,7 @@ def input_layouts(module: ir.Module) -> list[RankLayout | None]:
 
 
 def _content(model: export.Exported) -> bytes | str:
-    """Return the program as portable bytecode; as text where that holds shardings, which need their dialect."""
+    """Return the program as portable bytecode, or as text if it has shardings, which need their own dialect."""
     serialized = bytes(model.mlir_module_serialized)
     return str(model.mlir_module()) if b"sdy" in serialized else serialized
 
@@ -108,7 +108,7 @@ def _spec(value: object) -> jax.ShapeDtypeStruct:
 
 
 def _require_plain(model: export.Exported) -> None:
-    """Refuse programs that need more than their arguments to run."""
+    """Refuse programs that need more than their arguments."""
     if len(model.platforms) != 1:
         listed = ", ".join(model.platforms)
         raise JaxImportError(f"the function is exported for {listed}: export it for one, platforms=['cpu']")
@@ -125,7 +125,7 @@ def _words_of(argument: jax.core.ShapedArray) -> tuple[object, ...]:
 
 
 def _dims(shape: Iterable[object]) -> tuple[Dim, ...] | None:
-    """Return the dims of an argument; None where an expression of JAX has no equivalent."""
+    """Return the dims of an argument; None if an expression of JAX has no equivalent."""
     dims: list[Dim] = []
     for dim in shape:
         if isinstance(dim, int):

@@ -10,7 +10,7 @@ from mirlo_stablehlo.regions import apply, combiner
 from mirlo_stablehlo.registry import converter, of_parts
 
 REDUCTIONS = ("add", "mul", "max", "min", "and", "or")
-"""What regions compute that `relax.all_reduce` computes as well; others are applied to the gathered operands."""
+"""Regions that `relax.all_reduce` supports; others are applied to the gathered operands."""
 
 
 @of_parts

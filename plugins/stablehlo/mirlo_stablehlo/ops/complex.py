@@ -22,7 +22,7 @@ BY_PARTS = (
     "dynamic_reshape", "dynamic_slice", "dynamic_update_slice", "gather", "get_dimension_size", "pad",
     "real_dynamic_slice", "reshape", "reverse", "select", "slice", "torch_index_select", "transpose",
 )  # fmt: skip
-"""Operations that compute the real part from real parts, and the imaginary one from imaginary ones."""
+"""Operations that apply to real and imaginary parts separately."""
 BILINEAR = ("convolution", "dot", "dot_general", "dynamic_conv", "einsum")
 _NUMBER = regex.compile(r"[-+\w.]+")
 
@@ -40,7 +40,7 @@ def by_parts(op: StablehloOperation) -> Sequence[Tensor]:
 
 @complex_converter(*BILINEAR)
 def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert a product of tensors to those of the parts."""
+    """Convert a bilinear product to products of the parts."""
     convert = CONVERTERS[op.name]
 
     def product(*which: int) -> Tensor | None:

@@ -10,7 +10,7 @@ from mirlo_stablehlo.ops.linear_algebra import convert_lapack, lapack_function
 from mirlo_stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
 
 IDENTITIES = ("annotate_device_placement",)
-"""Custom calls that say where a tensor is, not what it is."""
+"""Custom calls that only constrain the sharding or placement of a tensor."""
 
 
 @of_parts
@@ -65,7 +65,7 @@ _ADVICE = {
 
 
 def _require(op: StablehloOperation) -> None:
-    """Check in the call a condition of JAX on sizes that is not known to hold."""
+    """Check at run time a condition of JAX on sizes that is not known to hold."""
     known = op.operands[0].known_sizes
     message = op.text("error_message", "a size does not fit")
     if known is not None:

@@ -26,7 +26,7 @@ from mirlo_stablehlo.registry import converter
 
 @converter("dynamic_slice")
 def dynamic_slice(op: StablehloOperation) -> Tensor:
-    """Convert `dynamic_slice`: the start is clamped so that the slice lies within the tensor."""
+    """Convert `dynamic_slice`; the start is clamped so that the slice is within the tensor."""
     x, sizes = op.operands[0], op.ints("slice_sizes")
     begins = _begins(op, op.operands[1:], x.shape, sizes)
     known = begins.known_sizes
@@ -271,7 +271,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:
-    """Return which windows lie within the tensor; None if all do."""
+    """Return which windows are within the tensor; None if all are."""
     known = points.constant
     if known is not None and all(isinstance(size, int) for size in room):
         most = np.array(room)

@@ -16,7 +16,7 @@ PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)
 PHILOX_ROUNDS = 10
 Words = list[Tensor]
-"""Tensors of u32: the lowest bits first."""
+"""Tensors of u32, least significant word first."""
 
 
 @converter("rng_bit_generator")

@@ -18,7 +18,7 @@ REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Te
     "add": (Tensor.sum, operator.add), "mul": (Tensor.prod, operator.mul), "max": (Tensor.max, maximum),
     "min": (Tensor.min, minimum), "and": (Tensor.all, operator.and_), "or": (Tensor.any, operator.or_),
 }  # fmt: skip
-"""By combination of two elements, the reduction of all of them, and that of two tensors."""
+"""Reductions of all elements and of two tensors, by combining function."""
 
 
 @converter("reduce")

@@ -17,7 +17,7 @@ from mirlo_stablehlo.regions import apply, combiner
 from mirlo_stablehlo.registry import converter
 
 MAX_WINDOW = 1024
-"""Most elements of a window: each makes a slice of the operand, and a tensor of its size."""
+"""Most elements of a window, since each creates a slice of the operand."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Tap:
 
     offsets: tuple[int, ...]
     valid: np.ndarray
-    """In which windows it is an element of the operand, not padding: a shape that broadcasts to that of the source."""
+    """The windows in which the tap is not padding, as a shape that broadcasts to the source's."""
 
 
 class _Windows:

@@ -17,7 +17,7 @@ from mirlo.testing.snapshots import cases_of, checksum, load_tests, outcome_of, 
 
 TESTS = Path(__file__).parents[1]
 EVERY = 2
-"""One program of a test in so many is imported."""
+"""The stride of the sample of programs."""
 RARE = TESTS / "Inputs" / "rare_programs.mlir"
 """Programs of operations that tests without JAX do not have."""
 NONE = ((0, 0), (0, 0))

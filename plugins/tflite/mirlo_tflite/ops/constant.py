@@ -11,7 +11,7 @@ from mirlo_tflite.registry import converter
 
 @converter("const")
 def const(op: TosaOperation) -> Tensor:
-    """Convert `const`; one whose elements are equal is kept as one element."""
+    """Convert `const`; a splat is kept as one element."""
     declared, values = op.declared(), op.op.attributes["values"]
     if getattr(values, "is_splat", False):
         one = TensorType((), declared.dtype)

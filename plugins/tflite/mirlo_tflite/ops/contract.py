@@ -16,7 +16,7 @@ def conv(op: TosaOperation) -> Tensor:
 
 @converter("depthwise_conv2d")
 def depthwise_conv2d(op: TosaOperation) -> Tensor:
-    """Convert `depthwise_conv2d`: several filters for each channel, which are next to each other in the result."""
+    """Convert `depthwise_conv2d` with several filters per channel, whose results are adjacent."""
     weight = op.operands[1]
     height, width, channels, count = weight.shape
     if not isinstance(channels, int):
@@ -50,7 +50,7 @@ def _centred(x: Tensor, zero_point: int, kind: str) -> Tensor:
 
 
 def _with_bias(op: TosaOperation, sums: Tensor) -> Tensor:
-    """Add the bias, which has one element for all channels, or one for each."""
+    """Add a bias with one element, or one for each channel."""
     bias = op.operands[2]
     if bias.array is not None and not bias.array.any():
         return sums
@@ -59,7 +59,7 @@ def _with_bias(op: TosaOperation, sums: Tensor) -> Tensor:
 
 @converter("transpose_conv2d")
 def transpose_conv2d(op: TosaOperation) -> Tensor:
-    """Convert `transpose_conv2d`; that of integers convolves elements between which there are zeros."""
+    """Convert `transpose_conv2d`; for integers, convolve elements spaced by zeros."""
     x, weight = op.operands[:2]
     strides, out_pad = op.ints("stride"), op.ints("out_pad")
     if not x.dtype.is_float:
@@ -102,7 +102,7 @@ def _integer_transpose(op: TosaOperation, strides: Sequence[int], out_pad: Seque
 
 @converter("matmul", "matmul_t")
 def matmul(op: TosaOperation) -> Tensor:
-    """Convert a batch of products; integers have zero points, and `matmul_t` takes the columns of b as rows."""
+    """Convert a batch of products; integers have zero points, `matmul_t` has a transposed b."""
     a, b, result = op.operands[0], op.operands[1], op.declared().dtype
     if op.name == "matmul_t":
         b = b.transpose()

@@ -1,4 +1,4 @@
-"""Branches, loops, calls; and what other tools leave in programs."""
+"""Branches, loops and calls, and operations that other tools leave in programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo_tflite.registry import CONVERTERS, REFUSED, converter
 
 @converter("call")
 def call(op: TosaOperation) -> Sequence[Tensor]:
-    """Convert a call: the function's operations take its place."""
+    """Convert a call by inlining the function."""
     return op.builder.call(op.text("callee"), op.operands)
 
 
@@ -39,7 +39,7 @@ def while_loop(op: TosaOperation) -> Sequence[Tensor]:
 
 @converter("tf.If")
 def tf_if(op: TosaOperation) -> Sequence[Tensor]:
-    """Convert a branch of TensorFlow Lite, whose functions the conversion to TOSA leaves beside the main one."""
+    """Convert a branch of TensorFlow Lite, whose functions the conversion to TOSA keeps."""
     flag, *values = op.operands
     fills = [partial(op.builder.call, op.text(name), values) for name in ("then_branch", "else_branch")]
     known = flag.known_sizes
@@ -50,7 +50,7 @@ def tf_if(op: TosaOperation) -> Sequence[Tensor]:
 
 @converter("tf.While")
 def tf_while(op: TosaOperation) -> Sequence[Tensor]:
-    """Convert a loop of TensorFlow Lite, whose functions the conversion to TOSA leaves beside the main one."""
+    """Convert a loop of TensorFlow Lite, whose functions the conversion to TOSA keeps."""
     condition, body = op.text("cond"), op.text("body")
     return op.builder.repeat(
         op.operands,

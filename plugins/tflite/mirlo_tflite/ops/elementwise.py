@@ -1,6 +1,6 @@
 """Elementwise arithmetic, and conversion of elements.
 
-What is undefined in TOSA, such as a shift by more than the number of bits, gives some number.
+Results that TOSA leaves undefined, such as those of too large shifts, are arbitrary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def extreme(op: TosaOperation) -> Tensor:
 
 
 EXACT_BITS = 32
-"""Bits of integers that bounds of clips, which are f64, hold."""
+"""Most bits of integers whose clip bounds f64 represents."""
 
 
 @converter("clamp")
@@ -122,7 +122,7 @@ def identity(op: TosaOperation) -> Tensor:
 
 @converter("builtin.unrealized_conversion_cast")
 def reinterpret(op: TosaOperation) -> Tensor:
-    """Convert what converters leave between signed and unsigned integers: the same bits."""
+    """Convert a change between signed and unsigned integers with the same bits."""
     if len(op.operands) != 1 or len(op.op.results) != 1:
         raise UnsupportedOperation("joins or divides values of another dialect")
     x, target = op.operands[0], op.declared().dtype

@@ -11,7 +11,7 @@ from mirlo_tflite.registry import converter
 
 @converter("gather")
 def gather(op: TosaOperation) -> Tensor:
-    """Convert `gather`: rows of the values of each batch, at its own indices."""
+    """Convert `gather`: each batch has its own values and indices."""
     return _rows(op, *op.operands)
 
 
@@ -24,7 +24,7 @@ def _rows(op: TosaOperation, values: Tensor, indices: Tensor) -> Tensor:
 
 @converter("row_gather")
 def row_gather(op: TosaOperation) -> Tensor:
-    """Convert `row_gather`: as many rows as its third operand says, from each index on."""
+    """Convert `row_gather`: consecutive rows from each index on, their number in the third operand."""
     values, indices, count = op.operands[0], op.operands[1], int(op.number(2, "a number of rows"))
     if count == 1:
         return _rows(op, values, indices)
@@ -34,7 +34,7 @@ def row_gather(op: TosaOperation) -> Tensor:
 
 @converter("scatter")
 def scatter(op: TosaOperation) -> Tensor:
-    """Convert `scatter`: rows of the values of each batch are replaced, at its own indices."""
+    """Convert `scatter`: replace rows of each batch at its own indices."""
     values, indices, rows = op.operands
     batch, count, channels = values.shape
     flat = _of_all(op, indices, count).reshape((*indices.shape, 1))
@@ -43,14 +43,14 @@ def scatter(op: TosaOperation) -> Tensor:
 
 
 def _of_all(op: TosaOperation, indices: Tensor, count: Dim) -> Tensor:
-    """Return indices into the rows of all batches; one outside of its batch stays outside of all."""
+    """Convert indices into a batch to indices into all batches; invalid ones stay invalid."""
     wide = indices.cast("i64")
     return wide + (op.index_vector(indices.shape[0]) * op.size(count)).reshape((indices.shape[0], 1))
 
 
 @converter("resize")
 def resize(op: TosaOperation) -> Tensor:
-    """Convert `resize`; positions are fractions of integers, so that neighbours and weights are known."""
+    """Convert `resize`; positions are fractions of integers, so that neighbors and weights are constants."""
     x = op.operands[0]
     scale, offset, border = (op.numbers(index, "a scale and offsets that are known") for index in (1, 2, 3))
     sizes = x.shape[1:3]
@@ -70,7 +70,7 @@ def resize(op: TosaOperation) -> Tensor:
 
 
 def _neighbours(x: Tensor, axis: int, positions: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the elements before and behind positions, and how far these are beyond the former, in 1 / unit."""
+    """Return the elements before and after positions, and the distances from the former, in 1 / unit."""
     first = positions // unit
     size = x.shape[axis]
     assert isinstance(size, int)
@@ -83,7 +83,7 @@ def _nearest(x: Tensor, axis: int, positions: np.ndarray, unit: int) -> Tensor:
 
 
 def _linear(x: Tensor, axis: int, positions: np.ndarray, unit: int) -> Tensor:
-    """Interpolate along an axis; integers are multiplied by the unit, as they are not divided by it."""
+    """Interpolate along an axis; integers are scaled by the unit, since they are not divided by it."""
     first, following, part = _neighbours(x, axis, positions, unit)
     shape = [-1 if i == axis else 1 for i in range(x.rank)]
     whole, near = (1.0, part / unit) if x.dtype.is_float else (unit, part)

@@ -12,7 +12,7 @@ from mirlo_tflite.operation import TosaOperation
 from mirlo_tflite.registry import converter
 
 SAME, VALID = 1, 2
-"""Paddings, as TensorFlow Lite numbers them."""
+"""TensorFlow Lite's numbers of paddings."""
 
 
 @converter("TFL.Convolution2DTransposeBias")
@@ -44,7 +44,7 @@ def transpose_with_bias(op: TosaOperation) -> Tensor:
 
 @converter("TFL.Landmarks2TransformMatrix")
 def transform_of_landmarks(op: TosaOperation) -> Tensor:
-    """Convert `Landmarks2TransformMatrix` of version 2: where an upright crop around some landmarks is in the image."""
+    """Convert `Landmarks2TransformMatrix` version 2: the transform from a crop around landmarks to the image."""
     (landmarks,) = _operands(op, 1)
     if landmarks.rank != 3 or landmarks.shape[0] != 1 or landmarks.shape[2] != 3 or not landmarks.dtype.is_float:
         raise UnsupportedOperation(f"takes landmarks of type {landmarks.type}, expected 1xNx3xf32")
@@ -125,7 +125,7 @@ def transform_image(op: TosaOperation) -> Tensor:
 
 @converter("TFL.TransformLandmarks")
 def transform_landmarks(op: TosaOperation) -> Tensor:
-    """Convert `TransformLandmarks` of version 2: x and y times the first two rows of a matrix."""
+    """Convert `TransformLandmarks` version 2: multiply x and y by the first two rows of a matrix."""
     points, matrix = _operands(op, 2)
     if points.rank != 3 or points.shape[0] != 1 or points.shape[2] not in (2, 3):
         raise UnsupportedOperation(f"takes landmarks of type {points.type}, expected 1xNx2 or 1xNx3 (version 2)")
@@ -142,7 +142,7 @@ def _operands(op: TosaOperation, count: int) -> tuple[Tensor, ...]:
 
 
 def _numbers(attributes: Mapping[str, Value], *names: str) -> list[float]:
-    """Return attributes that are numbers."""
+    """Return numeric attributes."""
     result = [attributes.get(name) for name in names]
     numbers = [each for each in result if isinstance(each, (int, float))]
     if len(numbers) != len(names):

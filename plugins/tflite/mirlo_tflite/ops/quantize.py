@@ -31,7 +31,7 @@ def rescale(op: TosaOperation) -> Tensor:
 
 
 def _per_channel(op: TosaOperation, index: int) -> np.ndarray:
-    """Return multipliers or shifts: one for all, or one for each element of the last dim."""
+    """Return multipliers or shifts: one, or one for each element of the last dim."""
     known = op.operands[index].constant
     if known is None:
         raise UnsupportedOperation("has multipliers or shifts that are no constants, which is not supported")
@@ -45,7 +45,7 @@ def rescaled(x: Tensor, multiplier: np.ndarray, shift: np.ndarray, kind: str, **
 
 
 def saturated(x: Tensor, kind: str) -> Tensor:
-    """Return integers bounded by a type's least and largest, in that type."""
+    """Clip integers to the range of a type, and convert them."""
     limits = np.iinfo(dtype(kind).to_numpy())
     if limits.bits >= x.dtype.bits:
         return x.cast(kind)
@@ -54,7 +54,7 @@ def saturated(x: Tensor, kind: str) -> Tensor:
 
 @converter("table")
 def table(op: TosaOperation) -> Tensor:
-    """Convert `table`: bytes are positions; of 16 bits, 9 are the position and 7 the way to the next entry."""
+    """Convert `table`: bytes are indices; 16-bit elements have 9 bits of index and 7 bits of interpolation."""
     x, entries = op.operands
     if x.dtype.bits == 8:
         return entries.gather(x.cast("i32") + 128)

@@ -1,4 +1,4 @@
-"""Reductions along an axis, which stays as 1."""
+"""Reductions along an axis, which is kept as 1."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def concat_(op: TosaOperation) -> Tensor:
 
 @converter("slice")
 def slice_(op: TosaOperation) -> Tensor:
-    """Convert `slice`: a size of -1 is what is left."""
+    """Convert `slice`; a size of -1 extends to the end."""
     x, begins, sizes = op.operands[0], op.dims(1), op.dims(2)
     left = [dim - begin if size == -1 else size for dim, begin, size in zip(x.shape, begins, sizes, strict=True)]
     return x.part(begins, left)
@@ -108,7 +108,7 @@ def power_of_two(op: TosaOperation) -> Tensor:
 
 @converter("assert_equal_shape")
 def assert_equal_shape(op: TosaOperation) -> Sequence[Tensor]:
-    """Check that shapes are equal, in the call where sizes are known only then; with a flag, 1 equals any size."""
+    """Check that shapes are equal, at run time if sizes are dynamic; with a flag, 1 equals any size."""
     for left, right in zip(op.dims(0), op.dims(1), strict=True):
         if left == right or (op.flag("allow_broadcast") and 1 in (left, right)):
             continue

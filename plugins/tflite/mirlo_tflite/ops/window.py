@@ -12,7 +12,7 @@ from mirlo_tflite.registry import converter
 
 @converter("max_pool2d", "max_pool2d_adaptive")
 def max_pool2d(op: TosaOperation) -> Tensor:
-    """Convert `max_pool2d`; where NaN is ignored, a window of NaN alone is minus infinity, or the least number."""
+    """Convert `max_pool2d`; if NaN is ignored, a window of NaN alone gives the smallest value."""
     x = op.operands[0]
     if op.ignores_nan:
         wide = x.cast("f32") if x.dtype.bits == 8 else x  # not every type of 8 bits has infinities
@@ -48,7 +48,7 @@ def avg_pool2d(op: TosaOperation) -> Tensor:
 
 
 def _counts(op: TosaOperation) -> np.ndarray:
-    """Return how many elements each window has, [height, width, 1], or one number."""
+    """Return the number of elements of each window, [height, width, 1], or one number."""
     (top, bottom, left, right), kernel, stride = (_sizes(op, name) for name in ("pad", "kernel", "stride"))
     if not any((top, bottom, left, right)):
         return np.array(kernel[0] * kernel[1], np.int64)
@@ -64,7 +64,7 @@ def _counts(op: TosaOperation) -> np.ndarray:
 
 
 def _reciprocal(count: int) -> tuple[int, int]:
-    """Return the multiplier and the shift that TOSA divides by a number with."""
+    """Return TOSA's multiplier and shift for the division by a number."""
     bits = (count - 1).bit_length()
     return ((1 << 30) + 1 << bits) // count, 30 + bits
 

@@ -1,8 +1,8 @@
 """The backend: inference is compiled with the weights as constants, training with the weights as inputs.
 
-`aot_autograd` turns a captured graph into one that writes nothing, and puts the writes of arguments around it. Where
-gradients are wanted it makes two, forward and backward, and chooses what the first one saves for the second. Weights of
-inference become constants, since only constants are packed when compiling; a call compares their versions.
+`aot_autograd` turns a captured graph into one that writes nothing, and puts the writes of arguments around it. If
+gradients are needed, it returns a forward and a backward graph, and chooses the values that are saved in between.
+Weights of inference become constants, since only constants are packed when compiling; a call compares their versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GraphFunction = Callable[..., object]
 """A graph that is called with its inputs, as PyTorch passes them."""
 FakeInputs: TypeAlias = Sequence["torch.Tensor | torch.SymInt"]
-"""What a graph takes, as tracing knows it."""
+"""An input of a graph during tracing."""
 
 
 def mirlo_backend(
@@ -82,7 +82,7 @@ def _has_gradients(inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
 
 
 MOST_CHANGES = 1
-"""Changes of weights after which a graph is compiled with them as constants again; then they become inputs."""
+"""Number of weight changes after which the weights become inputs instead of constants."""
 
 
 class _LazyGraph:

@@ -1,4 +1,4 @@
-"""Random numbers are drawn first: operators that need only the shape of a tensor do not wait for its elements."""
+"""Random numbers are drawn first: operators that need only the shape of a tensor do not wait for its values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BY_FORM = (
     "aten.rand_like.default", "aten.randn_like.default", "aten.randint_like.default", "aten.randint_like.low_dtype",
     "aten.bernoulli.p", "aten.normal_functional.default", "aten.uniform.default", "aten.exponential.default",
 )  # fmt: skip
-"""Operators that read of their first operand the sizes and strides alone."""
+"""Operators that read only sizes and strides of their first operand."""
 DROPOUT = "aten.native_dropout.default"
-"""The operator that draws by the form of its operand, and multiplies the operand with what it draws."""
+"""The operator that multiplies its operand by random numbers of the same shape."""
 
 
 def draw_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
@@ -89,7 +89,7 @@ def _separate(graph: torch.fx.Graph, node: torch.fx.Node, empty: torch.fx.Node) 
 
 
 def without_states(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Call operators that draw nothing without the state of a generator; return the nodes that replace the states."""
+    """Remove the generator state from operators that draw nothing; return the nodes that replace the states."""
     import torch
 
     states = []
@@ -118,7 +118,7 @@ def without_states(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def _value(node: torch.fx.Node) -> Any:
-    """Compute the traced value of a node by its operator, since division of a graph drops the values of some nodes."""
+    """Compute the traced value of a node, since dividing a graph drops the values of some nodes."""
     import torch
 
     target, args = called(node)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LEAST_NUMBER = 2
-"""Numbers from here on are symbols of an export: it takes 0 and 1 for sizes of their own, and no negative ones."""
+"""Numbers from here on are symbols in an export, which specializes 0 and 1 and takes no negative ones."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class CompiledGraph:
     inputs: tuple[int, ...]
     """The positions of the inputs that the executable takes, in its order."""
     finish: Callable[[list[torch.Tensor]], list[object]]
-    """Takes the executable's results, and returns the graph's."""
+    """Converts the executable's results to the graph's."""
     numbers: tuple[int, ...]
-    """The positions of the inputs that are numbers, of which the executable takes arrays of that length."""
+    """The positions of numeric inputs, passed to the executable as arrays of that length."""
     orders: Mapping[int, tuple[int, ...]]
-    """By position, the dims of inputs that the executable takes as they are in memory, the outermost first."""
+    """Dims in memory order, the outermost first, of inputs that are passed without a copy, by position."""
     graph: torch.fx.GraphModule
 
     def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
@@ -54,14 +54,14 @@ class CompiledGraph:
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
 
     def _argument(self, inputs: Sequence[torch.Tensor | torch.SymInt], index: int) -> np.ndarray:
-        """Return an input as the executable takes it: a number becomes an empty array of that length."""
+        """Convert an input for the executable: a number becomes an empty array of that length."""
         value: Any = inputs[index]
         if index in self.orders:
             value = value.permute(self.orders[index])
         return to_input(value) if hasattr(value, "dtype") else np.empty((int(value), 0), np.float32)
 
     def run_eagerly(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
-        """Run the graph by PyTorch."""
+        """Run the graph in PyTorch."""
         results: Sequence[object] = self.graph(*inputs)
         return results
 
@@ -154,7 +154,7 @@ class _Program:
         self.module.recompile()
 
     def example(self) -> ExampleInputs:
-        """Return tensors that the graph takes, with the sizes that it was captured for, and which dims are dynamic."""
+        """Return example tensors with the captured sizes, and their dynamic dims."""
         import torch
 
         tensors: list[torch.Tensor] = []
@@ -179,7 +179,7 @@ class _Program:
         self.module.graph.erase_node(node)
 
     def _replace_size(self, node: torch.fx.Node, index: int, value: object) -> None:
-        """Replace an input that is a number by the size of a dim; without such a dim, add an empty tensor."""
+        """Replace a numeric input by the size of a dim; without such a dim, add an empty tensor."""
         import torch
 
         if not node.users:
@@ -225,7 +225,7 @@ class _Program:
         return orders
 
     def _places_of(self, value: object) -> Iterator[tuple[torch.fx.Node, int]]:
-        """Return each input and dim that has a size."""
+        """Return each input and dim with a size."""
         for index in self.positions:
             for axis, dim in enumerate(self.fake_inputs[index].shape):
                 if not isinstance(dim, int) and str(dim) == str(value):
@@ -343,7 +343,7 @@ _RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
     "tensor": _of_order, "view": _of_strides, "complex": _complex_of_form,
     "size": lambda tensor, _: tensor.item(),
 }  # fmt: skip
-"""By kind of a result, what makes it of the executable's."""
+"""Converters from the executable's results, by kind of result."""
 
 
 def hint(dim: torch.SymInt | int) -> int:

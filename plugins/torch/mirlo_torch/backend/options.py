@@ -12,7 +12,7 @@ from mirlo.extend.runtime import MirloError
 
 
 class BackendOptionError(MirloError, ValueError):
-    """An option of the backend that it does not have, or that does not apply."""
+    """An unknown option of the backend, or one that does not apply."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BackendOptions:
         return BackendOptions(compilation, **{name: requested[name] for name in own if name in requested})
 
     def of_training(self) -> BackendOptions:
-        """Return the options of a training step's forward graph, whose errors decide which ReLUs are zero."""
+        """Return the options for the forward graph of training, whose rounding decides which ReLUs are zero."""
         return replace(self, compilation={"target": "llvm{winograd=2}", **self.compilation})
 
     def compile_arguments(self) -> dict[str, Any]:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import torch
 
 MIN_OPERATORS = 2
-"""Operators that compute, of a stage beside other compiled ones: a single one gains nothing over PyTorch's kernel."""
+"""Fewest operators of a stage beside other compiled ones; a single one is no faster than PyTorch's kernel."""
 
 MAX_ROWS = 64
 """Rows or columns of matrices whose eigenvalues or singular values are compiled: of larger ones LAPACK, which PyTorch
 calls, takes a tenth of the time."""
 OF_MATRICES = ("aten._linalg_eigh.default", "aten._linalg_svd.default")
-"""Operators that are left to PyTorch where their matrices are larger."""
+"""Operators that are left to PyTorch for larger matrices."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Stage:
 
     module: torch.fx.GraphModule
     inputs: tuple[torch.fx.Node, ...]
-    """The nodes of the whole graph whose values it takes."""
+    """The nodes of the whole graph that the stage reads."""
     outputs: tuple[torch.fx.Node, ...]
-    """The nodes of the whole graph whose values it returns."""
+    """The nodes of the whole graph that the stage returns."""
     origins: Mapping[str, torch.fx.Node]
-    """The nodes of the whole graph by the names of the stage's."""
+    """The nodes of the whole graph, by the stage's node names."""
     is_compiled: bool
 
     @property
@@ -79,7 +79,7 @@ def partition(
 
 
 def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
-    """Return the operand whose memory an operator's results have; None if they have memory of their own."""
+    """Return the operand whose memory an operator's result shares; None if it has its own."""
     if target_name(node.target) == "_operator.getitem":
         return base_of(node.all_input_nodes[0])
     schema = getattr(node.target, "_schema", None)
@@ -92,7 +92,7 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def is_left(node: torch.fx.Node) -> bool:
-    """Return whether PyTorch runs an operator, or the operator that a node is a result of."""
+    """Return whether PyTorch runs an operator, given as its node or as a node of its results."""
     if node.op != "call_function":
         return False
     name = target_name(operator_of(node).target)
@@ -104,7 +104,7 @@ def _is_large(matrices: torch.Tensor) -> bool:
 
 
 def operator_of(node: torch.fx.Node) -> torch.fx.Node:
-    """Return the operator that a node is, or is a result of."""
+    """Return the operator of a node, which is the node itself or its producer if it is one of several results."""
     return node.all_input_nodes[0] if target_name(node.target) == "_operator.getitem" else node
 
 
@@ -138,7 +138,7 @@ def _has_effect(node: torch.fx.Node) -> bool:
 
 
 def is_size(node: torch.fx.Node) -> bool:
-    """Return whether a node computes a size or number from sizes: each stage that needs it computes it again."""
+    """Return whether a node computes a size or number from sizes; each stage that needs it recomputes it."""
     import torch
 
     if node.op == "get_attr":
@@ -207,10 +207,9 @@ def compute_late(levels: Mapping[torch.fx.Node, int], eager: Collection[torch.fx
 
 
 MIN_FREED = 1 << 20
-"""Bytes that a part of a divided stage frees, and that a division saves: less is not worth a call, which takes 50
-microseconds."""
+"""Fewest bytes that a part of a divided stage frees and that a division saves; a call costs 50 microseconds."""
 MAX_PARTS = 4
-"""Parts of a stage: of n, a step needs one n-th of the saved tensors beside all gradients."""
+"""Most parts of a stage; with n parts, a step needs one n-th of the saved tensors besides all gradients."""
 
 
 def _divided(
@@ -249,7 +248,7 @@ def most_held(stages: Sequence[Sequence[torch.fx.Node]], freed: Collection[torch
 def divide(nodes: Sequence[torch.fx.Node], freed: Collection[torch.fx.Node]) -> list[list[torch.fx.Node]]:
     """Return parts of a stage; each part is the last reader of some of the inputs that are then freed.
 
-    It is cut where the least is handed from one part to the next.
+    Cuts are where the fewest bytes are passed to the next part.
     """
     last_read = {each: position for position, node in enumerate(nodes) for each in node.all_input_nodes}
     read_last: dict[int, list[torch.fx.Node]] = {}

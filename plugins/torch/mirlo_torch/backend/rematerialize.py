@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
-"""Operators that compute each row from itself, in one pass where the row stays in the L1 cache."""
+"""Operators on rows that take one pass if a row fits in the L1 cache."""
 
 
 def partition_joint(
@@ -45,7 +45,7 @@ def partition_joint(
 
 
 def recomputed(joint: torch.fx.Graph, num_fwd_outputs: int) -> list[torch.fx.Node]:
-    """Return the nodes to compute again: backward reads them, and reads their operands in any case."""
+    """Return the nodes to recompute: backward reads them, and needs their operands in any case."""
     forward = _forward(joint, num_fwd_outputs)
     is_there: dict[torch.fx.Node, bool] = {}
     nodes: dict[torch.fx.Node, None] = {}
@@ -62,7 +62,7 @@ def recomputed(joint: torch.fx.Graph, num_fwd_outputs: int) -> list[torch.fx.Nod
 
 
 def _forward(joint: torch.fx.Graph, num_fwd_outputs: int) -> set[torch.fx.Node]:
-    """Return the nodes that the first results are computed from, and all placeholders."""
+    """Return the nodes that the first results depend on, and all placeholders."""
     (output,) = joint.find_nodes(op="output")
     waiting = [each for each in output.args[0][:num_fwd_outputs] if hasattr(each, "all_input_nodes")]
     nodes = set(joint.find_nodes(op="placeholder"))
@@ -81,7 +81,7 @@ def _is_read(node: torch.fx.Node, forward: set[torch.fx.Node]) -> bool:
 
 
 def _is_cheap(node: torch.fx.Node) -> bool:
-    """Return whether an operator takes little more time than to read its operands and to write its results."""
+    """Return whether an operator takes little more time than reading its operands and writing its results."""
     import torch
 
     if target_name(node.target) in NORMS:

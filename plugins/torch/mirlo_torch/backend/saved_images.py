@@ -15,9 +15,9 @@ KEEPING = (
     "_operator.getitem", "aten._native_batch_norm_legit_functional.default", "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default", "aten.detach.default", "aten.alias.default",
 )  # fmt: skip
-"""Operators beside elementwise ones whose results have the order of dims of their first operand."""
+"""Operators, besides elementwise ones, whose results have the memory order of their first operand."""
 VECTOR = 16
-"""Channels that fill vectors of all processors: convolutions of others keep the order of PyTorch."""
+"""Multiple of channels that fills vectors on all processors; other convolutions keep PyTorch's order."""
 
 
 def save_channels_last(forward: torch.fx.Graph, backward: torch.fx.Graph, num_fwd_outputs: int) -> None:
@@ -47,7 +47,7 @@ def save_channels_last(forward: torch.fx.Graph, backward: torch.fx.Graph, num_fw
 
 
 def _images(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """Return what is computed by convolutions and elementwise work on their results, with enough channels."""
+    """Return the results of convolutions with enough channels, and of elementwise operators on them."""
     import torch
 
     images: set[torch.fx.Node] = set()
@@ -71,12 +71,12 @@ def _is_image(value: object) -> bool:
 
 
 def _needs_order(reader: torch.fx.Node) -> bool:
-    """Return whether a reader is a view other than the whole value, whose strides PyTorch has derived."""
+    """Return whether a reader is a view, whose strides PyTorch has derived, other than of the whole value."""
     return base_of(reader) is not None and target_name(reader.target) not in KEEPING
 
 
 def _in_channels_last(value: torch.Tensor) -> torch.Tensor:
-    """Return what tracing knows of an image, with its channels last in memory."""
+    """Return the traced tensor of an image with its channels last in memory."""
     order = [0, *range(2, value.ndim), 1]
     moved = value.new_empty([value.shape[axis] for axis in order])
     return moved.permute([order.index(axis) for axis in range(value.ndim)])

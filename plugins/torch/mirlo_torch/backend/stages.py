@@ -36,17 +36,17 @@ class _Slot(NamedTuple):
 
 
 class _StageRun(NamedTuple):
-    """A stage with the indices of the values that it reads and computes."""
+    """A stage with the indices of its operands and results."""
 
     inputs: Sequence[int]
     outputs: Sequence[int]
     last_used: Sequence[int]
-    """The inputs that no later stage reads, and that are no results."""
+    """The inputs that no later stage reads and that are not results."""
     run: RunGraph
 
 
 class StagedGraph:
-    """A compiled graph as it is called; the nodes of the trace are freed, with all that they refer to."""
+    """A compiled graph without the nodes of the trace, which are freed with everything that they refer to."""
 
     def __init__(self, runs: Sequence[_StageRun], results: Sequence[object]) -> None:
         self._runs, self._results = runs, results
@@ -71,7 +71,7 @@ def compile_stages(
     arenas: ArenaPool,
     is_backward: bool = False,
 ) -> StagedGraph:
-    """Compile a graph as far as it can be, with the inputs `frozen` as constants and arenas in a pool."""
+    """Compile a graph in stages, with the inputs `frozen` as constants and arenas from a pool."""
     return _StageCompiler(graph, fake_inputs, frozen, settings, arenas, is_backward).staged()
 
 

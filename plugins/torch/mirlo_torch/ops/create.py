@@ -9,7 +9,7 @@ from mirlo_torch.operation import AtenOperation, Operand
 from mirlo_torch.registry import converter
 
 MAX_TABLE = 1 << 16
-"""Elements of a range that is computed when importing."""
+"""Most elements of a range that is computed at import."""
 
 
 @converter(

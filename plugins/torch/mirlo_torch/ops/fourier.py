@@ -11,7 +11,7 @@ from mirlo_torch.operation import AtenOperation, axis_of
 from mirlo_torch.registry import complex_converter
 
 NONE, BY_ROOT, BY_COUNT = range(3)
-"""How results are scaled: not, by the root of the number of elements, or by that number."""
+"""Kinds of normalization: none, by the square root of the number of elements, by that number."""
 
 
 @complex_converter("aten._fft_c2c.default")

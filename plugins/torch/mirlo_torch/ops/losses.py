@@ -8,9 +8,9 @@ from mirlo_torch.operation import AtenOperation
 from mirlo_torch.registry import converter
 
 NONE, MEAN = range(2)
-"""The reductions of ATen's losses; what is left is the sum."""
+"""ATen's numbers of reductions; other numbers mean the sum."""
 LEAST_LOGARITHM = -100
-"""What PyTorch limits logarithms to, for probabilities of 0."""
+"""The lower bound of logarithms in PyTorch, for probabilities of 0."""
 
 
 @converter("aten.binary_cross_entropy.default")

@@ -154,7 +154,7 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
 
 
 def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
-    """Return the positions [windows, elements] in a channel of the windows of adaptive pooling.
+    """Return the positions [windows, elements] in a channel of adaptive pooling's windows.
 
     Shorter windows repeat their first position at the end.
     """

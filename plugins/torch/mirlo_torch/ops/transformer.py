@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 KEYS, ROWS = 1, 0
-"""Kinds of masks: of the keys of each sequence, and of queries by keys; other masks have all four dims."""
+"""Kinds of masks: by keys of each sequence, by queries and keys; others have four dims."""
 
 
 @decomposition("aten._transformer_encoder_layer_fwd.default")

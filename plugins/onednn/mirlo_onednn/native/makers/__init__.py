@@ -1,4 +1,4 @@
-"""Makers: how each operation of a plan becomes primitives."""
+"""Makers, which convert each operation of a plan to primitives."""
 
 from __future__ import annotations
 

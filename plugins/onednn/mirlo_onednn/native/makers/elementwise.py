@@ -55,7 +55,7 @@ def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
 def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
     """Return whether the library applies these post-ops correctly to a result of this shape.
 
-    To images of one pixel, oneDNN 3.2 applies one number per channel as if they were in another order.
+    For images of one pixel, oneDNN 3.2 applies numbers per channel in the wrong order.
     """
     one_pixel = len(shape) > 2 and math.prod(shape[2:]) == 1
     return not one_pixel or all(operand.whole for operand in post_ops.operands)

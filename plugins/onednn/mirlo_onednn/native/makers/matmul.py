@@ -16,7 +16,7 @@ from mirlo_onednn.plan import PostOp, PrimitiveNode
 
 @dataclass(frozen=True)
 class _Choice:
-    """A primitive descriptor, and the layouts that it was made for."""
+    """A primitive descriptor, and the layouts of its operands."""
 
     descriptor: api.Owned
     x: PrimitiveValue

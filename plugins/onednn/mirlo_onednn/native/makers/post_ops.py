@@ -21,7 +21,7 @@ class Operand:
     value: PrimitiveValue
     name: str
     whole: bool
-    """Whether it has the shape of the result, so that it must have its layout as well."""
+    """Whether it has the shape of the result, and so must have its layout, too."""
 
 
 class PostOps:
@@ -99,8 +99,8 @@ def fused(
 ) -> tuple[api.Owned, PostOps, tuple[PostOp, ...]]:
     """Return the best primitive descriptor and the post-ops that it does not include.
 
-    It includes the post-ops if the library has a good implementation with them. The third result is what is left to
-    separate steps.
+    It includes the post-ops if the library has a good implementation with them. The third result is the post-ops that
+    remain for separate steps.
     """
     try:
         descriptor = describe(post_ops.attributes())
