@@ -121,7 +121,7 @@ class Graph:
 
 
 def draw(seed: int, operators: Sequence[str], operator: str, count: int = 12) -> Graph:
-    """Draw a graph that has an operator, behind some others."""
+    """Draw a graph that has an operator, after some others."""
     random = np.random.default_rng(seed)
     weight = numpy_helper.from_array((random.standard_normal((SHAPE[1], SHAPE[1])) / 4).astype(np.float32), "w")
     values, nodes, first = ["x"], [], dict[str, str]()
@@ -163,7 +163,7 @@ class Fault:
 
 
 def with_pass(text: str, behind: str) -> str:
-    """Return the pipeline of the target with a pass behind another one."""
+    """Return the pipeline of the target with a pass after another one."""
     steps = [str(step) for step in Pipeline(Targets.parse("llvm").pipeline(1))]
     at = max(i for i, step in enumerate(steps) if step.partition("{")[0] == behind)
     return f"builtin.module({','.join([*steps[: at + 1], text, *steps[at + 1 :]])})"

@@ -3,7 +3,7 @@
 python -m benchmarks.claims           # list figures without, and tables that are old
 python -m benchmarks.claims --mark    # write into the pages which are old
 
-A section with figures, or a table of them, has a line before or behind them:
+A section with figures, or a table of them, has a line before or after them:
 
     Measured: `python -m benchmarks.calls`; 1a2b3c4d; AMD EPYC (Zen 4), two cores; 2026-11-23.
 

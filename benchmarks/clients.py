@@ -74,7 +74,7 @@ SCALARS = {"sr": 16000, "fmin": 50.0, "fmax": 500.0}
 TOLERANCE = 2e-3
 """Largest difference from ONNX Runtime, as a fraction of the largest result: two orders of f32 sums differ by less."""
 QUANTIZED_TOLERANCE = 0.15
-"""The same for quantized models: each layer rounds, and one level up or down grows through the layers behind it. ONNX
+"""The same for quantized models: each layer rounds, and one level up or down grows through the layers after it. ONNX
 Runtime differs from itself by 0.04 between its levels of optimization."""
 HALF_TOLERANCE = 0.05
 """The same for models in half floats: ONNX Runtime computes in f32 where it finds casts to leave out, and differs from

@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description="Print what the import makes of generated models.")
     parser.add_argument(
-        "--mutated", type=int, default=0, metavar="N", help="so many mutated cases instead of all cases"
+        "--mutated", type=int, default=0, metavar="N", help="number of mutated cases, instead of all cases"
     )
     parser.add_argument("other", nargs="?", type=Path, help="the lines of another revision, to compare with")
     options = parser.parse_args(arguments)

@@ -118,13 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--folder", action="append", default=[], help="make changes in this folder only, and run its tests only"
     )
     parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
-    parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try so many changes")
+    parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try this many changes")
     parser.add_argument(
         "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
     )
     parser.add_argument("--again", action="store_true", help="try what survived with more tests")
     parser.add_argument("--retry", nargs="+", help="try what survived with these tests, as they are now")
-    parser.add_argument("--minutes", type=float, help="begin with no change after so many minutes")
+    parser.add_argument("--minutes", type=float, help="begin with no change after this many minutes")
     parser.add_argument("--report", action="store_true", help="print the tables")
     parser.add_argument("--cases", action="store_true", help="with --report, list each change that survived")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make nightly", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("shard", nargs="?", help="which of how many: 3/8")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
-    parser.add_argument("--minutes", type=float, help=f"end after so many minutes; {MINUTES} for a shard of {SHARDS}")
+    parser.add_argument("--minutes", type=float, help=f"end after this many minutes; {MINUTES} for a shard of {SHARDS}")
     parser.add_argument("--status", action="store_true", help="show the last run of each shard")
     parser.add_argument("--write", action="store_true", help=f"write that to {PAGE.relative_to(ROOT)}, too")
     parser.add_argument("--costs", action="store_true", help=f"write {MEASURED.relative_to(ROOT)}")

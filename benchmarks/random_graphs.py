@@ -4,7 +4,7 @@ python -m benchmarks.random_graphs llvm --count 20000 --jobs 4    # the next 20,
 python -m benchmarks.random_graphs spirv --level 2 --minutes 60   # as many as an hour permits
 python -m benchmarks.random_graphs --status                       # what ran, by target and level
 
-Seeds continue behind those of the record: results/random_graphs.jsonl, which is committed, and the runs of this
+Seeds continue after those of the record: results/random_graphs.jsonl, which is committed, and the runs of this
 checkout since, in .cache/nightly, which `python -m benchmarks.nightly --write` moves there.
 """
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target", nargs="?", help="the target that graphs are compiled for")
     parser.add_argument("--level", type=int, choices=LEVELS, help="the only level of optimization (default: all)")
     parser.add_argument("--count", type=int, default=20_000, help="graphs; a tenth as many seeds of `empty`")
-    parser.add_argument("--minutes", type=float, help="start no further seeds after so many minutes")
+    parser.add_argument("--minutes", type=float, help="start no further seeds after this many minutes")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--status", action="store_true", help="show what ran")
     options = parser.parse_args(arguments)
@@ -116,7 +116,7 @@ def run_seeds(mode: str, target: str, levels: tuple[int, ...], first: int, count
 
 
 def next_seed(runs: Iterable[SeedRun], mode: str, target: str, levels: tuple[int, ...]) -> int:
-    """Return the first seed behind those of all runs of a mode for a target at these levels."""
+    """Return the first seed after those of all runs of a mode for a target at these levels."""
     ends = [each.first + each.count for each in runs if (each.mode, each.target, each.levels) == (mode, target, levels)]
     return max(ends, default=FIRST[mode])
 

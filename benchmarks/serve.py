@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CALLS = 300
 """Calls in a round of the first part."""
 CLIENTS, REQUESTS, NEW_TOKENS = 16, 3, 64
-"""Of the second part: each client has so many requests, one after the other."""
+"""Of the second part: each client has this many requests, one after the other."""
 PROMPT = "the quick brown fox"
 SMALL: dict[str, int] = {}
 MEDIUM = {"layers": 6, "hidden": 512, "inner": 1408, "heads": 8, "kv_heads": 2, "size": 64}

@@ -60,7 +60,7 @@ class Kernel:
     body: str
     """Of a function of `%a`, `%b` and `%out`, whose types are `$A`, `$B` and `$O`; the result is `%r`."""
     schedule: str
-    """The part of the transform script that tiles, behind which all kernels are vectorized and lowered alike."""
+    """The part of the transform script that tiles, after which all kernels are vectorized and lowered alike."""
     relax: str
     """The operation of relax on `%a` and the weight `%b`."""
     relax_weight: tuple[int, ...] = ()

@@ -7,8 +7,8 @@
 A step is forward, loss, backward and SGD with momentum, on random data. Times are medians of steps in turns; ratios are
 medians over the turns. Memory is the largest that a process needs in steps with one engine, less what it has left when
 the model is gone: weights, gradients, what is saved for them, and what compiled code needs. Inductor needs a C++
-compiler; models of language and ViT need transformers. With `--losses`, so many steps are made by eager PyTorch and by
-Mirlo, each with the same draws of dropout, and losses are compared. With `--accuracy`, the gradients of one step are
+compiler; models of language and ViT need transformers. With `--losses`, eager PyTorch and Mirlo make this many steps,
+each with the same draws of dropout, and losses are compared. With `--accuracy`, the gradients of one step are
 compared with those of eager PyTorch in f64.
 """
 
@@ -278,7 +278,7 @@ def _prepare(threads: int) -> None:
 
 
 def memory(name: str, engine: str, threads: int) -> float:
-    """Return the memory of training, in MB: the peak of steps behind the first, less what is left without the model."""
+    """Return the memory of training, in MB: the peak of steps after the first, less what is left without the model."""
     _prepare(threads)
     import torch
 
@@ -380,7 +380,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of all (default: 1)")
     parser.add_argument("--repeat", type=int, default=15, help="steps of each (default: 15)")
     parser.add_argument("--memory", choices=ENGINES, help="print the memory of one engine, in MB")
-    parser.add_argument("--losses", type=int, metavar="STEPS", help="compare the losses of so many steps with eager's")
+    parser.add_argument(
+        "--losses", type=int, metavar="STEPS", help="compare the losses of this many steps with eager's"
+    )
     parser.add_argument("--accuracy", action="store_true", help="compare gradients with those of eager f64")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)

@@ -48,7 +48,7 @@ def take_turns(functions: Sequence[Callable[[], Any]], repeat: int) -> Turns:
 
 
 def onnxruntime_session(model: str | bytes, threads: int) -> Any:
-    """Return a session on the CPU with so many threads."""
+    """Return a session on the CPU with this many threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -4,7 +4,7 @@
 
 Each table is one command, whose output becomes a file in the folder. A table whose file is there is not measured again,
 so that a run that was stopped goes on. With `--before`, tables are also measured in another checkout with an
-environment of its own (`.venv`), each behind that of this checkout, without other engines. `--python NAME=PATH` names
+environment of its own (`.venv`), each after that of this checkout, without other engines. `--python NAME=PATH` names
 the Python of an engine, or that of all tables of a group (`llm`, `torch`), whose packages do not get along with the
 others.
 """

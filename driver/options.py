@@ -349,7 +349,7 @@ class CoreArguments:
     tune: Database | bool | float | str | os.PathLike[str] = option(
         True,
         "The database of `mirlo tune` to use: True for the usual file if it exists, False for none. A number searches "
-        "for so many seconds before.",
+        "for this many seconds before.",
         OptionFlag(
             "--database",
             "FILE",

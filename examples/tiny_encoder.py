@@ -94,7 +94,7 @@ def write(
     folder: Path, labels: int = 0, prefix: str = "", norm: tuple[str, str] = ("weight", "bias"),
     more: Mapping[str, np.ndarray] | None = None,
 ) -> Path:  # fmt: skip
-    """Write an encoder, or with labels a reranker, which gives so many scores."""
+    """Write an encoder, or with labels a reranker, which gives this many scores."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     tensors = {prefix + name: random.standard_normal(shape) for name, shape in shapes_of(labels, norm).items()}

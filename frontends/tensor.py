@@ -31,7 +31,7 @@ from mirlo.runtime.kinds import Kind
 from mirlo.runtime.records import dataclass
 
 SIZES = 64
-"""Integer tensors of up to so many elements are followed as sizes."""
+"""Integer tensors of up to this many elements are followed as sizes."""
 Like: TypeAlias = TensorType | DType | str
 """What has the element type that a constant gets."""
 Operand: TypeAlias = "Tensor | SymbolicDim | float"
@@ -416,7 +416,7 @@ class Tensor:
         return part.reshape([1 if axis is None else part.shape[axis] for axis in kept])
 
     def slice(self, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
-        """Return so many elements along an axis; `begin` counts from 0."""
+        """Return this many elements along an axis; `begin` counts from 0."""
         begins: list[Dim] = [0] * self.rank
         sizes, steps = list(self.shape), [1] * self.rank
         begins[axis], sizes[axis], steps[axis] = begin, size, step

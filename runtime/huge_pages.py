@@ -75,7 +75,7 @@ def _block(kinds: Sequence[Kind], total: int, folder: Path | None) -> Iterable[n
 
 
 def _bytes(kind: Kind) -> int:
-    """Return the bytes of an array, up to where the next one begins; vectors may read behind its last element."""
+    """Return the bytes of an array, up to where the next one begins; vectors may read after its last element."""
     dtype, shape = kind
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return -(-nbytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT

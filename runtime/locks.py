@@ -3,7 +3,7 @@
 A lock that guards a few statements is reinitialized in the child. A lock of work that must not be interrupted, such
 as work inside LLVM (`UNCUT`), is acquired by the forking thread: the fork waits until the work is done.
 
-All locks know the thread that holds them. An interrupt may arrive behind the statements of a `with` and before it has
+All locks know the thread that holds them. An interrupt may arrive after the statements of a `with` and before it has
 released its lock, where no handler in the same function can release it: work that must survive interrupts ends with
 `release_held_locks`.
 """

@@ -21,7 +21,7 @@ ACTIVATIONS = ("exact", "i8", "i8x2", "bf16")
 """Representations of activations in products with weights of a few bits: as they are; as int8 with a scale for each
 block of a row; as two such digits, 16 bits; as bf16."""
 CACHE_SCALE = ".scale"
-"""What is behind the name of a cache in that of the scales of its rows."""
+"""What is after the name of a cache in that of the scales of its rows."""
 
 PAGE_ROLES = ("cache", "ends", "past", "table", "slots", "hints")
 """What an input is to attention with caches in pages: a cache, the ends of the sequences among the new tokens, the

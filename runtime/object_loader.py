@@ -160,7 +160,7 @@ def emit_object(module: ModuleRef, opt: int) -> bytes:
 
 
 def make_engine(module: ModuleRef, machine: TargetMachine, size: int = 0) -> ExecutionEngine:
-    """Return an engine of MCJIT with a module, and room for objects of so many bytes in one block of memory.
+    """Return an engine of MCJIT with a module, and room for objects of this many bytes in one block of memory.
 
     By itself LLVM takes blocks for code and for data where the process has memory free. If they are more than 2 GiB
     apart, which relocations do not reach, LLVM ends the process. llvmlite's memory manager takes one block, of the

@@ -244,7 +244,7 @@ def open_descriptors() -> int:
 
 @contextlib.contextmanager
 def interrupt_after(seconds: float) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the main thread, after so many seconds, unless the block has ended."""
+    """Raise KeyboardInterrupt in the main thread, after this many seconds, unless the block has ended."""
     import signal
 
     if sys.platform == "win32":
@@ -459,7 +459,7 @@ def unused_addresses() -> int | None:
 
 
 def limit_processor(seconds: int) -> None:
-    """Have the system end this process after so many more seconds of processor time, if it has such limits."""
+    """Have the system end this process after this many more seconds of processor time, if it has such limits."""
     if sys.platform != "win32":
         import resource
 
@@ -477,7 +477,7 @@ def silence(descriptor: int) -> None:
 
 
 def wait_readable(descriptors: Collection[int], seconds: float) -> list[int]:
-    """Wait until one of these files can be read, at most so many seconds; return those that can."""
+    """Wait until one of these files can be read, at most this many seconds; return those that can."""
     if sys.platform == "win32":
         return select.select(list(descriptors), [], [], seconds)[0]
     poll = select.poll()
@@ -591,7 +591,7 @@ def send_message(connection: socket.socket, message: bytes, descriptor: int | No
 
 
 def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """Return up to so many bytes that were received, empty at the end, and the descriptors that came with them."""
+    """Return up to this many bytes that were received, empty at the end, and the descriptors that came with them."""
     if sys.platform == "win32":
         return connection.recv(most), []
     import socket

@@ -299,7 +299,7 @@ class GuardedPages:
     _pages: mmap.mmap
 
     def __init__(self, nbytes: int) -> None:
-        """Map pages for so many bytes; raise OSError where the system protects none."""
+        """Map pages for this many bytes; raise OSError where the system protects none."""
         if sys.platform == "win32":
             raise OSError("this system protects no pages")
         inner = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE

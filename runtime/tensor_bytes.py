@@ -21,7 +21,7 @@ def tensor_bytes(arrays: Iterable[np.ndarray]) -> bytes:
 
 
 def read_tensors(specs: Sequence[TensorSpec], content: bytes, at: int = 0) -> tuple[dict[str, np.ndarray], int]:
-    """Return tensors of these types from a position on, by name, and the position behind them."""
+    """Return tensors of these types from a position on, by name, and the position after them."""
     tensors = {}
     for spec in specs:
         rank, kind = len(spec.shape), np.dtype(numpy_dtype(spec.dtype))

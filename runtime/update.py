@@ -156,6 +156,6 @@ def _start(array: np.ndarray) -> int:
 
 
 def _range(array: np.ndarray) -> tuple[int, int]:
-    """Return the addresses of the first byte of a contiguous array, and behind its last one."""
+    """Return the addresses of the first byte of a contiguous array, and after its last one."""
     start = _start(array)
     return start, start + array.nbytes

@@ -202,7 +202,7 @@ def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -
             for block in entered:
                 with ir.InsertionPoint.at_block_begin(block):
                     _tick(profile, slot + 1)
-            with ir.InsertionPoint(following[call.opview]):  # behind a loop that was not entered, too
+            with ir.InsertionPoint(following[call.opview]):  # after a loop that was not entered, too
                 _tick(profile, slot + 1 + (len(_calls_inside(call)) if entered else 0))
 
 

@@ -28,7 +28,7 @@ TOGETHER = ("test/architecture",)
 OBJECTS = 50_000
 """New objects before Python looks for garbage in cycles."""
 RARE = 12
-"""`--sample N` runs one in so many of the cases that `make test` never runs."""
+"""`--sample N` runs one in this many of the cases that `make test` never runs."""
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
@@ -41,14 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sample", type=int, default=0, metavar="N",
         help="other samples, as large as those of `make test`, and a part of what no sample has",
     )  # fmt: skip
-    parser.addoption("--shard", metavar="I/N", help="the tests of one of so many shards of `make nightly`")
+    parser.addoption("--shard", metavar="I/N", help="the tests of one of N shards of `make nightly`")
     parser.addoption("--cpu-times", help="a file to which the processor time of each test is appended")
     parser.addoption("--host-cpu", help="the processor that Mirlo sees instead of this one: x86-64-v3, for example")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "sample(every): run one case in so many, none for 0, all for 1 whatever they cost; with --whole, all"
+        "markers", "sample(every): run one case in N, none for 0, all for 1 whatever they cost; with --whole, all"
     )
     config.addinivalue_line("filterwarnings", "error::mirlo.passes.rules.RuleWarning")
     config.addinivalue_line("markers", "processors(name, ...): those of the argument `processor`; none for all")

@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--steps", action="store_true", help="leave the loop and requests that run together out")
     parser.add_argument("--serving", action="store_true", help="measure only requests that run together")
     parser.add_argument("--windows", action="store_true", help="measure only rings of windows and reused beginnings")
-    parser.add_argument("--memory", type=int, metavar="TOKENS", help="measure only memory, over so many tokens")
+    parser.add_argument("--memory", type=int, metavar="TOKENS", help="measure only memory, over this many tokens")
     parser.add_argument("--folder", type=Path, help="where the model is kept; default: a temporary folder")
     arguments = parser.parse_args()
     config = MODELS[arguments.model]

@@ -1,6 +1,6 @@
 """Engines that run the decoder: Mirlo, and those of its peers that are installed.
 
-`Engine.call` returns one step: a number of new tokens behind a number of earlier ones, whose caches are there already.
+`Engine.call` returns one step: a number of new tokens after a number of earlier ones, whose caches are there already.
 """
 
 from __future__ import annotations

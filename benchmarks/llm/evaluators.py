@@ -1,4 +1,4 @@
-"""Engines as functions of tokens: the logits behind each token of a text, [tokens, vocabulary].
+"""Engines as functions of tokens: the logits after each token of a text, [tokens, vocabulary].
 
 `llama.cpp` needs the package llama-cpp-python, `transformers` those named transformers, torch and gguf.
 """
@@ -18,7 +18,7 @@ from mirlo.benchmarks.llm.model import DecoderConfig, feed
 from mirlo.benchmarks.turns import onnxruntime_session
 
 Evaluator = Callable[[np.ndarray], np.ndarray]
-"""Return the logits behind each token; nothing is kept from one call to the next."""
+"""Return the logits after each token; nothing is kept from one call to the next."""
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "llama.cpp": ("llama_cpp",),

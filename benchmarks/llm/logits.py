@@ -68,7 +68,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 def logits_in_f64(weights: dict[str, np.ndarray], config: DecoderConfig, tokens: list[int]) -> np.ndarray:
-    """Return the logits behind each token, [length, vocabulary]."""
+    """Return the logits after each token, [length, vocabulary]."""
     x, length = weights["token_embd.weight"][tokens], len(tokens)
     hidden = np.triu(np.full((length, length), -np.inf), 1)
     group = config.heads // config.kv_heads

@@ -14,7 +14,7 @@ from mirlo import generate
 from mirlo.benchmarks.llm.model import MODELS, save
 
 PROMPT, CHUNK, STEPS = 8000, 512, 40
-"""Tokens of the prompt and of a part of it; steps that are measured behind it."""
+"""Tokens of the prompt and of a part of it; steps that are measured after it."""
 REUSED = 2000
 """Tokens of a common beginning."""
 

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=8, help="limit of each process in GiB of address space (8)")
     parser.add_argument("--again", action="store_true", help="compare again what has a result")
     parser.add_argument("--again-failed", action="store_true", help="compare again what has failed")
-    parser.add_argument("--architectures", type=int, help="so many of them only, some of each family (all)")
+    parser.add_argument("--architectures", type=int, help="number of architectures, some of each family (all)")
     parser.add_argument("--list", action="store_true", help="list the models")
     parser.add_argument("--report", nargs="?", const=DOCS / "zoo.md", type=Path, help="write the page and stop")
     arguments = parser.parse_args()

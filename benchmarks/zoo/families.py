@@ -31,7 +31,7 @@ def entries(families: Iterable[str] | None = None) -> Iterator[Variant]:
 
 
 def mixed(chosen: Iterable[Variant], count: int | None = None) -> list[Variant]:
-    """Return the exports of so many architectures, in an order whose beginning has some of each kind.
+    """Return the exports of this many architectures, in an order whose beginning has some of each kind.
 
     Of larger families there are more, though less than in proportion. First comes one export of each architecture,
     exporters and shapes in turn, then another of each, and so on; the order is the same in each run.

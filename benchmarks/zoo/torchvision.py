@@ -24,7 +24,7 @@ def _model(name: str, **options: Any) -> Callable[[], Any]:
 
 
 def _vgg(name: str) -> Callable[[], Any]:
-    """Return a VGG whose classifier has 256 channels instead of 4,096, behind a mean over the image.
+    """Return a VGG whose classifier has 256 channels instead of 4,096, after a mean over the image.
 
     TorchScript exports a mean over windows only where it divides a size that is known.
     """
@@ -42,7 +42,7 @@ def _vgg(name: str) -> Callable[[], Any]:
 
 
 def _alexnet() -> Any:
-    """Return an AlexNet whose classifier has 256 channels instead of 4,096, behind a mean over the image."""
+    """Return an AlexNet whose classifier has 256 channels instead of 4,096, after a mean over the image."""
     import torch
 
     model = _model("alexnet")()

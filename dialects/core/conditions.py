@@ -103,7 +103,7 @@ def require_elements(size: Dim, count: tuple[Dim, ...], text: str) -> None:
 
 
 def require_part(dim: Dim, begin: Dim, count: Dim, stride: int, text: str) -> None:
-    """Require that the positions begin, begin + stride, ... (so many) are within an axis of this size.
+    """Require that the positions begin, begin + stride, ... (this many) are within an axis of this size.
 
     No sum in these conditions overflows if the others hold.
     """

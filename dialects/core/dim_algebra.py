@@ -474,7 +474,7 @@ _MAX_BOUNDS = 3
 def is_nonnegative(dim: Dim, bounds: int = _MAX_BOUNDS) -> bool:
     """Return whether a dim is non-negative for all values of its symbols.
 
-    At most so many quotients are replaced by their bounds: fewer for a search that asks many such questions.
+    At most this many quotients are replaced by their bounds: fewer for a search that asks many such questions.
     """
     if isinstance(dim, int):
         return dim >= 0
@@ -506,7 +506,7 @@ class _BoundSearch:
         self._known: dict[tuple[Dim, int], bool] = {}
 
     def is_nonnegative(self, dim: Dim, bounds: int) -> bool:
-        """Return whether a dim is proven not to be negative with so many quotients replaced."""
+        """Return whether a dim is proven not to be negative with this many quotients replaced."""
         key = dim, bounds
         if key not in self._known:
             self._known[key] = self._search(dim, bounds)

@@ -39,7 +39,7 @@ class Sharding:
         return tuple(dim // self.parts if i == self.axis else dim for i, dim in enumerate(shape))
 
     def layout(self, rank: int, ranks: int) -> RankLayout:
-        """Return which part of a tensor of so many dims each of the ranks has."""
+        """Return which part of a tensor of this many dims each of the ranks has."""
         if self.is_partial:
             return RankLayout((None,) * rank, tuple(range(ranks)))
         split = tuple(each * self.parts // ranks for each in range(ranks))

@@ -80,7 +80,7 @@ class WindowPhases:
     cropped: int
     """The phases before this one, in units of the stride, are all cropped."""
     before: int
-    """Zeros before the operand, and behind it."""
+    """Zeros before the operand, and after it."""
     after: Dim
 
 

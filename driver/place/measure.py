@@ -21,7 +21,7 @@ MIN_ROUND_SECONDS = 0.02
 """What one alternative runs at least in one round."""
 MAX_REPEATS = 100
 GIVE_UP_RATIO = 4.0
-"""What takes so many times longer than the fastest one is not timed again, if that takes time."""
+"""What takes this many times longer than the fastest one is not timed again, if that takes time."""
 CHEAP = 20_000.0
 """Microseconds that anything may take in every round."""
 PAUSE = 0.005

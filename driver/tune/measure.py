@@ -51,7 +51,7 @@ class Measurer(Protocol):
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Time the kernel with its target's own choices; return the ratios of the given ones to that.
 
-        A measurer with a property `workers` above 1 is called by so many threads at a time.
+        A measurer with a property `workers` above 1 is called by this many threads at a time.
         """
 
 

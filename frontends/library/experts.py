@@ -14,7 +14,7 @@ MAX_EXPERTS = 4096
 
 
 def _bounds(count: int) -> Expected:
-    """Return the type of the result of `bind`: so many dims."""
+    """Return the type of the result of `bind`: this many dims."""
     holds = each_is(lambda each: is_integer(each) or isinstance(each, SymbolicDim))
     return Expected(f"{count} dims", lambda value: holds(value) and len(value) == count)
 

@@ -13,7 +13,7 @@ slower, and take several times longer to compile."""
 def frames_of(x: Tensor, axis: int, count: Dim, size: Dim, step: Dim | Tensor) -> Tensor:
     """Return `count` frames of `size` elements along an axis, one every `step`.
 
-    The frames are the axis in the result, and their elements the one behind it. A step that is a tensor is of type i64.
+    The frames are the axis in the result, and their elements the one after it. A step that is a tensor is of type i64.
     """
     if isinstance(size, int) and isinstance(step, int) and 0 < size <= MAX_SLICES:
         return stack([x.slice(axis, at, count, step) for at in range(size)], axis + 1)

@@ -429,7 +429,7 @@ class NodeImporter(ObjectBuilder, ABC):
     ) -> list[Any]:
         """Import a graph, or a `LoopIteration`, as the body of an scf.while; return its carried values.
 
-        With room for so many iterations, scan outputs and the trip count follow. Without a bound (`D.UNKNOWN`) scan
+        With room for this many iterations, scan outputs and the trip count follow. Without a bound (`D.UNKNOWN`) scan
         outputs follow that have as many rows as there were iterations.
         """
 

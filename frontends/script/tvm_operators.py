@@ -21,7 +21,7 @@ from mirlo.runtime.errors import MirloError
 TvmOperator = Callable[..., GraphResult]
 Function = TypeVar("Function", bound=TvmOperator)
 TVM_OPERATORS: dict[str, TvmOperator] = {}
-"""The operators by the name behind `R.`; `nn_attention` is `R.nn.attention`, of which Mirlo has another one."""
+"""The operators by the name after `R.`; `nn_attention` is `R.nn.attention`, of which Mirlo has another one."""
 LAYOUTS = {
     "NCHW": "NC*", "NHWC": "N*C", "NCW": "NC*", "NWC": "N*C",
     "OIHW": "OI*", "HWIO": "*IO", "OHWI": "O*I", "OIW": "OI*",

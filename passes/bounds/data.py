@@ -178,7 +178,7 @@ def _origins_of_argument(argument: ir.BlockArgument, block: ir.Block) -> Iterabl
 
 def launch_sizes(op: ir.Operation) -> list[ir.Value]:
     """Return the sizes of a launch: blocks along three axes, threads of a block along three axes."""
-    first = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0]  # behind what it waits for
+    first = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0]  # after what it waits for
     return list(op.operands)[first : first + 6]
 
 

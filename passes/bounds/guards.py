@@ -90,7 +90,7 @@ def _emit_sizes(buffer: ir.Value, size: Value) -> tuple[list[Value], list[Value]
             size = _index(bytes_of_part)
     if _is_static(buffer):
         return [_index(dim) for dim in ir.MemRefType(buffer.type).shape], tests
-    # Rounded towards zero, what is left of a buffer that a view begins behind is no element either.
+    # Rounded towards zero, what is left of a buffer after the start of a view is no element either.
     return [create("arith.divsi", size.type, size, _index(_element_bytes(buffer))) if views else size], tests
 
 

@@ -87,7 +87,7 @@ class KernelBounds:
         self._root = ProofScope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
     def verify_by_data(self, steps: int) -> int:
-        """Try to prove the accesses by data within so many steps; return how many are left."""
+        """Try to prove the accesses by data within this many steps; return how many are left."""
         return self._verify(self.found.operations_by_data(), frozenset(), steps) if self.found.by_data else steps
 
     def verify_others(self, steps: int) -> int:

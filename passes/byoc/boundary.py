@@ -128,7 +128,7 @@ def rebuild_call(
             result = CallExternal.build(list(operands), callee=call.opview.callee, result_types=types).operation
     behind = Rewriter(next_operation(call), session)
     values = [permuted(v, edge.results[i], behind) if i in edge.results else v for i, v in enumerate(result.results)]
-    # The permutes are inserted behind the old call, before its users.
+    # The permutes are inserted after the old call, before its users.
     replace_op(call, values)
     return result
 

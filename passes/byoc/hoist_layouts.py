@@ -42,7 +42,7 @@ class LayoutRecord:
 class HoistLayouts(Pass):
     """Move permutes of layouts from the edges of composites and regions to their callers, where they cancel.
 
-    After `convert-layout` on an external module, a composite may start with a permute of its input, or have one behind
+    After `convert-layout` on an external module, a composite may start with a permute of its input, or have one after
     a pad of that input, and end with one of its result. They move to where it is called, cancel with those of its
     neighbours, move on to the callers of the region, and cancel with those of other regions. Permutes of constants are
     folded. Run on the model, it changes the types of regions; run on an

@@ -96,7 +96,7 @@ class GroupOutliner:
 
 
 def sort_by_type(values: list[BlockValue], limit: int) -> list[BlockValue]:
-    """Return the values, sorted by type if a call cannot encode so many runs of equal types."""
+    """Return the values, sorted by type if a call cannot encode this many runs of equal types."""
     types = [value.mlir.type for value in values]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
     return values if runs <= limit else sorted(values, key=lambda value: str(value.mlir.type))

@@ -44,7 +44,7 @@ class MatchSource(Protocol):
         """Return the block of the operator as a graph, for patterns of several outputs."""
 
     def gather(self, match: Match) -> None:
-        """Prepare the replacement of several outputs of a match: their readers come behind all of its operators."""
+        """Prepare the replacement of several outputs of a match: their readers come after all of its operators."""
 
 
 class Pattern:

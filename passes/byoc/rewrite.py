@@ -127,7 +127,7 @@ class BlockGraphs:
 
 
 class MatchBuilder(Rewriter):
-    """A builder of operators, constants and calls behind the root of a match, whose value they may read."""
+    """A builder of operators, constants and calls after the root of a match, whose value they may read."""
 
     def __init__(self, root: ir.Operation, session: Session, at: ir.InsertionPoint, graphs: BlockGraphs):
         super().__init__(root, session, at=at)
@@ -179,7 +179,7 @@ def _module_of(op: ir.Operation | ir.OpView) -> ir.OpView:
 
 
 def next_operation(op: ir.Operation) -> ir.Operation:
-    """Return the operation behind one that is not the last of its block."""
+    """Return the operation after one that is not the last of its block."""
     operations = [other.operation for other in op.block.operations]
     return operations[operations.index(op) + 1]
 

@@ -101,7 +101,7 @@ class KernelDefinition(ABC):
 
     @abstractmethod
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        """Return b so that a fault passes so many rounds with a probability of at most 2^-b."""
+        """Return b so that a fault passes this many rounds with a probability of at most 2^-b."""
 
     @abstractmethod
     def evaluate(

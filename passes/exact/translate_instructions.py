@@ -77,7 +77,7 @@ def _looked_up(t: KernelTranslator, tables: Sequence[FloatValue], positions: Int
 
 
 def _lookup_helper(t: KernelTranslator, lanes: int, count: int) -> str:
-    """Return the name of a function that looks up elements of so many tables: kernels have hundreds of calls."""
+    """Return the name of a function that looks up elements of this many tables: kernels have hundreds of calls."""
     name = f"exact.lookup_{t.arithmetic.element}_{lanes}_{count}"
     if name in t.f.module.helpers:
         return name

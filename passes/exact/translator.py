@@ -42,7 +42,7 @@ COMPARED: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 """Comparisons of constants that are not emitted."""
 GUARD_BYTES = 32768
-"""Bytes of garbage before and behind each buffer."""
+"""Bytes of garbage before and after each buffer."""
 MOST_ITERATIONS = 1 << 26
 """The most iterations of a loop that ends by a condition."""
 Body = Callable[[IntValue, list[Number]], Sequence[Number]]

@@ -127,7 +127,7 @@ def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_bo
 
 
 def _sort(block: ir.Block) -> None:
-    """Move operations behind those whose results they read; the others keep their order."""
+    """Move operations after those whose results they read; the others keep their order."""
     steps = [op.operation for op in block.operations]
     placed: dict[ir.Operation, None] = {}
     for step in steps:

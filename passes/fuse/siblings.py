@@ -46,7 +46,7 @@ def _without_cycles(groups: Groups, joined: list[list[int]]) -> list[list[int]]:
 def _last_operand(
     groups: Groups, members: Sequence[int], joined: Mapping[int, Sequence[int]], reading: tuple[int, ...]
 ) -> int:
-    """Return the last node that a kernel waits for; one behind all others if it waits for itself."""
+    """Return the last node that a kernel waits for; one after all others if it waits for itself."""
     if members[0] in reading:
         return len(groups.nodes)
     last = -1

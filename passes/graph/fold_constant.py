@@ -292,7 +292,7 @@ class _Folder:
         self._fold(op, grow)
 
     def _fold(self, op: ir.Operation, grow: int | None) -> None:
-        """Fold an operation of constants whose results exceed them by at most so many bytes; None for any number."""
+        """Fold an operation of constants whose results exceed them by at most this many bytes; None for any number."""
         if not all(is_constant(v) for v in op.operands) or any(result in self.refused for result in op.results):
             return
         folds = grow is None or op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values())

@@ -90,7 +90,7 @@ class Rewriter:
         """Drop a stored graph of the block, which has changed; nothing is stored by default."""
 
     def gather(self, match: Match) -> None:
-        """Prepare the replacement of several outputs of a match: their readers come behind all of its operators."""
+        """Prepare the replacement of several outputs of a match: their readers come after all of its operators."""
         raise NotImplementedError("patterns of several outputs are rewritten by the pass 'rewrite'")
 
     def array(self, value: ir.Value) -> np.ndarray | None:
@@ -135,7 +135,7 @@ def defining(value: ir.Value, name: str) -> ir.OpView | None:
 
 
 def without_unit_dims(value: ir.Value) -> ir.Value:
-    """Return the value behind reshapes that only insert or remove dims of 1."""
+    """Return the value after reshapes that only insert or remove dims of 1."""
     while True:
         shaped = defining(value, "relax.reshape")
         if shaped is None or _larger(shaped.x) != _larger(value):

@@ -78,7 +78,7 @@ class ScaledCaches:
             user.operands[use.operand_number] = rows
             self.results.append((use.operand_number, scales))
         elif user.name in ("relax.slice_dims", "relax.strided_slice") and _keeps_rows_whole(user):
-            # Attention reads the first rows: what is behind them is not converted.
+            # Attention reads the first rows: what is after them is not converted.
             with ir.InsertionPoint(user), user.location:
                 parts = [class_of(user).make(part, **_slice_of(user, part)) for part in (rows, scales)]
             user.results[0].replace_all_uses_with(self._read(parts[0], parts[1], user))

@@ -73,7 +73,7 @@ def fused_paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decli
 def paged_row(
     cache: TensorExpr, table: TensorExpr, lengths: TensorExpr, axes: Sequence[Expr], place: tuple[Expr, Expr]
 ) -> Expr:
-    """Return an element of a row of a sequence, zero behind the last one.
+    """Return an element of a row of a sequence, zero after the last one.
 
     `axes` are the sequence, the head, the row and the element, `place` the page of the sequence and its row.
     """
@@ -83,7 +83,7 @@ def paged_row(
 
 
 def _attention_of(op: ir.OpView, shared: Dim, value_size: Dim, context: Dim) -> _Attention | Decline:
-    """Return the attention of queries to so many keys, all of which are seen."""
+    """Return the attention of queries to this many keys, all of which are seen."""
     batch, heads, length, size = shape_of(op.query)
     if not (isinstance(heads, int) and isinstance(shared, int)):
         return decline("the number of heads is known at run time only")

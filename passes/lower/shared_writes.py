@@ -11,7 +11,7 @@ from mirlo.dialects.tir.buffers import STORED_TO
 _WRITTEN_TO = {**STORED_TO, "memref.copy": 1}
 """Operations that write, and the position of the memory among their operands; indices follow it."""
 _BEHIND_INDICES = {"vector.maskedstore": 2, "vector.scatter": 2}
-"""Operands behind the indices: a mask and what is written."""
+"""Operands after the indices: a mask and what is written."""
 _COUNTERS = ("memref.atomic_rmw", "memref.generic_atomic_rmw")
 """Operations that give each iteration another value."""
 _RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.subview", "memref.reinterpret_cast")
@@ -115,7 +115,7 @@ class _Iteration:
         if op.name == "func.func":
             return ()
         if op.name == "scf.for":
-            carried = value.arg_number - 1  # behind the index, which its bounds decide on
+            carried = value.arg_number - 1  # after the index, which its bounds decide on
             return list(op.operands)[:3] if carried < 0 else [op.operands[3 + carried], list(_ends(op))[carried]]
         return [*op.operands, *_ends(op)]
 

@@ -1,6 +1,6 @@
 """Layout of the arena: offsets such that buffers alive at the same time do not overlap.
 
-Buffers of static sizes are packed first. Those of symbolic sizes share *slots* behind them: a slot is as large as
+Buffers of static sizes are packed first. Those of symbolic sizes share *slots* after them: a slot is as large as
 the largest of its buffers, no two of which are alive at the same time. Its size and the offset of the next slot are
 expressions that compiled code evaluates in each call.
 """

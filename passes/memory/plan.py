@@ -215,7 +215,7 @@ def _functions(module: ir.OpView) -> list[ir.OpView]:
 
 
 READABLE = 64
-"""Readable bytes behind an arena whose buffers may be empty: kernels hoist loop-invariant loads out of loops, also
+"""Readable bytes after an arena whose buffers may be empty: kernels hoist loop-invariant loads out of loops, also
 of loops without iterations."""
 
 

@@ -14,7 +14,7 @@ from mirlo.runtime.records import dataclass
 
 
 class TileBody(Protocol):
-    """The type of functions that emit a tile of so many rows from a row on."""
+    """The type of functions that emit a tile of this many rows from a row on."""
 
     def __call__(self, first: ir.Value, size: int) -> None: ...
 

@@ -59,7 +59,7 @@ def vector(values: dict[int | str, float | str], *, vocabulary: Sequence[int | s
 def cast(values: dict[int, float | str], *, dtype: str, length: int | None) -> np.ndarray:
     """Return the values as a row, by ascending keys; with a length, each at the place that is its key.
 
-    Places without a key hold 0, or the text "0.f", as ONNX Runtime fills them. Keys behind the last place are left out.
+    Places without a key hold 0, or the text "0.f", as ONNX Runtime fills them. Keys after the last place are left out.
     """
     kind = object if dtype == STRING else numpy_dtype(dtype)
     if length is None:
@@ -74,7 +74,7 @@ def cast(values: dict[int, float | str], *, dtype: str, length: int | None) -> n
 
 
 def _scalar(value: float | str, dtype: str) -> float | str:
-    """Cast a string or a float as C++ does: integers lose their fraction, texts of floats have six digits behind it."""
+    """Cast a string or a float as C++ does: integers lose their fraction, texts of floats have six digits after it."""
     if dtype == STRING:
         return value if isinstance(value, str) else f"{float(value):f}"
     number = parse_number(value, dtype) if isinstance(value, str) else value

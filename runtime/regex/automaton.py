@@ -96,7 +96,7 @@ class Regex:
         return result
 
     def _good(self, classes: array[int]) -> list[int]:
-        """Return for each place of a text the states from which a match ends there or behind it."""
+        """Return for each place of a text the states from which a match ends there or after it."""
         nfa = self._nfa
         before = self._kind_before(classes[-1] if classes else None)
         states = self._behind.of(1 << nfa.accept, place_flags(before, nfa.kinds[nfa.end]))
@@ -141,7 +141,7 @@ class _Spans:
         self._good = regex._good(self._classes)
 
     def next_from(self, place: int) -> tuple[int, int] | None:
-        """Return the beginning and the end of the first match that begins at a place or behind it."""
+        """Return the beginning and the end of the first match that begins at a place or after it."""
         start_bit, good = self._regex._nfa.start, self._good
         for start in range(place, len(good)):
             if good[start] >> start_bit & 1:
@@ -172,7 +172,7 @@ def compiled(pattern: str) -> Regex:
 
 
 def tokens_of(regex: Regex, text: str, least: int) -> Iterator[str]:
-    """Yield the matches in a text with `least` characters or more; behind a shorter one the next character is tried."""
+    """Yield the matches in a text with `least` characters or more; after a shorter one the next character is tried."""
     spans, place = regex.spans(text), 0
     while (span := spans.next_from(place)) is not None:
         start, end = span

@@ -26,7 +26,7 @@ from mirlo.runtime.regex.syntax import (
 )
 
 MAX_STATES = 20_000
-"""States of an automaton; each letter of a text takes up to so many steps where no letters before were like it."""
+"""States of an automaton; each letter of a text takes up to this many steps where no letters before were like it."""
 PIECE = 1 << 16
 """Characters whose classes are looked up at once."""
 OTHER, IN_WORD, NEWLINE, NOTHING = range(4)

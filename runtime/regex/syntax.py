@@ -46,7 +46,7 @@ class Assertion(NamedTuple):
 
 
 class Concatenation(NamedTuple):
-    """Parts one behind the other."""
+    """Parts one after the other."""
 
     parts: tuple[Node, ...]
 
@@ -109,7 +109,7 @@ class _Parser:
         self._flags = _Flags()
         self._groups = [_Group(self._flags)]
         self._operator = ""
-        """The repetition that was read last, if nothing is behind it."""
+        """The repetition that was read last, if nothing is after it."""
 
     def parse(self) -> Node:
         while self._at < len(self._text):
@@ -320,7 +320,7 @@ class _Parser:
         raise RegexError(f"invalid escape sequence: {text[start - 1 : self._at]}")
 
     def _class(self) -> Ranges:
-        """Read a class behind its bracket."""
+        """Read a class after its bracket."""
         text, start = self._text, self._at - 1
         is_negated = text.startswith("^", self._at)
         self._at += is_negated

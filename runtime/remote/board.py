@@ -97,7 +97,7 @@ class Board:
         self, number: int, calls: int, *, warm: int = 1, stamps: int = 0, pause: float = 0.0, cpu_time: bool = False,
         outputs: Sequence[TensorSpec] | None = None,
     ) -> TimedCalls:  # fmt: skip
-        """Call a model `warm` times, and so many times more that are timed, with stamps of kernels."""
+        """Call a model `warm` times, and this many times more that are timed, with stamps of kernels."""
         flags = (WANT_OUTPUTS if outputs is not None else 0) | (CPU_TIME if cpu_time else 0)
         order = struct.pack("<IIIIIQ", number, calls, warm, stamps, flags, int(pause * 1e9))
         with self.lock:

@@ -56,7 +56,7 @@ class ModelSession(Protocol):
         self, number: int, calls: int, *, warm: int = 1, stamps: int = 0, pause: float = 0.0, cpu_time: bool = False,
         outputs: Sequence[TensorSpec] | None = None,
     ) -> TimedCalls:  # fmt: skip
-        """Call a model `warm` times, and so many times more that are timed, with stamps of kernels."""
+        """Call a model `warm` times, and this many times more that are timed, with stamps of kernels."""
 
 
 class RemoteModel(UnloadedModel):
@@ -93,7 +93,7 @@ class RemoteModel(UnloadedModel):
     def seconds(
         self, inputs: Mapping[str, object], count: int, pause: float = 0.0, cpu_time: bool = False
     ) -> list[float]:
-        """Return the times of so many calls by the board's clock, after one that is not counted.
+        """Return the times of this many calls by the board's clock, after one that is not counted.
 
         Before each of them nothing happens for `pause` seconds. CPU time is that of all threads.
         """

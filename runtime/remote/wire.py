@@ -144,7 +144,7 @@ class Connection:
                 self.send(FrameKind.DATA, view[start : start + MAX_PAYLOAD])
 
     def receive_parts(self, count: int, seconds: float = FRAME_SECONDS) -> bytes:
-        """Return so many bytes, which come in several frames."""
+        """Return this many bytes, which come in several frames."""
         content = bytearray()
         while len(content) < count:
             part = self.receive(FrameKind.PART, seconds)

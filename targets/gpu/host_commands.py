@@ -16,7 +16,7 @@ from mirlo.targets.gpu.host_values import HostValues, as_index
 from mirlo.targets.gpu.program import Command, HostProgram, Range, SplitParameter, TensorMap, Value
 
 COMMAND, WAIT, ANSWER = "mirlo_command_", "mirlo_wait", "mirlo_answer"
-"""Functions of the device: give a command of so many words; execute all commands; return the answer of the last."""
+"""Functions of the device: give a command of this many words; execute all commands; return the answer of the last."""
 LaunchArgument = Range | TensorMap | ir.Value
 """What a kernel receives."""
 Parts = Mapping[str, Sequence[SplitParameter]]

@@ -318,7 +318,7 @@ def _row_width(extent: int | ir.Value, most: int) -> int:
 
 
 def _rows(extent: int | ir.Value, width: int) -> int | ir.Value:
-    """Return how many rows of blocks compute so many iterations."""
+    """Return how many rows of blocks compute this many iterations."""
     if isinstance(extent, int):
         return -(-extent // width)
     return (Value(extent) + (width - 1)).divide_unsigned(index(width))

@@ -65,7 +65,7 @@ def task_of(unit: CompilationUnit) -> CompileTask:
 
 
 OF_KERNELS = ("lower-loops", "lower-intrinsics", "outline-parallel")
-"""The passes behind `schedule` that change each kernel by itself."""
+"""The passes after `schedule` that change each kernel by itself."""
 
 
 class CompileAhead(Preparation):
@@ -84,7 +84,7 @@ class CompileAhead(Preparation):
         self._lowered: defaultdict[int, dict[str, ir.Module]] = defaultdict(dict)
         """The kernels of a group that wait for the others."""
         self._steps: list[Pass] = []
-        """The passes that a kernel goes through behind `schedule`."""
+        """The passes that a kernel goes through after `schedule`."""
         self._session = Session()
         self._seen: set[str] = set()
         self._characters = 0

@@ -143,7 +143,7 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
 )
 
 SVE = {"sve256": 256, "sve512": 512}
-"""Scalable vectors of exactly so many bits, by the names of features; LLVM's feature is `sve`.
+"""Scalable vectors of exactly this many bits, by the names of features; LLVM's feature is `sve`.
 
 Code for a length runs on processors of that length only. It pays from 512 bits: Neoverse V1 multiplies two vectors of
 256 bits in a cycle, or four of 128, for which there are dot products as well.

@@ -1,6 +1,6 @@
 """AMX's instructions as functions of plain LLVM IR, for tests on machines without them (`tiles=emulated`).
 
-Results are the processor's, bit for bit. Each function that uses registers has them on its stack, behind their
+Results are the processor's, bit for bit. Each function that uses registers has them on its stack, after their
 configuration. `abort` is called where the processor raises an exception: shapes that do not match, registers without a
 configuration.
 """

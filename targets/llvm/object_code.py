@@ -107,7 +107,7 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
 
 def _lower(module: ir.Module, processor: Processor, calls_kernels: bool, text: str) -> None:
     try:
-        # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
+        # Verification after each of this many passes takes longer than the passes; the LLVM module is verified below.
         lower_to_llvm(module, processor, verify=False, calls_kernels=calls_kernels, text=text)
         module.operation.verify()
     except ir.MLIRError as error:

@@ -16,7 +16,7 @@ SETS, BUFFERS = 64, 512
 
 @cache
 def _packer(buffers: int) -> struct.Struct:
-    """Return what packs `VkDescriptorBufferInfo` of so many buffers."""
+    """Return what packs `VkDescriptorBufferInfo` of this many buffers."""
     return struct.Struct(f"={3 * buffers}Q")
 
 
@@ -42,7 +42,7 @@ class DescriptorSets:
         self._reserve(16)
 
     def _reserve(self, buffers: int) -> None:
-        """Make room to describe so many buffers."""
+        """Make room to describe this many buffers."""
         ffi = api().ffi
         self._infos = ffi.new("VkDescriptorBufferInfo[]", buffers)
         self._bytes = ffi.buffer(self._infos)

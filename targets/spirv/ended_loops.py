@@ -1,7 +1,7 @@
 """Kernels report loops that the device ended before their last iteration.
 
 Mesa's software device ends every loop of a thread after 65535 iterations, all loops of a kernel together, without an
-error. A kernel that may have so many iterations runs a short loop last, and writes to memory if the device ended it;
+error. A kernel that may have this many iterations runs a short loop last, and writes to memory if the device ended it;
 the loader reads that after the call.
 """
 

@@ -176,7 +176,7 @@ def table(found: Sequence[KernelAccesses]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suite", default="onnx", help=f"{', '.join(SUITES)}, or a folder of models")
-    parser.add_argument("--sample", type=int, default=0, help="only so many models, chosen with --seed")
+    parser.add_argument("--sample", type=int, default=0, help="only this many models, chosen with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--processes", type=int, default=2)

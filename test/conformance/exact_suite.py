@@ -108,7 +108,7 @@ def graph_row(name: str, suite: str, target: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suite", default="samples", help="onnx, samples, or a folder of models")
-    parser.add_argument("--sample", type=int, default=0, help="only so many models, chosen with --seed")
+    parser.add_argument("--sample", type=int, default=0, help="only this many models, chosen with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--target", default="llvm", help="what models are compiled for")

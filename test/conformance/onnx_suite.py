@@ -30,7 +30,7 @@ from typing import Any
 KNOWN_FAILURES = Path(__file__).with_name("onnx_known_failures.txt")
 SECONDS_PER_CASE = 300
 CASES_PER_PROCESS = 400
-"""A process that ran so many is replaced by a new one, so that what cases leave behind stays bounded."""
+"""A process that ran this many is replaced by a new one, so that what cases leave behind stays bounded."""
 
 PASSED, UNSUPPORTED, WRONG, BROKEN, CRASHED, HANGS = "passed", "unsupported", "wrong", "broken", "crashed", "hangs"
 
@@ -257,12 +257,12 @@ def main() -> None:
     parser.add_argument("--listed", action="store_true", help="only cases that are listed as failures")
     parser.add_argument("--step", type=int, default=1, help="every second case with 2, and so on")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--slow", type=int, default=0, help="show so many of the slowest cases")
+    parser.add_argument("--slow", type=int, default=0, help="show this many of the slowest cases")
     options = parser.parse_args()
     suite = load_suite(whole=options.step == 1)
     listed = known_failures()
     names = [name for name in suite if re.search(options.only, name) and (name in listed or not options.listed)]
-    names = names[options.step - 1 :: options.step]  # a part begins behind the whole models, which take longest
+    names = names[options.step - 1 :: options.step]  # a part begins after the whole models, which take longest
     began = time.monotonic()
     outcomes = run_suite(suite, names, options.processes)
     for outcome in outcomes:

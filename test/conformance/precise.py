@@ -159,7 +159,7 @@ def compiled(function: MathFunction, kind: str, target: str, count: int) -> mirl
 LEAST_EXPONENT = -24
 """Of the magnitudes that `largest_error_of_many` visits: below it, functions are 0, 1, their argument, or periodic."""
 STEP, CHUNK = 13, 1 << 15
-"""One in so many arguments of f32 is computed, so many in a call: they stay in a cache."""
+"""One in this many arguments of f32 is computed, this many in a call: they stay in a cache."""
 
 
 def exponents_of(function: MathFunction) -> range:

@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     parser.add_argument("--only", default="", help="a pattern of names")
-    parser.add_argument("--sample", type=int, default=0, help="only so many cases, chosen with --seed")
+    parser.add_argument("--sample", type=int, default=0, help="only this many cases, chosen with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--target", default="llvm", help="what models are compiled for")

@@ -35,7 +35,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--invariant": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
 }
-"""By flag, the text behind it and the value of the option, where that is another than any word or a choice."""
+"""By flag, the text after it and the value of the option, where that is another than any word or a choice."""
 VALUES: dict[str, Any] = {
     "threads": 3, "shapes": {"x": [1]}, "pipeline": "cse", "legalize": {"relax.exp": print},
     "intrinsics": {"exp": print},

@@ -1,4 +1,4 @@
-"""Each sentence of SECURITY.md has a test or a command behind it, or says what is trusted: `security_claims.txt`.
+"""Each sentence of SECURITY.md has a test or a command after it, or says what is trusted: `security_claims.txt`.
 
 The file has the sentences in the order of the page, each followed by lines with its evidence: a test
 (`test/x.py::test_y`), a file of lit, `mirlo fuzz MODE`, `make TARGET`, or `definition` for what nothing can test: who
@@ -58,7 +58,7 @@ CLAIMED = claims(CLAIMS.read_text(encoding="utf-8"))
 
 
 def test_each_sentence_has_evidence() -> None:
-    page = list(sentences((ROOT / "SECURITY.md").read_text(encoding="utf-8")))[1:]  # behind the head of the table
+    page = list(sentences((ROOT / "SECURITY.md").read_text(encoding="utf-8")))[1:]  # after the head of the table
     listed = [sentence for sentence, _ in CLAIMED]
     missing, gone = [each for each in page if each not in listed], [each for each in listed if each not in page]
     assert not missing and not gone, "\n".join(

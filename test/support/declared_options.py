@@ -39,7 +39,7 @@ TARGETS = {
     "spirv": ("", "x=1", "fast"),
     "c": ("", "x=1", "width=32", "source-only"),
 }  # fmt: skip
-"""Targets with options in braces behind their names."""
+"""Targets with options in braces after their names."""
 CLASSES = (
     "driver.options.CompileArguments",
     "tools.bench.options.MeasurementOptions", "tools.quantize.options.Quantization",

@@ -46,7 +46,7 @@ def inner_loops(assembly: str) -> list[InnerLoop]:
     labels = {match[1]: i for i, line in enumerate(lines) if (match := LABEL.match(line))}
 
     def leaves(a: int, b: int) -> bool:
-        """Return whether lines go on elsewhere, in a loop inside that LLVM has placed before or behind them."""
+        """Return whether lines go on elsewhere, in a loop inside that LLVM has placed before or after them."""
         return any(not a <= labels.get(jump[1], a) < b for jump in map(JUMP.match, lines[a:b]) if jump)
 
     spans = []

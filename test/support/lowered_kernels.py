@@ -69,7 +69,7 @@ WORKS = tuple(
 BATCH = 20
 """Operators in one program."""
 EVERY = 6
-"""One operator in so many is lowered."""
+"""One operator in this many is lowered."""
 PACKED = (
     (4, 32, "", 0),
     (8, 64, "packed", 4),

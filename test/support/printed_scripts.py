@@ -17,7 +17,7 @@ from mirlo.tools.conformance.check import names as load_cases
 from mirlo.tools.conformance.programs import module_of, operator_program
 
 EVERY = 8
-"""One operator in so many is legalized."""
+"""One operator in this many is legalized."""
 SIGNATURE = ", ".join(
     f"{name}: R.Tensor({shape}, '{dtype}')"
     for name, shape, dtype in (

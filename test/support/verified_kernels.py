@@ -12,7 +12,7 @@ from mirlo.passes.exact.verdict_cache import text_of
 
 
 class Share:
-    """Which kernels are compared: one in so many, by the text of their definitions."""
+    """Which kernels are compared: one in this many, by the text of their definitions."""
 
     every = 16
 

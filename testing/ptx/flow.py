@@ -30,7 +30,7 @@ class BasicBlock:
 
     first: int
     last: int
-    """One behind the last instruction."""
+    """One after the last instruction."""
     targets: tuple[int, ...] = ()
     """The blocks that may follow."""
     live: frozenset[str] = frozenset()

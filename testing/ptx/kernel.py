@@ -46,7 +46,7 @@ class PtxKernel:
         used = _symbols_of(function)
         shared = [v for v in (*function.variables, *module.variables) if v.space == "shared"]
         shared = [v for v in shared if v in function.variables or v.name in used]
-        # What the launch brings, which has no size here, lies behind the rest.
+        # What the launch brings, which has no size here, lies after the rest.
         shared.sort(key=lambda v: v.size == 0)
         symbols |= _lay_out(shared)
         self.shared_size = max((v.offset + v.size for v in shared), default=0)

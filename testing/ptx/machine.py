@@ -1,6 +1,6 @@
 """Kernels executed: blocks of threads in batches, groups of threads that are at the same place one after the other.
 
-The group at the lowest place goes first, so that threads meet again behind branches and loops. A group that waits, at a
+The group at the lowest place goes first, so that threads meet again after branches and loops. A group that waits, at a
 barrier or for other threads of its warp, goes on when it may; if no group can, the kernel hangs, which is an error.
 """
 

@@ -46,7 +46,7 @@ class GlobalMemory:
     def add(self, address: int, size: int, name: str, granule: int = 1) -> None:
         """Map memory of this process for kernels; reads may go on to the end of a granule.
 
-        LLVM reads neighbours together where their alignment says that the bytes behind them exist.
+        LLVM reads neighbours together where their alignment says that the bytes after them exist.
         """
         if size <= 0:
             return

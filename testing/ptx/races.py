@@ -22,7 +22,7 @@ class Races:
         self._warps = batch.count * batch.warps_per_block
         everybody = self._warps + 1
         self.copies = self._warps
-        """The number of those who copy, behind the warps."""
+        """The number of those who copy, after the warps."""
         self._known = np.zeros((everybody, everybody), np.int64)
         """Of each the clocks of all that it knows of."""
         np.fill_diagonal(self._known, 1)

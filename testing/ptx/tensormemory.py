@@ -47,7 +47,7 @@ class TensorMemory:
         self._known = np.zeros((0, LANES, COLUMNS), np.bool_)
         self._owned = np.zeros((0, COLUMNS), np.bool_)
         self._under_way: list[_Product | tuple[Key, int]] = []
-        """Products, and barriers to arrive at behind them, with the warp that said so."""
+        """Products, and barriers to arrive at after them, with the warp that said so."""
         self._loaded: dict[int, list[tuple[tuple[int, ...], Array]]] = {}
         """Registers and their values, by warp."""
 

@@ -76,7 +76,7 @@ class Child:
         return {"seconds": min(self.run(3)["seconds"])}
 
     def run(self, count: int, gap: float = 0.0, cpu_time: bool = False) -> dict[str, list[float]]:
-        """Return the times of so many runs, after a first one with the caches in the state that other processes leave.
+        """Return the times of this many runs, after one with the caches in the state that other processes leave.
 
         Before each of them nothing happens for `gap` seconds. CPU time is that of all threads.
         """

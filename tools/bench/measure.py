@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SLICE_SECONDS = 0.03
 """Approximate duration of consecutive runs of one engine before the next engine runs."""
 NEIGHBOR_SECONDS, NEIGHBOR_FACTOR = 60.0, 20.0
-"""A process beside the engines ends by itself after so many seconds, and so many for each second of measuring, as slow
-models take longer than they are given."""
+"""A process beside the engines ends by itself after this many seconds, and this many for each second of measuring, as
+slow models take longer than they are given."""
 CALLS_BETWEEN_GAPS = 4
 """Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
 MIRLO = "mirlo"

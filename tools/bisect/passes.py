@@ -67,7 +67,7 @@ def departing_generator(
             continue
         steps = pipeline_steps(settings)
         own = [i for i, step in enumerate(steps) if generator.name in step]
-        # A generator that leaves its regions to Mirlo has a pipeline for them behind `partition`, no code of its own.
+        # A generator that leaves its regions to Mirlo has a pipeline for them after `partition`, no code of its own.
         position = next((i for i in own if _name(steps[i]) == CODEGEN), own[-1])
         pattern = ", ".join(name for name in patterns if name.startswith(f"{generator.name}.")) or generator.name
         text = _text(steps, range(len(steps)))

@@ -69,7 +69,7 @@ class ExpectedResult:
 
 
 def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0) -> list[np.ndarray]:
-    """Return the outputs of a graph in the widest types; `noise` moves floats by so many roundings."""
+    """Return the outputs of a graph in the widest types; `noise` moves floats by this many roundings."""
     computed: dict[GraphOperation, list[np.ndarray]] = {}
     read = _moved(typed, arrays, noise) if noise else arrays
 

@@ -55,7 +55,7 @@ class EmptyCase:
     """Of tensors; a letter is a dim that may be 0."""
     attributes: Mapping[str, object] = field(default_factory=dict)
     constants: tuple[np.ndarray | None, ...] = ()
-    """The inputs behind the tensors; None for one that is left out."""
+    """The inputs after the tensors; None for one that is left out."""
     dtypes: tuple[npt.DTypeLike, ...] = FLOATS
     outputs: int = 1
     integers: tuple[int, ...] = ()

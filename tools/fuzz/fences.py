@@ -12,7 +12,7 @@ from mirlo.runtime.dtypes import numpy_dtype
 
 FENCE = 0xA5
 BYTES = 64
-"""Bytes of a fence, which keep the alignment of what is behind them."""
+"""Bytes of a fence, which keep the alignment of what is after them."""
 
 
 class FencedOutputs:

@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 28
 
 
 class GuardedMemory:
-    """Memory of calls: each piece ends at an inaccessible page, or begins behind one.
+    """Memory of calls: each piece ends at an inaccessible page, or begins after one.
 
     Bytes between a piece and its page, which alignment leaves, have the value `fill`, as have pieces before the call.
     """

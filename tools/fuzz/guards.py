@@ -1,7 +1,7 @@
 """Random graphs in memory between pages that cannot be read or written, with sizes and values that do not fit.
 
 Each input, output and weight, the arena and each tensor of a data-dependent size has pages of its own, and ends at an
-inaccessible one, or begins behind one; read-only memory cannot be written. A call is computed in memory of two
+inaccessible one, or begins after one; read-only memory cannot be written. A call is computed in memory of two
 contents, which its results must not depend on. A seed is a graph, most with a symbol of its own for each dim of each
 input, and calls of it: one that fits, others whose sizes disagree or whose integers are no indices.
 
@@ -112,7 +112,7 @@ def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = OP
 
 
 def guarded_places(compiled: Executable) -> list[tuple[GuardedMemory, Executable]]:
-    """Return the model in memory that ends at inaccessible pages, and in memory that begins behind them."""
+    """Return the model in memory that ends at inaccessible pages, and in memory that begins after them."""
     places = [GuardedMemory(at_end) for at_end in (True, False)]
     return [(memory, memory.executable(compiled)) for memory in places]
 

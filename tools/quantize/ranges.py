@@ -130,7 +130,7 @@ def _entropy(counts: np.ndarray, centres: np.ndarray, low: float, high: float) -
     inside = (centres >= low) & (centres <= high)
     if inside.sum() < LEVELS:
         return np.inf
-    # Zeros are exact in any range. With the many of them behind a Relu, what is clipped would seem to be nothing.
+    # Zeros are exact in any range. With the many of them after a Relu, what is clipped would seem to be nothing.
     counts = np.where(np.abs(centres) <= centres[1] - centres[0], 0, counts)
     reference = counts[inside].astype(np.float64)
     first, last = np.flatnonzero(inside)[[0, -1]]

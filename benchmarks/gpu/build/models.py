@@ -22,7 +22,7 @@ MODELS = ("mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2")
 SMALLEST = 4096
 """Elements of a parameter that is worth a seed."""
 MOST_STORED, STEPS = 1 << 18, (3, 7, 17, 37, 101, 251, 1009)
-"""Elements of an output that are carried along; of a larger one each so many-th."""
+"""Elements of an output that are carried along; of a larger one, elements at this stride."""
 BOUND = 1e-4
 """Largest error, relative to the largest number of an output."""
 

@@ -149,7 +149,7 @@ class TensorExpr:
         """Return the element at indices that may be outside: some other element if they are.
 
         `inside` is whether they are inside. If an axis may be empty, that element is the first one, so that no element
-        behind the memory of an empty tensor is read.
+        after the memory of an empty tensor is read.
         """
         pairs = zip(indices, self.shape, strict=True)
         if all(is_certain(partial(ge, dim, 1)) for dim in self.shape):

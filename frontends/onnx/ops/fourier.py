@@ -170,7 +170,7 @@ def _dynamic_stft(node: Node, onesided: bool) -> Tensor:
 
 
 def _frames(node: Node, count: Dim, length: Dim, step: Dim | Tensor, onesided: bool) -> Tensor:
-    """Return the transforms of so many frames of this length, one every `step` elements."""
+    """Return the transforms of this many frames of this length, one every `step` elements."""
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
     frames = frames_of(node[0], 1, count, length, step)

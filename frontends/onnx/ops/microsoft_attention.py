@@ -124,7 +124,7 @@ def decoder_masked_attention(node: Node) -> Converted:
     Then the length of the past in caches with room, the number of beams, which beam each token in the caches came from,
     and the bias of query, key and value.
     """
-    node.ignore(8)  # the dims of the input behind it say so
+    node.ignore(8)  # the dims of the input after it say so
     if node.attr.bool("output_qk", 0):
         raise NodeError("attribute 'output_qk' must be 0: the scores are no output")
     if node.attr.bool("past_present_share_buffer", 0) != node.has(7):

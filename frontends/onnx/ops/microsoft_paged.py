@@ -30,7 +30,7 @@ class _Tokens:
     count: Dim
     batch: Dim
     sequence: Tensor
-    """The sequence of each token: i64[tokens]; `batch` for tokens behind the last one."""
+    """The sequence of each token: i64[tokens]; `batch` for tokens after the last one."""
     place: Tensor
     """The number of the token among the new ones of its sequence: i64[tokens]."""
     position: Tensor

@@ -32,7 +32,7 @@ class RingCache:
         self._divisor = node.size(D.maximum(rows, 1))
 
     def require_room(self, name: str, window: int, new: Dim, total: Dim) -> None:
-        """Check in the call that so many new tokens overwrite nothing that they see."""
+        """Check in the call that this many new tokens overwrite nothing that they see."""
         beside = self.rows - (window - 1)
         if D.is_nonnegative(beside - new):
             return
@@ -70,7 +70,7 @@ class WindowCache:
         self.before = self.total - node.size(new)
 
     def _resident(self, tokens: Tensor) -> Tensor:
-        """Return how many rows a sequence of so many tokens has."""
+        """Return how many rows a sequence of this many tokens has."""
         group = self.group
         beyond = tokens - (self.rows - self.group + 1)
         groups = beyond // group

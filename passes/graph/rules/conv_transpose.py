@@ -132,14 +132,14 @@ class _Axis:
 
     taps: int
     before: int
-    """Zeros before the operand, and behind it."""
+    """Zeros before the operand, and after it."""
     after: int
     size: Dim
     """The positions at which the window is."""
     begin: int
     """Of the phases, those from here on are the result."""
     end: int
-    """The first phase behind the result, from the end if sizes are known at run time only."""
+    """The first phase after the result, from the end if sizes are known at run time only."""
 
     @staticmethod
     def of(size: Dim, count: Dim, kernel: int, stride: int, begin: int) -> _Axis | Decline:

@@ -75,7 +75,7 @@ def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 def sum_of_products(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Compute the sum of two products by one of twice the depth, as of the gradients of a weight that steps share.
 
-    Operands are copied behind one another: that must be less than the products, which need not be stored then.
+    Operands are copied one after another: that must be less than the products, which need not be stored then.
     """
     products = [defining(value, "relax.matmul") for value in (op.lhs, op.rhs)]
     first, second = products

@@ -103,7 +103,7 @@ def paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
 
 def _rows_of(op: ir.OpView, b: LegalizeBuilder, cache: ir.Value) -> ir.Value:
-    """Return the rows of each sequence [B, HKV, M * P, D]: a copy, zero behind the last one."""
+    """Return the rows of each sequence [B, HKV, M * P, D]: a copy, zero after the last one."""
     _, rows, heads, size = shape_of(cache)
     batch, most = shape_of(op.table)
 

@@ -190,7 +190,7 @@ class _Finder:
     def _elementwise(
         self, block: BlockView, loops: list[int], known: set[ir.Value], outputs: int = 1
     ) -> BlockInstance | Decline:
-        """Match an elementwise block over these loops, with so many outputs at most.
+        """Match an elementwise block over these loops, with this many outputs at most.
 
         Of the group's values, it may read only `known` ones, elementwise.
         """

@@ -55,12 +55,12 @@ class DotTileEmitter(TileEmitter):
         return emit_init(self.tile.leaf.view, self.kind)
 
     def _at_once(self, values: LoopValues, rows: int, columns: int, first_column: LoopValue = 0) -> None:
-        """Emit the products of all rows and so many columns in each step along K."""
+        """Emit the products of all rows and this many columns in each step along K."""
         lanes = self.lanes
         operands = self.inside(self.operands(values), self.tile.lanes, first_column)
         sums = [self.zeros(lanes, self.kind) for _ in range(rows * columns)]
         sums = self._walk(self.tile.over, operands, sums, columns)
-        # Whole vectors of sums are stored, also behind the last one.
+        # Whole vectors of sums are stored, also after the last one.
         most = -(-self.tile.height * self.tile.width // lanes) * lanes
         held = self.constants.scratch(("accumulators", self.tile), most, self.kind)
         for first in range(0, len(sums), lanes):

@@ -420,7 +420,7 @@ class _Emitter(PointEmitter):
         emitter.finish_rest(behind, create("arith.subi", rows.count.type, rows.count, rows.rest))
 
     def shifted_tile(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, first: ir.Value, size: int) -> None:
-        """Emit a tile of so many elements, from one on: all of them exist."""
+        """Emit a tile of this many elements, from one on: all of them exist."""
         inside = values.at({loop.name: LoopPosition(loop.name, first, PartRange(0, shift.size))})
         leaves = [leaf for leaf in leaves_of(loop) if leaf.part == TILE]
         # Another dim may have the same size: a guard of it says nothing of this loop.

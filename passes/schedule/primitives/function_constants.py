@@ -43,7 +43,7 @@ class FunctionConstants:
         return self._at_start(key, lambda: _constant(kind, ir.DenseElementsAttr.get(on, kind)))
 
     def scratch(self, key: object, elements: int, kind: ir.Type) -> ir.Value:
-        """Return memory for so many elements, the same for each use of a key."""
+        """Return memory for this many elements, the same for each use of a key."""
         if key not in self._known:
             self._known[key] = self._function.scratch([elements], kind)
         return self._known[key]

@@ -62,7 +62,7 @@ def _find_sides(tile: TileLeaf) -> tuple[TileSide, TileSide]:
 
 
 def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | None, distance: int) -> None:
-    """Prefetch the columns of a tile: those of the next iteration of a loop around it, or so many elements ahead.
+    """Prefetch the columns of a tile: those of the next iteration of a loop around it, or this many elements ahead.
 
     A buffer that the epilogue reads is prefetched before the reduction of the tile.
     """

@@ -627,7 +627,7 @@ class Schedule(LoopQueries):
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.
 
         Each loop that `tensorize` replaced by an instruction of `command_intrin` is one command for each iteration of
-        the loops outside, with its tiles as numbers. Buffers are one behind the other in their memories, at multiples
+        the loops outside, with its tiles as numbers. Buffers are one after the other in their memories, at multiples
         of `alignment` bytes; `capacity` are the bytes that memories have. The schedule stays as it is.
         """
         return self.command_tree(capacity, alignment).unrolled()

@@ -172,7 +172,7 @@ class TileEmitter(VectorMemory):
         return TileSizes(size)
 
     def pieces(self, columns: Dim) -> list[Piece]:
-        """Return the vectors that cover so many columns; fewer than a tile has if only the run time knows them."""
+        """Return the vectors that cover this many columns; fewer than a tile has if only the run time knows them."""
         tile = self.tile
         if isinstance(columns, int):
             return pieces_of(columns, tile.lane_count, tile.is_masked)
@@ -613,7 +613,7 @@ class TileEmitter(VectorMemory):
                     self.touch(buffer, self.at(place, r * step + pieces[p].offset), READ_FEW)
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
-        """Emit the prefetches of so many k-steps."""
+        """Emit the prefetches of this many k-steps."""
         for place, each in zip(operands.ahead, self.tile.prefetches, strict=True):
             buffer = self._flat[id(each.buffer)]
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
@@ -654,7 +654,7 @@ class TileEmitter(VectorMemory):
         return len(sizes) > 1 and sum(sizes) * (tile.width // tile.lane_count) > tile.epilogue[1]
 
     def finish_rest(self, values: LoopValues, count: ir.Value) -> None:
-        """Compute the epilogue of so many rows, whose accumulators smaller tiles have stored."""
+        """Compute the epilogue of this many rows, whose accumulators smaller tiles have stored."""
         tile = self.tile
         values = values.at({})
         memory = self.memory(tile.product.accumulate_type)
@@ -667,7 +667,7 @@ class TileEmitter(VectorMemory):
     def _hold(
         self, line: ir.Value | None, width: int, rows: int, pieces: list[Piece], sums: list[ir.Value]
     ) -> ir.Value:
-        """Store accumulators, from a position in memory on, in rows of so many columns; return the memory."""
+        """Store accumulators, from a position in memory on, in rows of this many columns; return the memory."""
         memory = self.memory(sums[0].type.element_type)
         for r, p in _points(rows, len(pieces)):
             offset = self.index(r * width + pieces[p].offset)
@@ -682,7 +682,7 @@ class TileEmitter(VectorMemory):
     def finish_rows(
         self, values: LoopValues, rows: int | ir.Value, pieces: list[Piece], memory: ir.Value, width: int
     ) -> None:
-        """Compute the epilogue on accumulators in memory, in a loop over rows of so many columns."""
+        """Compute the epilogue on accumulators in memory, in a loop over rows of this many columns."""
 
         def row(i: ir.Value) -> None:
             first = self.line * rows * width if isinstance(rows, int) else 0
@@ -787,7 +787,7 @@ def each_size(sizes: TileSizes, body: Callable[[Dim], None]) -> None:
 
 
 def first_of_groups(value: ir.Value, group: int, count: int) -> ir.Value:
-    """Emit a vector of groups with zeros behind the first elements of each, whatever is in memory there."""
+    """Emit a vector of groups with zeros after the first elements of each, whatever is in memory there."""
     (size,), element = value.type.shape, value.type.element_type
     bits = ir.IntegerType.get_signless(8 * element_bytes(element))
     kind = ir.VectorType.get([size], bits)

@@ -23,15 +23,15 @@ class MatrixUnit(Protocol):
         ...
 
     def zero(self, register: int, rows: int) -> None:
-        """Emit that a register of so many rows becomes zero."""
+        """Emit that a register of this many rows becomes zero."""
         ...
 
     def load(self, register: int, address: ir.Value, pitch: ir.Value, rows: int) -> None:
-        """Emit that a register of so many rows is loaded; they are `pitch` bytes apart."""
+        """Emit that a register of this many rows is loaded; they are `pitch` bytes apart."""
         ...
 
     def store(self, register: int, address: ir.Value, pitch: ir.Value, rows: int) -> None:
-        """Emit that a register of so many rows is stored; they are `pitch` bytes apart."""
+        """Emit that a register of this many rows is stored; they are `pitch` bytes apart."""
         ...
 
     def multiply(self, instruction: str, sums: int, rows: int, columns: int) -> None:

@@ -63,7 +63,7 @@ class Position:
     strides: Mapping[Variable, Dim]
 
     def shift(self, amount: Dim) -> Position:
-        """Return the position so many elements ahead."""
+        """Return the position this many elements ahead."""
         return Position(self.base, self.offset + amount, self.strides) if amount != 0 else self
 
     def step(self, loop: Variable) -> Dim:
@@ -102,7 +102,7 @@ class VectorMemory:
         return Position(values.emit(terms) if terms.terms else None, form.constant + outer.constant, strides)
 
     def moved(self, place: Position, loop: Variable, by: LoopValue) -> Position:
-        """Emit a position so many iterations of a loop further."""
+        """Emit a position this many iterations of a loop further."""
         stride = place.step(loop)
         if stride == 0:
             return place
@@ -114,7 +114,7 @@ class VectorMemory:
         return Position(base, place.offset, place.strides)
 
     def at(self, place: Position, extra: Dim = 0) -> ir.Value:
-        """Emit a position, so many elements ahead."""
+        """Emit a position, this many elements ahead."""
         offset = place.offset + extra
         if place.base is None:
             return self.index(offset)
@@ -181,7 +181,7 @@ class VectorMemory:
         memref.PrefetchOp(buffer, [position], isWrite=False, localityHint=hint, isDataCache=True)
 
     def within(self, place: Position, buffer: ir.Value, read: Dim) -> Position:
-        """Emit a position from which so many elements, and the rest of a cache line, are in a buffer.
+        """Emit a position from which this many elements, and the rest of a cache line, are in a buffer.
 
         Once a tile, in place of once a k-step: registers of the innermost loop hold what it multiplies.
         """

@@ -192,7 +192,7 @@ def strided_slice(node: BlockNode) -> bool | Decline:
         return decline("a slice of a dim that only a call knows", found=", ".join(axes))
     shape, result = _shape(node.operands[0]), _shape(node.results[0])
     for axis, step in zip(node.attribute("axes"), steps, strict=True):
-        # Of memory with strides the library wants whole steps: the next outer row begins behind the last one.
+        # Of memory with strides the library wants whole steps: the next outer row begins after the last one.
         if axis % len(shape) and int(result[axis]) * step > int(shape[axis]):
             return decline("a slice whose last step ends outside", axis=axis, step=step, size=shape[axis])
     return True

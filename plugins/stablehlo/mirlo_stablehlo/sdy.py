@@ -50,7 +50,7 @@ class _Reader:
         self.text, self.at, self.name = text, at, name
 
     def read_mesh(self, depth: int) -> str:
-        """Read `@mesh = <["x"=2]>`, and attributes behind it."""
+        """Read `@mesh = <["x"=2]>`, and attributes after it."""
         symbol = self._match(r"\s*@(\w+|\"[^\"]*\")\s*=\s*").group(1).strip('"')
         mesh = self._enclosed("<")
         self._skip_attributes()

@@ -64,7 +64,7 @@ def linked(commands: Sequence[Command]) -> list[Command]:
         elif product.weights == command.weights and not loads:
             command.keeps = True
         elif not loads or command.is_linked and not any(_overlap(load, product) for load in loads):
-            # The weights behind are loaded before the product that announces them.
+            # The following weights are loaded before the product that announces them.
             behind = [each for each in result[last + 1 :] if each not in loads]
             result[last:] = [*loads, product.announcing(command.weights), *behind]
         else:

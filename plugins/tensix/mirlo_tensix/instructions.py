@@ -213,7 +213,7 @@ def _clear_addresses(units: int) -> list[Word]:
 def setup_unpackers(kind: Format, plane_rows: int = 0, transposes: bool = False) -> list[Word]:
     """Return the configuration of both unpackers: a tile at 64 bytes a cycle. SrcA begins four rows late.
 
-    With `plane_rows`, SrcB takes 32 rows of 16 from each of two planes of so many rows.
+    With `plane_rows`, SrcB takes 32 rows of 16 from each of two planes of this many rows.
     """
     fields = {_SHARED["srca_first_row"]: 64 * kind.bytes}
     for unit in range(2):
@@ -235,7 +235,7 @@ def unpack(unit: int, address: int) -> list[Word]:
 
 
 def unpack_planes(address: int, is_same: bool) -> list[Word]:
-    """Return the words that unpack 32 rows of two planes to SrcB, one behind the other, or twice those of one."""
+    """Return the words that unpack 32 rows of two planes to SrcB, one after the other, or twice those of one."""
     base, second = unpack(1, address)[:-1], op("UNPACR", last=1, give=1, unit=1)
     first = op("UNPACR", last=1, counters=0b00010000 if is_same else 0b00010001, unit=1)
     return [*base, first, second, op("SETADCZW", which=0xF, units=0b010)]
@@ -248,7 +248,7 @@ _INCREMENTS = (
     (16, 8, 1, 2),
 )  # fmt: skip
 _PLANE_ROWS = (0, 8, 8, 8, 0, 8, 8, 8)
-"""The rows of SrcB where it has the faces of a plane one behind the other."""
+"""The rows of SrcB where it has the faces of a plane one after the other."""
 BLOCKS = tuple(16 * (2 * i + j) + 8 * half for i in range(2) for half in range(2) for j in range(2)) * 2
 """The rows of Dst of the 16 products of a tile, in order."""
 
@@ -312,7 +312,7 @@ def vector_constant(register: int, bits: int) -> list[Word]:
 def setup_packers(kind: Format, plane_rows: int = 0, transposes: bool = False) -> list[Word]:
     """Return the configuration of four packers, a face each, which read sums of fp32.
 
-    With `plane_rows`, 16 columns are a plane of so many rows; a transposed tile has its second and third face swapped.
+    With `plane_rows`, 16 columns are a plane of this many rows; a transposed tile has its middle faces swapped.
     """
     fields = {
         _SHARED["pack_reads_fp32"]: 1, _SHARED["pack_edge_mask"]: 0xFFFF, _SHARED["pack_reads_per_plane"]: 16,

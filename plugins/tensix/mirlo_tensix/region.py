@@ -363,7 +363,7 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
 
 
 def _transposes(groups: int, rows: int, columns: int) -> Move:
-    """Return the work that transposes matrices of so many tiles."""
+    """Return the work that transposes matrices of this many tiles."""
     order = np.arange(groups * rows * columns).reshape(groups, rows, columns).transpose(0, 2, 1)
     return Move(tuple(int(i) for i in order.reshape(-1)), True)
 

@@ -17,7 +17,7 @@ SEMAPHORES = 0xFFE80020
 READ, WRITE, BROADCAST = 0, 2 | 1 << 4, 2 | 1 << 4 | 1 << 5 | 1 << 8
 """Kinds of requests; writes are acknowledged, a broadcast's by each core."""
 ADDRESS, OPERAND, BOUND, COUNTERS = 5, 6, 7, 8
-"""Registers that these instructions use; loops count in the last one and those behind it."""
+"""Registers that these instructions use; loops count in the last one and those after it."""
 FLAG = 0x40
 """Where in L1 the last thread's core says that it is done."""
 STAY = 0x6F
@@ -88,7 +88,7 @@ def repeat(count: int, body: Sequence[int], depth: int = 0) -> list[int]:
 
 
 def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the instructions that set a block of whole 32 bytes to zero, repeated at steps so many times."""
+    """Return the instructions that set a block of whole 32 bytes to zero, repeated at steps this many times."""
     once = size if size <= 256 else 64 if size % 64 == 0 else 32
     code, done = [_store(0, ADDRESS, at) for at in range(0, once, 4)], 0
     if once < size:

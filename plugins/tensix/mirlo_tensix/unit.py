@@ -12,11 +12,11 @@ Bits = NDArray[np.uint16] | NDArray[np.uint32]
 Sums = NDArray[np.uint32]
 Integers = NDArray[np.int64]
 KEPT = {1: (7, 5), 2: (7, 10), 3: (11, 10), 4: (11, 10)}
-"""Bits of the significands of the left operand and of the right one that so many phases multiply."""
+"""Bits of the significands of the left operand and of the right one that this many phases multiply."""
 
 
 def to_bits(values: NDArray[np.float32], kind: Format, kept: int = 24) -> Bits:
-    """Return values in a format, rounded to nearest, halves to even, to so many bits of the significand at most."""
+    """Return values in a format, rounded to nearest, halves to even, to this many bits of the significand at most."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     lost = 24 - min(kept, kind.significand)
     bits = bits + ((1 << lost - 1) - 1) + (bits >> lost & 1) >> lost << lost

@@ -82,7 +82,7 @@ class Threads:
     is_plane: bool = False
     """Whether SrcB is unpacked in halves."""
     last: tuple[int, ...] = ()
-    """Instructions of the last thread's RISC-V core behind its words."""
+    """Instructions of the last thread's RISC-V core after its words."""
 
     @functools.cached_property
     def busy(self) -> dict[str, int]:

@@ -70,7 +70,7 @@ def import_exported(
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
-    Buffers that it writes are inputs behind the others; the new values of these, and of inputs that it writes, are
+    Buffers that it writes are inputs after the others; the new values of these, and of inputs that it writes, are
     further outputs. `names` are those of the inputs and the outputs; without them, those of the trace.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.

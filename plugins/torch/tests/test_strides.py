@@ -95,7 +95,7 @@ def test_channels_last_in_training(passed: list[Any]) -> None:
 
 
 class Weighted(torch.nn.Module):
-    """Takes its weights before, between and behind its inputs."""
+    """Takes its weights before, between and after its inputs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -265,7 +265,7 @@ OF_TRACES = {("dropout by alpha", "transposed"), *(("dropout of all", form) for 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws_are_those_of_eager(name: str, form: str, is_dynamic: bool) -> None:
-    """Elements, gradients and the state of the generator behind them are equal."""
+    """Elements, gradients and the state of the generator after them are equal."""
 
     def run(function: Callable[[Any], Any]) -> list[Any]:
         torch.manual_seed(5)

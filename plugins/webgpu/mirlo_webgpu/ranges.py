@@ -24,7 +24,7 @@ def resolve(where: StepRange, frame: CallFrame, constants: Sequence[int], params
     """Return a range with its offset in the buffer of its space, and its size.
 
     Inputs and outputs share one buffer, each constant has its own; `constants` are the bytes of the weights, and of the
-    constants behind them, which are numbered after `params` weights.
+    constants after them, which are numbered after `params` weights.
     """
     space, number, offset, size = where
     start = 0

@@ -21,7 +21,7 @@ def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | mem
     flags = _READ_ONLY_DATA | _ALIGNED_64
     section = struct.pack("<8sIIIIIIHHI", b".rdata", 0, 0, size, data_at, 0, 0, 0, 0, flags)
     strings = symbol.encode() + b"\0"
-    # The name is at offset 4 of the strings, behind their size.
+    # The name is at offset 4 of the strings, after their size.
     table = struct.pack("<IIIhHBB", 0, 4, 0, 1, 0, _EXTERNAL, 0) + struct.pack("<I", 4 + len(strings)) + strings
     with replacing(path) as file:
         file.write(head + section)

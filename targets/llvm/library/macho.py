@@ -13,7 +13,7 @@ _MAGIC, _OBJECT = 0xFEEDFACF, 1
 _SEGMENT, _SYMBOLS, _KINDS_OF_SYMBOLS, _BUILD_VERSION = 0x19, 0x2, 0xB, 0x32
 _MACOS, _VERSION = 1, 13 << 16
 _DATA_AT = 384
-"""Where the data begins: behind the header and the commands, on a multiple of 64."""
+"""Where the data begins: after the header and the commands, on a multiple of 64."""
 _PRIVATE_EXTERNAL_IN_SECTION = 0x1F
 
 

@@ -174,7 +174,7 @@ class Dots:
 
 
 def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -> ir.Value:
-    """Apply a function to so many parts of vectors, and join the results."""
+    """Apply a function to this many parts of vectors, and join the results."""
     if count == 1:
         return function(*values)
     each = [value.type.shape[0] // count for value in values]

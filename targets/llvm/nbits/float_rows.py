@@ -34,7 +34,7 @@ class FloatKernel(ProductKernel):
     def values(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
         """Yield the rows of K of the first vector of a sub-block, and the weights of this one for each.
 
-        They are floats, relative to the middle. The rows of later vectors are `rows_per_vector` behind each.
+        They are floats, relative to the middle. The rows of later vectors are `rows_per_vector` after each.
         """
         layout = self.layout
         if layout.is_by_row:
@@ -97,7 +97,7 @@ class FloatKernel(ProductKernel):
         return result
 
     def chains_of(self, rows: int) -> int:
-        """Return the independent sums of a row where so many rows are computed together."""
+        """Return the independent sums of a row where this many rows are computed together."""
         return max(1, CHAINS // rows)
 
     def scaled(

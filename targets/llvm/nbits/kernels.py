@@ -99,7 +99,7 @@ class ProductKernel:
         held: list[ir.Value],
         ahead: int,
     ) -> list[ir.Value]:
-        """Visit so many sub-blocks of a group at a position; `first` is the number of the first of them."""
+        """Visit this many sub-blocks of a group at a position; `first` is the number of the first of them."""
         layout = self.layout
         per_block, sub_bytes = layout.subs_per_block, layout.vectors * LINE
         scales = layout.group * layout.block_bytes
@@ -127,7 +127,7 @@ class ProductKernel:
         return held
 
     def _prefetch(self, position: ir.Value, lines: range, panels: int) -> None:
-        """Prefetch some cache lines after a position, so many bytes ahead, of adjacent panels."""
+        """Prefetch some cache lines after a position, this many bytes ahead, of adjacent panels."""
         last, level = self.layout.bytes - self.layout.group_bytes, self.machine.prefetch_level
         for panel in range(panels):
             ahead = C.offset(position, LEADS[level] + panel * self.layout.panel_bytes)
@@ -136,7 +136,7 @@ class ProductKernel:
     def each_vector(
         self, rows: int, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value] = ()
     ) -> list[ir.Value]:
-        """Visit the vectors of a sub-block for so many rows: `visit(vector, *carried)`, which has its number.
+        """Visit the vectors of a sub-block for this many rows: `visit(vector, *carried)`, which has its number.
 
         For several rows they are visited in a loop: one vector is work enough, and code for all takes time to compile.
         """
@@ -204,7 +204,7 @@ class ProductKernel:
         either(holds, lambda: self.few_rows(size), lambda: self._choose(larger))
 
     def few_rows(self, size: int) -> None:
-        """Emit the kernel for up to so many rows: each panel is read once, from memory, accumulators are in registers.
+        """Emit the kernel for up to this many rows: each panel is read from memory once, accumulators are in registers.
 
         Rows beyond the last one are the last one again.
         """

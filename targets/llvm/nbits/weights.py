@@ -25,7 +25,7 @@ MIN_BLOCK = 16
 SHARED_BLOCKS = (256, 128, 64, 32, 16)
 """Rows of K in a block of weights whose scale is that of a column or of all: the fewest bytes win, then the first."""
 MANY_ROWS = 16
-"""From so many rows on, a product with f32 weights is faster than one with packed weights of 8 bits."""
+"""From this many rows on, a product with f32 weights is faster than one with packed weights of 8 bits."""
 SCALES = ("f32", "f16", "bf16")
 """Element types of scales."""
 WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8", *FLOATS)

@@ -189,7 +189,7 @@ WHOLE_PASS_REGISTERS = 2
 """Multiple of the vector registers up to which one pass reduces all elements of the output, with AVX2: accumulators
 beyond the registers take a load and a store each, while two passes read each pixel in two runs. On a Zen 3 means over
 28x28 and 56x56 pixels of 144 channels take 0.6 to 0.76 of two passes, those of 240 channels 0.8. More than one pass of
-so many accumulators do not pay: with 480 channels two take 1.07 to 1.2 of four."""
+this many accumulators do not pay: with 480 channels two take 1.07 to 1.2 of four."""
 PLAIN_REDUCTION = 3
 """Values of a body that adds an element to an accumulator: the element may be an operand in memory."""
 LOAD_BOUND_OPERATIONS = 12

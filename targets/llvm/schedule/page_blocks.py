@@ -40,7 +40,7 @@ class PagedRead:
     table: ir.Value
     """The pages of each sequence: [sequences, pages]."""
     lengths: ir.Value
-    """The rows of each sequence; those behind them are zero."""
+    """The rows of each sequence; those after them are zero."""
 
     @property
     def value(self) -> ir.Value:
@@ -90,7 +90,7 @@ class PageReader:
         return (length - number * self.rows).maximum(0).minimum(self.rows)
 
     def copy(self, source: Value, count: Value, target: PageCopy, heads: int) -> None:
-        """Emit the copy of so many rows of some heads, with zeros behind them."""
+        """Emit the copy of this many rows of some heads, with zeros after them."""
         for first, stop, is_row in ((index(0), count, True), (count, index(self.rows), False)):
 
             def row(r: Value, is_row: bool = is_row) -> None:

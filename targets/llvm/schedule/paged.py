@@ -1,7 +1,7 @@
 """Attention of one new token of each sequence to rows of caches in pages: rows are read in place.
 
 Pages hold the rows of all heads, so a page is computed for all heads before the next one: memory is read in order.
-Scores of all keys are stored, as in `blocked`. Pages that are not full are copied first, with zeros behind the last
+Scores of all keys are stored, as in `blocked`. Pages that are not full are copied first, with zeros after the last
 row. For more tokens, all rows are copied, and `blocked` computes the rest.
 """
 

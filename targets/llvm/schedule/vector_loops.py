@@ -180,7 +180,7 @@ def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -
 def cut_whole_vectors(s: Schedule, part: str, lanes: int) -> list[tuple[str, int, int]]:
     """Cut the loop of a reduction into vectors and a masked one; return each loop, its lanes and vectors.
 
-    The position of an element alone decides in which lane it is added: rows that differ in zeros behind their ends have
+    The position of an element alone decides in which lane it is added: rows that differ in zeros after their ends have
     equal sums.
     """
     extent = s.extent(part)

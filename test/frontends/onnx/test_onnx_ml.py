@@ -179,7 +179,7 @@ ENDS = {
     "nodes_featureids": [(0, X.shape[1]), (1, X.shape[1])], "nodes_truenodeids": [(0, 2), (1, 3)],
     "nodes_falsenodeids": [(0, 3), (1, 3)], "tree_roots": [(0, 2)], "leaf_targetids": [(0, 2), (2, 2)],
 }  # fmt: skip
-"""The first number behind those that each place of these may have."""
+"""The first number after those that each place of these may have."""
 
 
 def branches(**changed: list[int]) -> onnx.ModelProto:

@@ -43,7 +43,7 @@ def loops_of(model: Path, cpu: str, least: int = MIN_PRODUCTS) -> dict[str, Inne
 
 
 def require(loops: dict[str, InnerLoop], cpu: str, most: float | None = None, beside: int = 0) -> None:
-    """Require at most so many instructions for a product, and beside them, and few moves and spills."""
+    """Require at most this many instructions for a product, and beside them, and few moves and spills."""
     instructions, moves, spills = LIMITS[cpu]
     assert loops
     for name, loop in loops.items():

@@ -187,7 +187,7 @@ def test_the_reference_of_trees(mode: int) -> None:
     x[random.random(x.shape) < 0.2] = np.nan
     inner, leaves, roots = 9, 5, np.array([0, 3, -2])
     thresholds = random.integers(-1, 2, inner).astype(np.float64)
-    # What follows a node is behind it: no cycle.
+    # What follows a node is after it: no cycle.
     later = [[int(random.choice([*range(i + 1, inner), *range(-leaves, 0)])) for _ in "tf"] for i in range(inner)]
     kinds = random.integers(0, 6, inner) + 8 * random.integers(0, 2, inner)
     nodes = np.column_stack([random.integers(0, 3, inner), kinds, np.array(later)])

@@ -92,7 +92,7 @@ def test_memory_of_a_call_is_told_for_some_sizes(
     for text in (out, _run(capsys, "info", tmp_path / "any.mirlo")):
         assert "memory of a call: by the sizes of its inputs" in text
         assert not re.search(r"[ =:]-\d", text)  # a size that is not known
-        # Two buffers of 16 KiB, columns packed by the vectors of this processor, and bytes to read behind buffers.
+        # Two buffers of 16 KiB, columns packed by the vectors of this processor, and bytes to read after buffers.
         match = re.search(r"^  batch = 1, seq = 64: (\d+\.\d) KiB$", text, re.MULTILINE)
         assert match is not None and 32 < float(match[1]) < 50
     assert "arena by the sizes of a call" in str(mirlo.load(tmp_path / "any.mirlo").memory)

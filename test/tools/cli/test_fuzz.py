@@ -74,7 +74,7 @@ def test_refusing_a_valid_graph_is_a_bug(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_bytes_outside_of_outputs_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(model: Executable, inputs: object, out: dict[str, np.ndarray]) -> None:
-        np.lib.stride_tricks.as_strided(out["y"], (5,))[4] = 1  # behind the last element
+        np.lib.stride_tricks.as_strided(out["y"], (5,))[4] = 1  # after the last element
 
     x = np.ones(4, np.float32)
     model = make_model([node("Relu", "x", "y")], {"x": (F32, (4,))}, ["y"])

@@ -117,7 +117,7 @@ def test_bytes_beside_the_arena_are_watched(compiled: Executable) -> None:
 
     def write(tensors: list[int], params: list[int], arena: int) -> None:
         _copy(tensors, params, arena)
-        _floats(arena + nbytes, 1)[:] = 1  # at the start of its pages, there is room behind it
+        _floats(arena + nbytes, 1)[:] = 1  # at the start of its pages, there is room after it
 
     found = _judged_in_fork(compiled, write)
     assert found.code == -11 or found.content == b"4 bytes beside the arena were overwritten"

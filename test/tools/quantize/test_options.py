@@ -22,7 +22,7 @@ VALUES: dict[str, tuple[list[str], Any]] = {
     "--samples": (["3"], 3),
     "--mean": (["0.5,0.25,0"], (0.5, 0.25, 0.0)), "--std": (["2"], (2.0,)),
 }  # fmt: skip
-"""By flag, the words behind it and the value of the option; others take their last choice."""
+"""By flag, the words after it and the value of the option; others take their last choice."""
 
 
 @pytest.mark.parametrize(("kind", "name", "flag"), FLAGS, ids=[flag.name for _, _, flag in FLAGS])

@@ -79,4 +79,4 @@ def windows(model: Executable) -> dict[str, int]:
 
 
 WINDOWS = property(windows)
-"""The function behind the former property `Executable.windows`."""
+"""Replaces the former property `Executable.windows`."""

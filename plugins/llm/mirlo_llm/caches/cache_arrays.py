@@ -47,8 +47,8 @@ class CacheArrays:
     position modulo the rows, of which there are as many as the window has, and as many more as a call may have new
     tokens. So a ring holds the last tokens only, and can go back as far as the window that is needed is still there.
 
-    A fork has the same arrays. Behind the rows that all of them have, the first one to write does so in place; the
-    others copy their rows before they write. A ring has no rows behind, so it is copied.
+    A fork has the same arrays. After the rows that all of them have, the first one to write does so in place; the
+    others copy their rows before they write. A ring has no such rows, so it is copied.
     """
 
     def __init__(

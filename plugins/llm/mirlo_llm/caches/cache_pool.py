@@ -211,6 +211,6 @@ class CacheSelection:
         return self._pool.mask(self.sequences, tokens)
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+        """Run the model on its other inputs, for this many new tokens of each sequence; return its other outputs."""
         count = tokens if isinstance(tokens, int) else max(tokens)
         return self._pool.run(inputs, self.sequences, count, self._constants)

@@ -22,9 +22,9 @@ class PageUser(Protocol):
 
 
 class PageCounts:
-    """The uses of pages, and who may write behind their rows.
+    """The uses of pages, and who may write after their rows.
 
-    Rows that several sequences have are never written again. Behind them, one sequence may write to a page that others
+    Rows that several sequences have are never written again. After them, one sequence may write to a page that others
     use as well: the first one to do so. Changes need the lock of the pool, and are made `with` the counts: if one is
     interrupted, the uses are counted again.
     """
@@ -35,7 +35,7 @@ class PageCounts:
         self._filled: list[int] = []
         """Rows of each page that were written, of any sequence."""
         self._writers: list[int] = []
-        """The number of the sequence that writes behind them; `NO_WRITER` if any may begin to."""
+        """The number of the sequence that writes after them; `NO_WRITER` if any may begin to."""
         self._free: list[int] = []
         self._users: dict[int, weakref.ref[PageUser]] = {}
         """By number, what uses pages."""

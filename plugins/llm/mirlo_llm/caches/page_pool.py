@@ -81,7 +81,7 @@ class PagePool:
         tokens: int | Sequence[int],
         constants: Mapping[str, np.ndarray] = NO_CONSTANTS,
     ) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs.
+        """Run the model on its other inputs, for this many new tokens of each sequence; return its other outputs.
 
         `constants` are inputs that stay the same: calls are prepared for each object that is given.
         """

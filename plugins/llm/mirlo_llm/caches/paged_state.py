@@ -43,7 +43,7 @@ class PagedState:
         return NO_STATES
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+        """Run the model on its other inputs, for this many new tokens of each sequence; return its other outputs."""
         return self._pool.run(inputs, self._sequences, tokens, self._constants)
 
     def rewind(self, length: int) -> int:
@@ -162,5 +162,5 @@ class PagedSelection:
         return np.zeros((len(self._sequences), 0), np.int64)
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+        """Run the model on its other inputs, for this many new tokens of each sequence; return its other outputs."""
         return self._pool.run(inputs, self._sequences, tokens, self._constants)

@@ -70,7 +70,7 @@ class PooledStates:
         kinds = list(specs)
         fixed = next((spec for spec in kinds if isinstance(spec.shape[0], int) and count > 1), None)
         if fixed is not None:
-            raise InputError(f"caches: calls run any number of sequences, and the state {fixed} is of so many")
+            raise InputError(f"caches: calls run any number of sequences, and the state {fixed} has a fixed batch")
         self._pairs = dict(pairs)
         self._start: Mapping[str, np.ndarray] = {spec.name: _zeros(spec, 1) for spec in kinds}
         self._held: list[Mapping[str, np.ndarray]] = [self._start] * count

@@ -24,7 +24,7 @@ class CallCaches(Protocol):
         """Return the number of tokens of the longest sequence."""
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+        """Run the model on its other inputs, for this many new tokens of each sequence; return its other outputs."""
 
 
 class BatchCaches(CallCaches, Protocol):

@@ -78,7 +78,7 @@ class ChatTemplate:
 
         That is the start of a new answer, or the end of the last message if that is one of the model.
 
-        It goes on behind a last message of the model, which then has no end.
+        It goes on after a last message of the model, which then has no end.
         """
         last = messages[-1] if isinstance(messages, Sequence) and messages else None
         content = last.get("content") if isinstance(last, Mapping) and last.get("role") == "assistant" else None

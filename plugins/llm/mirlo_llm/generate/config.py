@@ -178,7 +178,7 @@ def _read_plain(folder: Path) -> ModelConfig:
     ends = defaults.tokens("eos_token_id") or root.tokens("eos_token_id")
     model = model_file(folder)
     context = longest_text(text) if model.name in CHECKPOINTS else positions(text)
-    # The text of a checkpoint is padded behind its tokens, that of an export before them.
+    # The text of a checkpoint is padded after its tokens, that of an export before them.
     names = NodeNames(pads_left=model.name not in CHECKPOINTS)
     return ModelConfig(
         folder, model, path, root.text("model_type", "unknown"), names, ends,

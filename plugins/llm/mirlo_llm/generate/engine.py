@@ -116,8 +116,8 @@ class ServingEngine:
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
 
-        `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives. The text
-        of the answer has the special tokens `kept`. `rules` are those of single tokens. `prompt_logprobs` requests the
+        `logprobs` requests log probabilities of tokens, with those of this many alternatives. The text of the answer
+        has the special tokens `kept`. `rules` are those of single tokens. `prompt_logprobs` requests the
         same of the tokens of the prompt; without `has_answer` no tokens follow.
         """
         for name, count in (("logprobs", logprobs), ("prompt_logprobs", prompt_logprobs)):

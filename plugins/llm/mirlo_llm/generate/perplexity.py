@@ -35,7 +35,7 @@ class Perplexity:
 def split_windows(
     tokens: Sequence[int], window: int | None, context: int, start: Sequence[int] = ()
 ) -> list[np.ndarray]:
-    """Return the windows of a text, one behind the other; each has two tokens at least.
+    """Return the windows of a text, one after the other; each has two tokens at least.
 
     `start` are the tokens that begin texts, as `tokens` do. They replace the first ones of each window, as llama.cpp
     does it: models that were trained with them predict badly without.

@@ -29,7 +29,7 @@ class CachePage:
     rows: Rows
     """Rows [1, heads, tokens, size] of each cache, by input name: copies, or references to shared pages."""
     states: Rows | None
-    """States of a fixed size behind the tokens, if they are known there."""
+    """States of a fixed size after the tokens, if they are known there."""
     children: dict[int, list[CachePage]] = field(default_factory=dict)
     """The pages that continue this one, by their first tokens."""
 
@@ -129,7 +129,7 @@ class PrefixCache:
     ) -> None:
         """Keep the rows of a sequence, as far as there is room.
 
-        `rows` returns those of a range of tokens, or None if they are not there any more; `states` the states behind
+        `rows` returns those of a range of tokens, or None if they are not there any more; `states` the states after
         the last token.
         """
         if self._limit <= 0 or not tokens:

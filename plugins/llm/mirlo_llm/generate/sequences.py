@@ -49,7 +49,7 @@ class Sequences:
         """Return the logits of what follows the tokens, [batch, vocabulary].
 
         `guess` returns tokens that may follow: the model computes with them at once, and if they are appended, the
-        logits behind them need no call. Batches are not guessed.
+        logits after them need no call. Batches are not guessed.
         """
         if not all(self.tokens):
             raise GenerationError("there are no tokens yet: append a prompt first")
@@ -87,7 +87,7 @@ class Sequences:
     def _keep(self, length: int) -> None:
         """Keep the rows of the first tokens of the only sequence."""
         (held,), state = self._held, self._state
-        # States are those behind the last token.
+        # States are those after the last token.
         states = (lambda: state.states) if state.is_recurrent and length == state.length else None
         if states is not None or not state.is_recurrent:
             self.decoder.prefixes.add(self.decoder.adapter, held[:length], state.rows, states)

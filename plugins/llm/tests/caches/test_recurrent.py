@@ -72,5 +72,7 @@ def test_pools_of_states(executable: Executable, seed: int) -> None:
 
 def test_states_of_a_fixed_batch() -> None:
     compiled = mirlo.compile(sums_model(2))
-    with pytest.raises(InputError, match=r"calls run any number of sequences, and the state .*past.* is of so many"):
+    with pytest.raises(
+        InputError, match=r"calls run any number of sequences, and the state .*past.* has a fixed batch"
+    ):
         caches.pool(compiled, 2, pairs={}, states=STATES)

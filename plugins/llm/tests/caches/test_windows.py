@@ -225,7 +225,7 @@ def test_the_first_fork_that_writes_stays_in_place() -> None:
     forks, arrays = [state.fork() for _ in range(3)], state.arrays
     assert shared([state, *forks]) == 3
     require_equal(forks[0], AllRows(whole.rows), tokens(random, 1))
-    assert shared([state, *forks]) == 3  # behind the rows of the others
+    assert shared([state, *forks]) == 3  # after the rows of the others
     require_equal(forks[1], AllRows(whole.rows), tokens(random, 2))
     assert shared([state, *forks]) == 2
     del forks[0]

@@ -169,7 +169,7 @@ def test_poolings(encoder: Path) -> None:
 
 
 def test_modules(encoder: Path, tmp_path: Path) -> None:
-    """A product behind the pooling, lengths of rows, prompts and the longest text are those of the files."""
+    """A product after the pooling, lengths of rows, prompts and the longest text are those of the files."""
     write_encoder(tmp_path)
     plain = generate.load_embedding(tmp_path, normalize=False).embed(TEXTS)
     write_modules(tmp_path, normalizes=False, dense=5)

@@ -124,7 +124,7 @@ def test_steps_bound_the_work_on_prompts(models: dict[str, LanguageModel]) -> No
 
 @pytest.mark.sample(0)
 def test_recurrent_states_are_reused_where_they_are_known(models: dict[str, LanguageModel]) -> None:
-    """A state is known behind all tokens of a sequence: what continues one computes the new tokens only."""
+    """A state is known after all tokens of a sequence: what continues one computes the new tokens only."""
     random, model = np.random.default_rng(2), models["hybrid"]
     prompt, search = tokens_of(random, 30), {"max_new_tokens": 6, "min_length": 1000}
     engine = model.engine(slots=2)

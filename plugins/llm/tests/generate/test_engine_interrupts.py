@@ -101,7 +101,7 @@ def take_run(engine: ServingEngine, done: dict[Request, int]) -> None:
 def interrupt(
     model: LanguageModel, prompts: list[Any], searches: list[dict[str, Any]], steps: int, at: int, caller: Caller
 ) -> int:
-    """Interrupt a caller of an engine behind some steps, at a bytecode; return how many it and the engine have.
+    """Interrupt a caller of an engine after some steps, at a bytecode; return how many it and the engine have.
 
     All requests are answered as alone, and reported to the caller that goes on as `ServingEngine.changed` says.
     """

@@ -44,7 +44,7 @@ def prompt_of(length: int, seed: int = 0) -> list[int]:
 
 
 def without_end(model: LanguageModel, prompt: Sequence[int], count: int, **search: Any) -> list[int]:
-    """Return so many tokens, whatever they are."""
+    """Return this many tokens, whatever they are."""
     generator = model.generator(min_length=1000, max_new_tokens=count, **search)
     found: list[int] = generator.generate(prompt)
     return found

@@ -1,4 +1,4 @@
-"""Models that take images of any size compute what transformers' do, alone, in batches and behind common beginnings."""
+"""Models that take images of any size compute what transformers' do, alone, in batches and after common beginnings."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_positions() -> None:
     for cut in range(len(whole)):
         part = images.positions(np.array([whole[cut:]]), [whole[:cut]])
         np.testing.assert_array_equal(part[0].T, expected[:, cut:])
-    # Of an image that is not whole, positions go on behind what there is of it.
+    # Of an image that is not whole, positions go on after what there is of it.
     np.testing.assert_array_equal(images.positions(np.array([[*tokens[0][:2], 7]]), [[1]])[0, :, 2], [1, 2, 3])
     for i in range(9):
         images.add(f"large {i}", lambda: (np.zeros((1 << 21, 4), np.float32), 1))

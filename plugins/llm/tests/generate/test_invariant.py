@@ -31,7 +31,7 @@ def tokens_of(seed: int, length: int) -> list[int]:
 
 
 def equal_rows(model: LanguageModel, chunk: int) -> int:
-    """Return how many rows of logits are those of one call, if each call has so many tokens."""
+    """Return how many rows of logits are those of one call, if each call has this many tokens."""
     tokens = np.array(tokens_of(0, LENGTH))
     # Logits are in memory of the caches: rows are copied before the next call.
     whole, parts = (
@@ -67,7 +67,7 @@ def test_batches(models: dict[str, LanguageModel], kind: str) -> None:
 
 
 def logits_of(decoder: Any, prompts: list[list[int]], chunk: int) -> list[np.ndarray]:
-    """Return the logits behind prompts, and behind each of two tokens more."""
+    """Return the logits after prompts, and after each of two tokens more."""
     sequences, result = Sequences(decoder, len(prompts), chunk), []
     sequences.tokens = [list(prompt) for prompt in prompts]
     for step in range(3):

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(folder: Path, before: int, behind: int) -> bytes:
-    """Return the tokenizer of a folder with so many tokens `<|end|>` before and behind a text."""
+    """Return the tokenizer of a folder with this many tokens `<|end|>` before and after a text."""
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     mark = {"SpecialToken": {"id": "<|end|>", "type_id": 0}}
     pattern = [*[mark] * before, {"Sequence": {"id": "A", "type_id": 0}}, *[mark] * behind]

@@ -111,7 +111,7 @@ def test_a_common_beginning_is_computed_once(
         expected = plain.generator(**options).generate(prompt)
         assert first.generate(prompt) == expected == second.generate(prompt)
         assert first.timing.reused_tokens == 90
-        # A state is known behind the last token of a prompt or an answer.
+        # A state is known after the last token of a prompt or an answer.
         assert second.timing.reused_tokens == (90 if kind == "hybrid" else len(prompt) - 1)
     short = model.generator(**options)
     assert short.generate(begin[:40]) == plain.generator(**options).generate(begin[:40])

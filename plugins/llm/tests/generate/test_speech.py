@@ -266,7 +266,7 @@ def tokens_of(**more: Any) -> SpeechTokens:
     ],
 )
 def test_parts_of_a_window(model: generate.SpeechModel, tokens: list[int], parts: Any, frames: int) -> None:
-    """What is behind the last pair of times without an end is read again."""
+    """What is after the last pair of times without an end is read again."""
     assert model._parts(tokens, 60) == (parts, frames)
 
 

@@ -150,7 +150,7 @@ def test_times(folder: Path) -> None:
     before = 0.0
     compared = 0
     for theirs, ours in zip(expected, transcript.segments, strict=False):
-        if ours.start + 0.6 > 2:  # transformers hears no silence behind the end
+        if ours.start + 0.6 > 2:  # transformers hears no silence after the end
             break
         tokens, ends = theirs["tokens"].tolist(), theirs["token_timestamps"].tolist()
         texts = [i for i, token in enumerate(tokens) if token < 60]

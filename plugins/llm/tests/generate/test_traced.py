@@ -197,7 +197,7 @@ def test_wrong_tensors(tmp_path: Path) -> None:
 
 
 def test_embeddings_see_what_transformers_lets_them_see(tmp_path: Path) -> None:
-    """Rows of a batch with padding, of tokens that see those behind them."""
+    """Rows of a batch with padding, of tokens that see those after them."""
     config = transformers.AutoConfig.for_model(
         "olmo3", vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, is_causal=False, sliding_window=4,

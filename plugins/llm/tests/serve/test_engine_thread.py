@@ -15,7 +15,7 @@ STEPS, SECONDS = 6, 0.001
 
 
 class TimedEngine:
-    """An engine whose requests need so many steps."""
+    """An engine whose requests need this many steps."""
 
     def __init__(self) -> None:
         self.threads = list[bool]()

@@ -46,7 +46,7 @@ def complete(client: Any, **body: Any) -> Any:
 
 
 def expected_logprobs(model: generate.LanguageModel, tokens: list[int]) -> np.ndarray:
-    """Return the logarithms of the probabilities of all tokens behind each token."""
+    """Return the logarithms of the probabilities of all tokens after each token."""
     rows = np.concatenate([part.copy() for part in model.text_logits(np.array(tokens))]).astype(np.float64)
     rows -= rows.max(-1, keepdims=True)
     result: np.ndarray = rows - np.log(np.exp(rows).sum(-1, keepdims=True))

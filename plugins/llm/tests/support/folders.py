@@ -96,7 +96,7 @@ def write_windows(folder: Path, windows: Sequence[int] = (6, 0), bits: int = 0) 
 
 
 def hybrid_model(seed: int = 0) -> Any:
-    """Return the example's model whose first layer has linear attention behind a convolution, in place of keys."""
+    """Return the example's model whose first layer has linear attention after a convolution, in place of keys."""
     module = example()
     model, c = module.TinyModel(VOCABULARY, 0, seed), module.CONFIG
     width, window = 3 * c["kv_heads"] * c["size"], 4
@@ -304,7 +304,7 @@ class Reference:
         self.length = 0
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
-        """Return the logits behind the last of these new tokens."""
+        """Return the logits after the last of these new tokens."""
         total = self.length + len(tokens)
         feeds: dict[str, Any] = {
             "input_ids": np.array([tokens], np.int64), "attention_mask": np.ones((1, total), np.int64),
@@ -332,7 +332,7 @@ def continued(
     constants: dict[str, np.ndarray] | None = None,
     without: Sequence[int] = (),
 ) -> list[int]:
-    """Return so many tokens that follow a prompt, the most probable ones but those of `without`."""
+    """Return this many tokens that follow a prompt, the most probable ones but those of `without`."""
     reference, made, new = Reference(model, constants), list[int](), list(prompt)
     for _ in range(count):
         logits = reference.logits(new)

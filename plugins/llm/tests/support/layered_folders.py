@@ -14,7 +14,7 @@ HIDDEN, HEAD, VOCABULARY = 32, 16, 64
 def write_layers(
     folder: Path, layers: int, experts: int = 0, chosen: int = 2, seed: int = 0, kind: str = "qwen3"
 ) -> Path:
-    """Write a model of an architecture, with so many experts a layer if there are any."""
+    """Write a model of an architecture, with this many experts a layer if there are any."""
     config = {
         "model_type": "qwen3_moe" if experts else kind, "hidden_size": HIDDEN, "num_hidden_layers": layers,
         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": HEAD, "intermediate_size": 48,

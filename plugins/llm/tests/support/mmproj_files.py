@@ -31,7 +31,7 @@ GRID_KEYS["qwen2_5_vl"] |= {"n_wa_pattern": 2, "window_size": 16}
 
 
 def tokens_of(kind: str, count: int, first_control: int = 60) -> dict[str, Any]:
-    """Return the keys of a tokenizer of single characters, with tokens for images behind them."""
+    """Return the keys of a tokenizer of single characters, with tokens for images after them."""
     texts = ["\u0120", "\u010a", *map(chr, range(ord("A"), ord("A") + first_control - 3)), "AB"]
     texts += [*AROUND.get(kind, GRID_AROUND), *(f"<extra {i}>" for i in range(count))]
     kinds = [1] * first_control + [3] * (count - first_control)

@@ -176,7 +176,7 @@ class PrimitiveBuilder:
             PrimitiveCall(primitive, list(arguments.items()), scratchpad.bytes, scratchpad, self.node, name)
         )
 
-    # What is behind it.
+    # What is after it.
 
     def _view(self, value: PrimitiveValue, desc: Desc, offset: int | None = None) -> PrimitiveValue:
         if value.desc is desc:

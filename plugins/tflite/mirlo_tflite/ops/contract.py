@@ -84,7 +84,7 @@ def _integer_transpose(op: TosaOperation, strides: Sequence[int], out_pad: Seque
         _centred(each, op.zero_point(index), kind) for each, index in zip(op.operands[:2], (3, 4), strict=True)
     )
     batch, height, width, channels = x.shape
-    # Elements, each with the zeros behind it, as dims of their own; behind the last ones there are none.
+    # Elements, each with the zeros after it, as dims of their own; after the last ones there are none.
     gaps = strides[0] - 1, strides[1] - 1
     pads = [0, 0, 0, 0, 0, 0, 0, 0, gaps[0], 0, gaps[1], 0]
     apart = op.emit("pad", x.reshape((batch, height, 1, width, 1, channels)), pads=pads)

@@ -174,7 +174,7 @@ class _Program:
     def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
         name = f"weight_{index}"
         self.module.register_buffer(name, tensor.detach())
-        with self.module.graph.inserting_before(self._first_operation):  # behind all inputs
+        with self.module.graph.inserting_before(self._first_operation):  # after all inputs
             node.replace_all_uses_with(self.module.graph.get_attr(name))
         self.module.graph.erase_node(node)
 

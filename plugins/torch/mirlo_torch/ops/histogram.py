@@ -28,7 +28,7 @@ def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most:
         begin, end = op.constant(least, kind), op.constant(most, kind)
     part = (values - begin) * bins / (end - begin)
     is_inside = (values >= begin) & (values <= end)
-    # What is in no part is counted behind the last.
+    # What is in no part is counted after the last.
     part = where(is_inside, minimum(part.floor(), bins - 1), bins, kind)
     ones = op.constant(1, kind).expand(values.shape)
     counts = op.constant(0, kind).expand((bins + 1,))

@@ -81,7 +81,7 @@ def avg_pool(
     pads = each_axis(padding, count)
     batched = op.wide(_batched(op, x, count))
     if divisor is not None:
-        # Zeros behind the last window that is kept, as many as a window in part outside may have.
+        # Zeros after the last window that is kept, as many as a window in part outside may have.
         after = [pad + (step - 1 if ceil_mode else 0) for pad, step in zip(pads, strides, strict=True)]
         batched = op.emit("pad", batched, pads=[0, 0, *pads, 0, 0, *after], mode="constant", value=0.0)
         pads, ceil_mode = [0] * count, False

@@ -46,7 +46,7 @@ def recurrent(
 
 
 def _direction(cell: Cell, params: Sequence[Tensor], has_biases: bool, is_backwards: bool) -> Direction:
-    """Return a direction of a layer; an LSTM may have a projection behind the other weights."""
+    """Return a direction of a layer; an LSTM may have a projection after the other weights."""
     input_weights, recurrent, *rest = params
     first, second = (rest.pop(0), rest.pop(0)) if has_biases else (None, None)
     projection = rest[0] if rest else None

@@ -29,7 +29,7 @@ class DotTiles(Tiles):
         sums = [self.zeros(self.plan.lanes, kind) for _ in range(rows * columns)]
         operands = self.operands(values)
         sums = self._walk(self.plan.reduce, operands.rows, operands.columns, sums, columns)
-        # Whole vectors of sums are stored, also behind the last one.
+        # Whole vectors of sums are stored, also after the last one.
         lanes = self.plan.lanes
         held = self.memory.buffers.scratch([-(-self.plan.tile_rows * self.plan.tile_columns // lanes) * lanes], kind)
         start = emit_init(self.plan.contraction.block, kind)

@@ -572,7 +572,7 @@ def _deepseek(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     if config.count("moe_layer_freq", 1) != 1:
         raise config.refuse("moe_layer_freq", "only 1 is supported: export to ONNX")
     experts = _deepseek_experts(config) if dense < count else None
-    # Layers behind the last one predict further tokens.
+    # Layers after the last one predict further tokens.
     predicting = range(count, count + config.count("num_nextn_predict_layers", 0, most=MAX_LAYERS))
     return replace(
         options, kv_heads=1, size=latent.rank + latent.rotated, latent=latent,

@@ -105,7 +105,7 @@ def import_decoder(
 
     The matrices of adapters for the layers `adapted` are inputs after them.
 
-    Matrices of adapters for the products `adapted` are inputs behind them.
+    Matrices of adapters for the products `adapted` are inputs after them.
     """
     products = AdaptedProducts(weights, adapted, options.is_transposed)
     caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]

@@ -28,7 +28,7 @@ def import_image_encoder(weights: Path, config: Path) -> ImportedModule:
     if options is None:
         raise ModelFolderError(f"{config}: the model takes no images")
     _, tensors = split_tensors(read_checkpoint(weights))
-    # The heads of towers are not used, nor the layers behind the states that are read.
+    # The heads of towers are not used, nor the layers after the states that are read.
     behind = tuple(f"{TOWER}.encoder.layers.{i}." for i in range(options.tower.layers, options.tower.layers + 64))
     ends = ("post_layernorm.",) if options.tower.is_clip else ()
     unused = (*behind, *(f"{TOWER}.{part}" for part in ("head.", "embeddings.position_ids", *ends)))

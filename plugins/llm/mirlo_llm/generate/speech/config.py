@@ -105,7 +105,7 @@ def _read_tokens(root: JsonObject, generation: JsonObject, vocabulary: int) -> S
     )
     no_times = generation.count("no_timestamps_token_id", -1, most=vocabulary - 1)
     languages, tasks = (_numbers(generation, key, vocabulary) for key in ("lang_to_id", "task_to_id"))
-    # The tokens of times are behind all others.
+    # The tokens of times are after all others.
     first_time = no_times + 1 if no_times >= 0 else vocabulary
     hidden = generation.tokens("suppress_tokens")
     return SpeechTokens(

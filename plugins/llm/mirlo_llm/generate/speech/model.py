@@ -214,7 +214,7 @@ class SpeechModel:
         Two timestamps separate adjacent texts. Tokens after the last pair are read again in the next window, unless the
         last text has an end.
 
-        Where a text ends and another begins, there are two times. What is behind the last ones is read again in the
+        Where a text ends and another begins, there are two times. What is after the last ones is read again in the
         next window, if it has no end.
         """
         first, step = self.config.tokens.first_time, round(STEP_SECONDS * self.config.spectrum.rate)

@@ -40,7 +40,7 @@ def attention(
     """Attend [batch, heads, length, size] to keys and values; the mask is added to scores.
 
     `sinks` are scores of one more key for each head, whose value is 0. With `is_causal` the queries are those of the
-    last keys, and the mask hides all keys behind a query.
+    last keys, and the mask hides all keys after a query.
     """
     return query.new_empty((*query.shape[:3], value.shape[3]))
 
@@ -84,7 +84,7 @@ def gated_scan(state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: 
     the last token.
 
     `decay` is [batch, length, heads], key and query [batch, length, heads, size], value [batch, length, heads, width].
-    Return rows [batch, length, heads, width], and the state behind the last token.
+    Return rows [batch, length, heads, width], and the state after the last token.
     """
     return torch.empty_like(value), torch.empty_like(state)
 
@@ -112,7 +112,7 @@ def channel_scan(
     """Apply a selective scan to a state [batch, channels, size]: state * exp(rates * step) + step * x * key.
 
     `rates` is [channels, size], steps and x are [batch, length, channels], key and query [batch, length, size]. Return
-    rows [batch, length, channels], the sums of state times query, and the state behind the last token.
+    rows [batch, length, channels], the sums of state times query, and the state after the last token.
     """
     return torch.empty_like(x), torch.empty_like(state)
 

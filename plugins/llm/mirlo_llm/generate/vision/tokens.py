@@ -74,7 +74,7 @@ class ImageTokens:
 
         Tokens of an image share one time; a token after an image has larger positions than its rows and columns.
 
-        The tokens of an image have one time; what follows an image is behind its last row and its last column.
+        The tokens of an image have one time; what follows an image is after its last row and its last column.
         """
         rows = (self._positions(np.array([*held, *new])) for held, new in zip(before, tokens, strict=True))
         return np.stack([row[-tokens.shape[1] :] for row in rows])
