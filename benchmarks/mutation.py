@@ -271,7 +271,7 @@ def area_of(mutant: Mutant, areas: Sequence[str]) -> str:
 
 
 def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
-    """Run the tests with a record of who reaches the changes."""
+    """Run the tests, and record which tests reach the changes."""
     tree = Tree(WORK / "map", study.source)
     hits = study.work / "hits"
     shutil.rmtree(hits, ignore_errors=True)

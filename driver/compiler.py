@@ -269,7 +269,7 @@ class Compiler:
                 )
 
     def _pipeline(self, module: ir.Module) -> Pipeline:
-        """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""
+        """Return the requested passes, those that the file names, or the target's after the passes of options."""
         request, recorded = self.request, self.model.pipeline
         if request.pipeline is not None:
             return Pipeline(request.pipeline) if isinstance(request.pipeline, str) else request.pipeline

@@ -35,7 +35,7 @@ void npu_mma(const float *a, int64_t a_row, const float *b, int64_t b_row, float
 
 
 def start_unit(folder):
-    """Compile the driver, and let compiled models call it."""
+    """Compile the driver, and load it so that compiled models call it."""
     path = Path(folder) / f"npu{LIBRARY_SUFFIX}"
     path.write_bytes(compile_shared(DRIVER, find_compiler()))
     driver = ctypes.CDLL(str(path))

@@ -41,7 +41,7 @@ def row_sums(x: np.ndarray, y: np.ndarray) -> None:
 
 
 def use_c(folder: str) -> None:
-    """Let a function of a shared library take the place of the one in Python."""
+    """Use a function of a shared library in place of the one in Python."""
     source, library = Path(folder) / "sums.c", Path(folder) / "sums.so"
     source.write_text(C_SOURCE)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)

@@ -104,7 +104,7 @@ class SizeArithmetic:
 
     @cached_property
     def functions(self) -> Mapping[str, Callable[[Dim, Dim], Dim]]:
-        """Functions of two dims for elementwise operators of relax, by name."""
+        """Return functions of two dims for elementwise operators of relax, by name."""
         return {
             "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
             "divide": self.divide, "mod": self.mod, "fmod": self.fmod, "maximum": self.maximum,
@@ -342,7 +342,7 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str,
 
 
 def _preference(solved: Solved) -> tuple[bool, bool, int]:
-    """Rank solutions: numbers first; a difference last, as only the call can tell whether it is negative."""
+    """Rank solutions: numbers first; a difference last, since its sign is known at run time only."""
     dim = solved.dim
     return not isinstance(dim, int), not D.is_certain(lambda: dim >= 0), len(str(dim))
 

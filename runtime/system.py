@@ -35,7 +35,7 @@ def permits_tiles() -> bool:
     """Request from the system that all threads of this process may use AMX's registers; return whether they may.
 
     Other instructions of AMX end a process. Once permitted, threads cannot have signal stacks of less than 12 KiB; the
-    system refuses if one has. Before Linux 5.16, in some sandboxes and on other systems nobody may use them.
+    system refuses if one has. Before Linux 5.16, in some sandboxes and on other systems they are not available.
     """
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return False

@@ -43,6 +43,6 @@ def make_model(
 
 
 def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> Any:
-    """`node("Add", "a b", "c")`; '_' is an input or output that is left out."""
+    """Make a node from text: `node("Add", "a b", "c")`; '_' is an omitted input or output."""
     names = [["" if name == "_" else name for name in text.split()] for text in (inputs, outputs)]
     return helper.make_node(operator, *names, **attributes)

@@ -73,7 +73,7 @@ def power(g: Graph) -> None:
 
 
 def select(g: Graph) -> None:
-    """where(a < b, a, b): continuous, whatever the rounding of a and b."""
+    """Return where(a < b, a, b), which is continuous regardless of the rounding of a and b."""
     a = g.pick()
     b: Any = g.pick(lambda n: n.shape == a.shape)
     value = GraphNode(_make("less", a.value, b.value), a.array < b.array)
@@ -308,7 +308,7 @@ def prelu(g: Graph) -> None:
 
 
 def resize(g: Graph) -> None:
-    """Every pixel twice or three times."""
+    """Repeat each pixel two or three times."""
     x = g.pick(lambda n: n.rank == 4 and n.array.size < 1000)
     if x is not None:
         times = (g.integer(1, 4), g.integer(1, 4))

@@ -13,11 +13,12 @@ from mirlo.dialects.core.errors import OpError
 TABLE_BYTES = 64 << 20
 """Bytes of one table: 16 million weights are more than any image or signal that is resampled has places."""
 GROWTH = 64
-"""So many times the bytes that it is made of a table may take besides: each weight of a tree has one for each class."""
+"""The budget of a table grows by this multiple of the bytes that it is computed from: each weight of a tree has one for
+each class."""
 FOLDED_BYTES = 1 << 28
 """Bytes that `fold-constant` may make of any model."""
 FOLDINGS = 4
-"""So many times the bytes of its own constants it may make besides: weights are permuted, widened, dequantized."""
+"""That budget grows by this multiple of the bytes of the model's constants: weights are permuted, dequantized."""
 
 
 class ConstantTooLarge(OpError):

@@ -77,7 +77,7 @@ class Dialect:
     def _irdl_module(self) -> ir.Module:
         """Return the definition as a module of the current context.
 
-        Most processes load it once, from text. From bytecode, which others make then, it takes 0.6 of the time.
+        Most processes load it once, from text. The second call writes bytecode, which later calls load in 0.6 of that.
         """
         text = self.irdl_text()
         if self._definition[0] != text:

@@ -56,7 +56,7 @@ print(f"the results differ by {difference:.1e}")
 @register_pass
 @dataclass(frozen=True)
 class CountOperators(Pass):
-    """Tell how many operations each function has."""
+    """Print the number of operations of each function."""
 
     name = "count-operators"
     only: str = option("", "count these alone, such as relax.softmax")

@@ -326,7 +326,7 @@ class NodeImporter(ObjectBuilder, ABC):
         return self.symbols.bind(identifier(base[-SYMBOL_LENGTH:]))
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
-        """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
+        """Return a symbol for a data-dependent size, and the dim that it must equal: the symbol itself by default."""
         return self.symbols.of_data(identifier(base[-SYMBOL_LENGTH:]))
 
     def solution(self, left: Dim, right: Dim) -> Solved | None:

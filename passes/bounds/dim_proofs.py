@@ -19,7 +19,7 @@ from mirlo.dialects.core.dims import Dim, DimTooLarge, Monomial, SymbolicDim
 MAX_DIM_STEPS = 2_000
 """The most terms and facts that one search looks at, 50 ms: proofs of models look at 40, searches in vain at 300."""
 TERMS_OF_A_STEP = 5
-"""So many terms the algebra of dims looks at in the time of a step here."""
+"""Number of terms that the algebra of dims processes in the time of a step here."""
 MAX_BOUNDS = 2
 """The most quotients of a dim that are replaced by their bounds."""
 

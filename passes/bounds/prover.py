@@ -25,9 +25,9 @@ Facts = tuple[IndexExpr, ...]
 MAX_STEPS = 300
 """The most eliminations of a proof: the search is exponential, and proofs that exist need a tenth of that."""
 DIM_STEPS = 10
-"""So many steps of a proof about a dim take as long as an elimination."""
+"""Number of proof steps about a dim that take as long as an elimination."""
 BOUND_TERMS = 50
-"""So many terms the algebra of dims looks at in that time."""
+"""Number of terms that the algebra of dims processes in that time."""
 MAX_REFINEMENTS = 24
 """The most facts that are derived from one."""
 

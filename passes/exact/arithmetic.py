@@ -20,7 +20,7 @@ class Arithmetic(ABC):
     bytes = 8
     planes = 1
     key: tuple[object, ...] = ()
-    """What tells this arithmetic from others."""
+    """The key that distinguishes this arithmetic from others."""
     carries_loose = False
     """Whether values that loops carry may be loose."""
 

@@ -142,7 +142,7 @@ class Written:
         self._event: Event | None = None
 
     def is_written(self, event: Event, stream: int) -> None:
-        """Record the event of its last write, and a stream that waits for it already."""
+        """Record the event of the last write, and the stream of the write."""
         self._event = event
         self.streams.add(stream)
 

@@ -91,7 +91,7 @@ STORES: dict[str, Store] = {
 
 
 def space_of(i: PtxInstruction) -> str:
-    """Which memory an instruction is about."""
+    """Return the memory space of an instruction."""
     return next((m for m in i.modifiers if m in SPACES), "generic")
 
 

@@ -93,7 +93,7 @@ class BulkCopies:
 
 
 def copy_box(p: KernelPreparation, i: PtxInstruction) -> Step:
-    """From global to shared memory, of one or of several blocks of a cluster."""
+    """Copy a box from global to shared memory of one or several blocks of a cluster."""
     if p.version < (9, 0):
         raise PtxError("cp.async.bulk needs sm_90")
     known = ("async", "bulk", "tensor", "shared::cluster", "shared::cta", "global", "tile",

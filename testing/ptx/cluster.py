@@ -28,7 +28,7 @@ class ClusterBarrier:
         self._waiting: list[tuple[Group, int]] = []
 
     def arrive(self, group: Group) -> None:
-        """Threads arrive."""
+        """Record the arrival of threads."""
         phase = self._phase[group.tids // self._size]
         if (self._arrived[group.tids] == phase).any():
             raise KernelError("a thread arrives at the cluster's barrier twice")
@@ -72,13 +72,13 @@ class ClusterBarrier:
         return passed
 
     def waiting(self) -> Iterator[tuple[Group, str]]:
-        """Who waits."""
+        """Return a description of the waiting threads."""
         for group, _ in self._waiting:
             yield group, "at the barrier of the cluster"
 
 
 def cluster_barrier(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending | None, Read | None]:
-    """`barrier.cluster.arrive` and `.wait`."""
+    """Execute `barrier.cluster.arrive` or `.wait`."""
     if p.version < (9, 0):
         raise PtxError("clusters need sm_90")
     meets = whole_warps(p, i, then)[1] if i.has("aligned") else None

@@ -37,7 +37,7 @@ def convert_builder(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def conversion(target: str, source: str, flags: list[str]) -> Callable[[Array], Array]:
-    """Numbers of one type as another."""
+    """Return the conversion of numbers from one type to another."""
     dtype = TYPES[target]
     rounding = next((flag for flag in flags if flag in _TO_INTEGER), None)
     if source in FLOATS and target in FLOATS:
@@ -66,7 +66,7 @@ def _clamped(x: Array, low: int, high: int) -> Array:
 
 
 def _to_integer(x: Array, dtype: np.dtype) -> Array:
-    """Numbers beyond the type are the nearest that it has; NaN is zero."""
+    """Convert to integers: numbers out of range become the nearest ones, NaN becomes 0."""
     info = np.iinfo(dtype)
     wide = x.astype(np.float64)
     below, above = wide <= float(info.min), wide >= float(info.max)
@@ -148,7 +148,7 @@ def _to_tf32(p: KernelPreparation, i: PtxInstruction, flags: list[str]) -> Step:
 
 
 def round_tf32_away(x: Array) -> Array:
-    """To the nearest number with 10 bits of fraction, ties away from zero."""
+    """Round to the nearest number with 10 bits of fraction, ties away from zero."""
     bits = x.view(np.uint32)
     result = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(x), result, bits).view(np.float32)

@@ -153,7 +153,7 @@ class EmulatedDriver(FakeDriver):
 
 
 def _joined(ranges: Any) -> list[tuple[int, int]]:
-    """Ranges in order, those that overlap as one."""
+    """Sort ranges, and merge those that overlap."""
     fake: list[tuple[int, int]] = []
     for address, size in sorted(ranges):
         if fake and address < sum(fake[-1]):

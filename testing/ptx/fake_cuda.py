@@ -1,6 +1,6 @@
 """A CUDA driver over this machine's memory, for tests of the loader; the emulator executes kernels.
 
-Work that is given to a stream waits there until somebody asks for it: what does not wait for what it needs goes wrong.
+Work in a stream is executed only when its result is requested: what does not wait for what it needs goes wrong.
 """
 
 from __future__ import annotations

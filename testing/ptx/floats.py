@@ -54,7 +54,7 @@ def _narrowly(function: Function, kind: str) -> Function:
 
 
 def flushed(values: Array) -> Array:
-    """Zeros of the same sign in place of subnormal numbers, of f32."""
+    """Replace subnormal f32 numbers by zeros of the same sign."""
     return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
 
 

@@ -28,7 +28,7 @@ class Group:
         return len(self.tids)
 
     def spread(self, values: Array) -> Array:
-        """Values with an element for each thread."""
+        """Return values with an element for each thread."""
         return values if len(values) == len(self.tids) else np.broadcast_to(values, self.tids.shape)
 
     def part(self, mask: Array, live: Iterable[int], at: int) -> Group:

@@ -192,7 +192,7 @@ def _mad(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def _ones(count: Array, dtype: np.dtype) -> Array:
-    """So many bits from the lowest on."""
+    """Return masks of this many low bits."""
     bits = 8 * dtype.itemsize
     some = (dtype.type(1) << np.minimum(count, bits - 1).astype(dtype)) - dtype.type(1)
     return np.where(count >= bits, ~dtype.type(0), some)

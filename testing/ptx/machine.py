@@ -84,7 +84,7 @@ class Batch:
         return tids // self.block_size
 
     def load_shared(self, group: Group, blocks: Array, addresses: Array, size: int) -> Array:
-        """Elements of the shared memory of blocks."""
+        """Return elements of the blocks' shared memory."""
         if self.races is not None:
             self.races.touch(group.tids, self.shared.places(blocks, addresses, size), size)
         return self.shared.load(blocks, addresses, size)

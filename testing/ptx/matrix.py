@@ -146,7 +146,7 @@ def _gathered(group: Group, reads: Sequence[Read], kind: str, fragment: Fragment
 
 
 def exactly(numbers: Array, kind: str) -> Array:
-    """Factors as numbers whose products and sums numpy computes: integers, or f64 for all others."""
+    """Convert factors to a type in which numpy's products and sums are exact: integers, or f64 for others."""
     if kind in ("s8", "u8"):
         return numbers.astype(np.int64)
     if kind == "tf32":

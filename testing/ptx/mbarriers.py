@@ -56,13 +56,13 @@ class MBarriers:
             self._states[key] = PhaseState(count, count)
 
     def drop(self, keys: list[Key]) -> None:
-        """`inval`."""
+        """Execute `inval`."""
         for key in keys:
             self.state(key)
             del self._states[key]
 
     def arrive(self, key: Key, count: int = 1, expect: int = 0) -> None:
-        """Arrivals at a barrier, and bytes that it is to wait for."""
+        """Record arrivals at a barrier, and bytes that it waits for."""
         state = self.state(key)
         if count > state.pending:
             raise KernelError(f"{count} arrivals at a barrier that waits for {state.pending} more")
@@ -106,7 +106,7 @@ class MBarriers:
         self._waiting.append((group, blocks, addresses))
 
     def waiting(self) -> Iterator[tuple[Group, str]]:
-        """Who waits, and for what."""
+        """Return a description of the waiting threads and their barriers."""
         for group, blocks, addresses in self._waiting:
             key = int(blocks[0]), int(addresses[0])
             state = self.state(key)
@@ -176,7 +176,7 @@ def _arrive(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def wait_for_phase(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending | None, Read | None]:
-    """`try_wait` and `test_wait`, by parity: threads block until the phase is complete."""
+    """Execute `try_wait` or `test_wait` by parity: threads block until the phase is complete."""
     if i.modifiers[0] not in ("try_wait", "test_wait"):
         return None, None
     if "parity" not in i.modifiers:

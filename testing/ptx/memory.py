@@ -189,7 +189,7 @@ class Windows:
         self.mark(at, size, state)
 
     def fence(self, windows: Array) -> None:
-        """`fence.proxy.async`: what the threads of windows have written may be read by the matrix units."""
+        """Execute `fence.proxy.async`: make the writes of the windows' threads visible to the matrix units."""
         for window in np.unique(windows):
             part = self.known[window * self.stride : (window + 1) * self.stride]
             part[part == WRITTEN] = BY_COPY

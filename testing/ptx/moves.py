@@ -127,7 +127,7 @@ def _unpack(p: KernelPreparation, i: PtxInstruction, target: Vector) -> Step:
 
 
 def _cvta(p: KernelPreparation, i: PtxInstruction) -> Step:
-    """To and from generic addresses; those of global memory, constants and parameters are their own."""
+    """Convert to and from generic addresses, which equal those of global memory, constants and parameters."""
     space = next(m for m in i.modifiers if m.partition("::")[0] in ("global", "shared", "local", "const", "param"))
     base = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
     read, write = p.read(i.operands[1], "u64"), p.write(i.operands[0])

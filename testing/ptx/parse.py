@@ -203,7 +203,7 @@ class _Parser:
         return parsed
 
     def _body(self, function: Function, renamed: dict[str, str]) -> None:
-        """Statements up to the closing brace; `renamed`: registers of inner scopes by their names there."""
+        """Parse statements up to the closing brace; `renamed` maps the registers of inner scopes."""
         while not self.take("}"):
             kind, word, line = self.tokens[self.at]
             if word == "{":
@@ -229,7 +229,7 @@ class _Parser:
                 function.body.append(self._instruction(line, renamed))
 
     def _scope(self, function: Function, renamed: dict[str, str]) -> None:
-        """Statements between braces, whose labels are their own."""
+        """Parse statements between braces, which have their own labels."""
         outer, start = function.labels, len(function.body)
         function.labels = {}
         self._body(function, dict(renamed))

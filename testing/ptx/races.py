@@ -1,7 +1,8 @@
 """Races on shared memory: accesses of two warps, one of them a write, that nothing puts in an order.
 
-Each warp has a clock, and knows of every other one's as of the last barrier by which it heard of it. A byte knows who
-wrote it last and who has read it since. The threads of a warp count as one, and so do all copies by tensor maps.
+Each warp has a clock, and knows of every other one's as of the last barrier by which it heard of it. Each byte has a
+record of its last writer, and of its readers since then. The threads of a warp count as one, and so do all copies by
+tensor maps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Races:
         self._warps = batch.count * batch.warps_per_block
         everybody = self._warps + 1
         self.copies = self._warps
-        """The number of those who copy, after the warps."""
+        """The index of asynchronous copies, after the warps."""
         self._known = np.zeros((everybody, everybody), np.int64)
         """Of each the clocks of all that it knows of."""
         np.fill_diagonal(self._known, 1)
@@ -32,7 +33,7 @@ class Races:
         """What was written last, or will have been when copies have come."""
         self._read = np.zeros((size, everybody), np.int32)
         self._left: dict[Any, Array] = {}
-        """What those who came to a barrier knew, by barrier."""
+        """The knowledge of the warps that arrived at each barrier."""
 
     # Accesses
 
@@ -47,12 +48,12 @@ class Races:
             self.write(warps, bytes_, np.ascontiguousarray(whole).view(np.uint8))
 
     def read(self, warps: Array, places: Array) -> None:
-        """Each of these warps reads a byte."""
+        """Record that each of these warps reads a byte."""
         self._check_written(warps, places, "reads", np.ones(1, np.bool_))
         self._read[places, warps] = self._known[warps, warps]
 
     def write(self, warps: Array, places: Array, values: Array | None) -> None:
-        """Each of these warps writes a byte, not even the same as another one; None: nobody knows yet what."""
+        """Record that each of these warps writes a different byte; without `values` they are not known yet."""
         self._check_written(warps, places, "writes", np.ones(1, np.bool_))
         touched = np.flatnonzero(self._read[places].any(1))
         if len(touched):
@@ -97,7 +98,7 @@ class Races:
     # Order
 
     def leave(self, key: Any, warps: Array) -> None:
-        """Warps arrive at a barrier: those that wait there learn of their accesses."""
+        """Record that warps arrive at a barrier, which passes their accesses on to the waiting warps."""
         warps = np.unique(warps)
         before = self._left.get(key)
         known = self._known[warps].max(0)
@@ -105,7 +106,7 @@ class Races:
         self._known[warps, warps] += 1
 
     def learn(self, key: Any, warps: Array) -> None:
-        """Warps continue after a barrier."""
+        """Record that warps continue after a barrier."""
         left = self._left.get(key)
         if left is not None:
             warps = np.unique(warps)

@@ -39,7 +39,7 @@ class _Product:
 
 
 class TensorMemory:
-    """That of the blocks of a batch, and the products under way."""
+    """The tensor memory of the blocks of a batch, and the products in flight."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -82,7 +82,7 @@ class TensorMemory:
             raise KernelError(f"columns {column} to {column + count} of tensor memory were not allocated")
 
     def start(self, product: _Product, columns: int, warp: int) -> None:
-        """Put a product under way."""
+        """Put a product in flight."""
         self._check(product.block, product.column, columns)
         if self._batch.races is not None:
             for at in product.sources:

@@ -42,7 +42,7 @@ def is_signed(kind: str) -> bool:
 
 
 def seen_as(bits: Array, kind: str) -> Array:
-    """Bits of a register as numbers of a type; a register may be wider than the type, which is its low bits then.
+    """Return the bits of a register as numbers of a type; in a wider register they are the low bits.
 
     What is packed has a second axis.
     """
@@ -55,7 +55,7 @@ def seen_as(bits: Array, kind: str) -> Array:
 
 
 def kept_as(value: Array, kind: Any) -> Array:
-    """Numbers as the bits of a register, which is at least as wide: extended by their sign if they have one."""
+    """Return numbers as the bits of a register, with sign extension for signed types."""
     if value.ndim == 2:
         value = np.ascontiguousarray(value).reshape(-1).view(BITS[2 * value.dtype.itemsize])
     if value.dtype is kind:

@@ -27,7 +27,7 @@ class BlockBarriers:
         self._waiting: dict[int, list[tuple[Group, int]]] = {}
 
     def arrive(self, group: Group, number: int, count: int | None, then: int, waits: bool) -> list[Group]:
-        """Threads arrive at a barrier for a number of threads; waiting groups continue at `then`."""
+        """Record that threads arrive at a barrier; waiting groups continue at `then`."""
         if not 0 <= number < BARRIERS:
             raise KernelError(f"there are {BARRIERS} barriers, found number {number}")
         wanted = self._batch.block_size if count is None else count
@@ -91,7 +91,7 @@ class BlockBarriers:
             self._waiting[number] = kept
 
     def waiting(self) -> Iterator[tuple[Group, str]]:
-        """Who waits, and for what."""
+        """Return a description of the waiting threads and their barriers."""
         for number, groups in self._waiting.items():
             for group, _ in groups:
                 block = int(group.tids[0]) // self._batch.block_size
@@ -101,7 +101,7 @@ class BlockBarriers:
 
 @dataclass
 class _Copy:
-    """A copy to shared memory that is under way: of which threads, and the group of copies it belongs to."""
+    """A copy to shared memory in flight, its threads, and its group of copies."""
 
     tids: Array
     numbers: Array

@@ -18,7 +18,7 @@ WaitBuilder = Callable[[KernelPreparation, PtxInstruction, int], tuple[Ending | 
 
 
 def places_of_lanes(group: Group) -> Array:
-    """By warp and lane where a thread is in the group, or -1."""
+    """Return by warp and lane the index of a thread in the group, or -1."""
     batch = group.batch
     positions = np.full((batch.count * batch.warps_per_block, 32), -1, np.int64)
     positions[batch.warp_of[group.tids], batch.threads["%laneid"][group.tids]] = np.arange(group.size)
@@ -152,7 +152,7 @@ def _redux(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def _elect(p: KernelPreparation, i: PtxInstruction) -> Step:
-    """One thread of a warp is chosen: the first one here; the manual says only that it is always the same one."""
+    """Choose one thread of each warp: the first one; the manual requires only that it is always the same."""
     target = i.operands[0]
     assert isinstance(target, Pair)
     write, chosen, members = p.write(target.first), p.write(target.second), p.read(i.operands[1], "u32")
@@ -173,7 +173,7 @@ def _activemask(p: KernelPreparation, i: PtxInstruction) -> Step:
 
 
 def _member_mask(position: int) -> WaitBuilder:
-    """Threads wait for those whose bits an operand has."""
+    """Return which threads wait for those in the mask of an operand."""
 
     def build(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending | None, Read | None]:
         return None, p.read(i.operands[position], "u32")
@@ -182,7 +182,7 @@ def _member_mask(position: int) -> WaitBuilder:
 
 
 def whole_warps(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending | None, Read | None]:
-    """Threads wait for all threads of their warp that have not ended."""
+    """Return which threads wait for all threads of their warp that have not ended."""
     return None, lambda group: group.batch.alive_lanes(group)
 
 
@@ -212,7 +212,7 @@ def _barrier(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending
 
 
 def warp_barrier(p: KernelPreparation, i: PtxInstruction, then: int) -> tuple[Ending | None, Read | None]:
-    """`bar.warp.sync`: threads wait for those whose bits the operand has."""
+    """Execute `bar.warp.sync`: threads wait for those in the mask of the operand."""
     return None, p.read(i.operands[0], "u32")
 
 

@@ -70,7 +70,7 @@ Read = list[tuple[Array, Array]]
 
 @dataclass
 class _Product:
-    """Products of one warpgroup that are under way."""
+    """Products of one warpgroup in flight."""
 
     tids: Array
     number: int
@@ -82,7 +82,7 @@ class _Product:
 
 
 class Products:
-    """The products under way of a batch, by the first thread of a warpgroup."""
+    """The products in flight of a batch, by the first thread of a warpgroup."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -109,7 +109,7 @@ class Products:
         return result
 
     def start(self, group: Group, registers: tuple[int, ...], sums: Array, read: list[Read]) -> None:
-        """Products are under way: their sums are in no register."""
+        """Start products; until they complete, their accumulators are in no register."""
         for n, first in enumerate(range(0, group.size, WARPGROUP)):
             tids = group.tids[first : first + WARPGROUP]
             closed, mine = self._closed.get(int(tids[0]), 0), sums[first : first + WARPGROUP]
@@ -120,7 +120,7 @@ class Products:
             group.regs[n] = None
 
     def close(self, group: Group) -> None:
-        """`commit_group`."""
+        """Execute `commit_group`."""
         for first in group.tids[::WARPGROUP].tolist():
             self._closed[first] = self._closed.get(first, 0) + 1
 
@@ -196,7 +196,7 @@ def _from_registers(group: Group, words: list[Array], kind: str) -> Array:
 
 
 def _to_sums(numbers: Array) -> Array:
-    """Matrices of 64 lines as the sums of threads, and their registers."""
+    """Convert matrices of 64 lines to the accumulators of threads and their registers."""
     columns = numbers.shape[2]
     element = np.arange(columns // 2)
     thread = np.arange(WARPGROUP)[:, None]

@@ -83,7 +83,7 @@ class ModelRow:
     precision: str = "f32"
     """The type of products: of all engines, or the fastest one of Mirlo beside an engine's own types."""
     regions: list[dict[str, object]] = field(default_factory=list)
-    """Who computes what in the model that Mirlo compiled."""
+    """The parts of the model and the code generators that compute them."""
 
     def engine(self, name: str) -> EngineRow | None:
         return next((row for row in self.engines if row.engine == name), None)
@@ -145,7 +145,7 @@ class MemoryFacts(TypedDict):
     weights: int
     arena: int
     regions: list[dict[str, object]]
-    """Who computes what, as the metadata of a compiled model have it."""
+    """Return the parts of a compiled model and their code generators, from its metadata."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ BYTECODE = "PYTHONDONTWRITEBYTECODE"
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 DEVELOPMENT = ("test", "docs", "package", "zoo", "clients", "serve-clients")
-"""Extras for those who work on Mirlo: listed only where they are complete."""
+"""Extras for contributors, which are listed only if they are complete."""
 
 
 @dataclass(frozen=True)

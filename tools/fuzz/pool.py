@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 LIMIT = 1e3
-"""Larger floats are not let in: what they are rounded to depends on the order of a sum too much."""
+"""Larger floats are excluded, because their rounding depends on the order of a sum too much."""
 MAX_ELEMENTS = 4096
 
 FLOATS = (np.float32, np.float32, np.float32, np.float32, np.float64, np.float16)

@@ -12,7 +12,7 @@ from mirlo.passes.files import FileError
 from mirlo.tools.place.as_json import VERSION, NodeReport, PlacementReport
 
 SHOWN = 30
-"""Differences that are told; the rest is counted."""
+"""Most differences that are listed; the others are counted."""
 Key = tuple[str, str, int]
 
 

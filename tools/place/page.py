@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("regions", "composites", "operators")
 MAX_BOXES = 1500
-"""A page opens with the finest of the levels that have fewer boxes, operators not counted: they are for who asks."""
+"""A page opens with the finest of the levels that have fewer boxes, operators not counted: they are shown on
+request."""
 CHARACTER = 6.7
 LONGEST = 34
 """Characters of a line in a box."""

@@ -27,11 +27,11 @@ class LanePoint(Protocol):
 
     @property
     def axis(self) -> str:
-        """The loop whose iterations the lanes are."""
+        """Return the loop whose iterations the lanes are."""
 
     @property
     def mask(self) -> ir.Value | None:
-        """The lanes that are active, where only the run time knows."""
+        """Return the mask of active lanes, if only the run time knows them."""
 
     def index(self, expression: IndexExpr) -> ir.Value:
         """Emit an index: a vector if it differs between lanes."""

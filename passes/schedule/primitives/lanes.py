@@ -222,7 +222,7 @@ class LoopLanes:
 
     @property
     def mask(self) -> ir.Value | None:
-        """The active lanes, where only the run time knows."""
+        """Return the mask of active lanes, if only the run time knows them."""
         return self.guards.mask
 
     def _emit_mask(self) -> ir.Value | None:

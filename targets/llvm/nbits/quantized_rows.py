@@ -60,7 +60,7 @@ class QuantizedKernel(ProductKernel):
         return result
 
     def _shifted(self, parts: Sequence[ir.Value]) -> ir.Value:
-        """Return the sum of those of fields that were multiplied in place, multiples of powers of two."""
+        """Return the sum of the products of fields, each shifted right by the field's position."""
         value = parts[0]
         for field, part in enumerate(parts[1:], 1):
             value = C.add(value, C.both("shrsi", part, C.constant(field * self.layout.bits, C.integer(32))))

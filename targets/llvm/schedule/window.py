@@ -140,7 +140,7 @@ def _is_plain(machine: Machine, outputs: int, effort: int) -> bool:
 
 
 def _with_fewest_passes(vectors: int, most: int) -> int:
-    """Return the vectors of a pass, at most this many, with which there are fewest: those of a rest are one by one."""
+    """Return the vectors per pass, at most `most`, that need the fewest passes; remaining vectors take one each."""
     most = max(1, min(most, vectors))
     return min(range(most, most // 2, -1), key=lambda count: vectors // count + vectors % count)
 

@@ -22,7 +22,7 @@ class PageUser(Protocol):
 
 
 class PageCounts:
-    """The uses of pages, and who may write after their rows.
+    """The uses of pages, and the sequence that may write after their rows.
 
     Rows that several sequences have are never written again. After them, one sequence may write to a page that others
     use as well: the first one to do so. Changes need the lock of the pool, and are made `with` the counts: if one is

@@ -48,7 +48,7 @@ class PagePool:
         self.lock = make_lock()
         """Held by calls, and while pages change hands."""
         self.reclaim: Callable[[], bool] = lambda: False
-        """Let go of pages that could be computed again, if there are any; return whether there were."""
+        """Free pages that could be computed again, if there are any; return whether there were."""
         self.counts = PageCounts(self.page_rows)
         self._grow(count if self._fixed is None or self.limit is None else self.limit)
         self._calls: dict[int, tuple[UpdatingCall | None, Mapping[str, np.ndarray]]] = {}

@@ -116,7 +116,7 @@ WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """Let waiting OpenMP threads sleep soon, unless the user has set this; OpenMP reads it when it is loaded.
+    """Make waiting OpenMP threads sleep soon, unless the user has set this; OpenMP reads it when it is loaded.
 
     Left to itself it spins for milliseconds, which costs the threads of everything else in the process, Mirlo's own
     kernels among them, and where cores are shared, most of the time of its own.

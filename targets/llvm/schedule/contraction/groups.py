@@ -78,8 +78,8 @@ def kind_of_group(
 ) -> DotGroup | None:
     """Select the instruction for products of these operands, if the machine has one.
 
-    `is_tall` tells whether columns are multiplied by several rows, `has_small_pairs` whether two adjacent products fit
-    16 bits.
+    `is_tall` is whether columns are multiplied by several rows, `has_small_pairs` whether two adjacent products fit 16
+    bits.
     """
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
@@ -183,7 +183,7 @@ def grouped_sum(
 ) -> GroupedSum | None:
     """Split the reduction into groups; None if the rows are not contiguous along its innermost axis.
 
-    `may_pack` tells whether packing the columns pays, if they are not stored in groups.
+    `may_pack` is whether packing the columns pays, if they are not stored in groups.
     """
     if not order or columns.padded_shape is not None or rows.edge is not None:
         return None

@@ -64,7 +64,7 @@ def freedom(
     *,
     is_plain: bool,
 ) -> Freedom:
-    """Return the permitted orders; `is_plain` tells that the kernel neither packs nor uses dot products or groups.
+    """Return the permitted orders; `is_plain` means that the kernel neither packs nor uses dot products or groups.
 
     Columns with rows of their own have no panel to share: the cost model alone decides whether rows are outside.
     """

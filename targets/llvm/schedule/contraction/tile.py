@@ -60,7 +60,7 @@ class Extent:
 
 
 class Tiles(VectorMemory):
-    """Emits tiles of a plan. `packed` tells that the column operand is read from its panel."""
+    """Emits tiles of a plan. `packed` means that the column operand is read from its panel."""
 
     def __init__(
         self,

@@ -144,7 +144,7 @@ class TokenPlaces:
 
         `of_image` marks keys that belong to the same image as a token; these are visible even if they come later.
 
-        `of_image` says which keys are of the same image as a token: those behind it are seen too.
+        `of_image` marks keys of the same image as a token, which are visible even if they come later.
         """
         own = self.tokens.expand_dims(1, 3)
         seen = self.keys <= own
