@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.attributes import Dims, Str, Symbol
-from mirlo.dialects.core.dims import Dim, is_nonnegative, product
+from mirlo.dialects.core.attributes import Dims, Str, Strs, Symbol
+from mirlo.dialects.core.dims import Dim, is_nonnegative, product, substitute
 from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
@@ -11,12 +11,28 @@ from mirlo.dialects.relax.base import RelaxOp
 
 
 class CallTir(RelaxOp, name="call_tir"):
-    """Call a prim function. Pure; the results are written to destinations that the memory plan provides."""
+    """Call a prim function. Pure; the results are written to destinations that the memory plan provides.
+
+    Symbols of the function have the values of the caller's dims `sizes`; those that are not among `symbols` have the
+    same name in both.
+    """
 
     TRAITS = (Trait.INTERFACE,)
     args = operands()
     outputs = results()
     callee = Symbol()
+    symbols = Strs(())
+    sizes = Dims(())
+
+    def check(self) -> None:
+        if len(self.symbols) != len(self.sizes):
+            raise OpError(f"sizes must have a dim for each of {len(self.symbols)} symbols, got {len(self.sizes)}")
+
+    def in_caller(self, dim: Dim) -> Dim:
+        """Return a dim of the function as a dim of the caller."""
+        if not self.symbols:
+            return dim
+        return substitute(dim, dict(zip(self.symbols, self.sizes, strict=True)))
 
 
 class CallDpsPacked(RelaxOp, name="call_dps_packed"):

@@ -21,6 +21,10 @@ Shapes = tuple[tuple[Dim, ...] | None, ...]
 """The shapes of operands and results; None for what is no tensor."""
 
 
+CALLERS = "_of_caller"
+"""The end of the names that symbols of a caller get whose own ones are those of others in the kernel."""
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """A call of a kernel: its operands and results, and dims that are not negative where it runs."""
@@ -154,11 +158,24 @@ def _add_call(op: ir.Operation, facts: Sequence[Dim], by_callee: dict[str, Calls
     calls = by_callee.setdefault(op.opview.callee, Calls())
     calls.nodes += node_labels(op.location)
     types = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
-    shapes = tuple(None if kind is None else kind.shape for kind in types)
-    symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)} | calls.symbols
+    shapes: Shapes = tuple(None if kind is None else kind.shape for kind in types)
+    taken = {name for symbol in calls.symbols for name in D.symbols_of(op.opview.in_caller(D.symbol(symbol)))}
+    symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)} | taken
     relevant = tuple(fact for fact in facts if D.symbols_of(fact) <= symbols)
+    if op.opview.symbols:
+        shapes = tuple(None if shape is None else dims_in_callee(op, shape) for shape in shapes)
+        relevant = dims_in_callee(op, relevant)
     tables = tuple((i, table) for i, value in enumerate(op.operands) if (table := _integers_of(value)) is not None)
     calls.calls[KernelCall(shapes, relevant, tables)] = None
+
+
+def dims_in_callee(call: ir.Operation, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Return dims of the caller of a kernel with the names that their symbols have in the kernel."""
+    pairs = list(zip(call.opview.symbols, call.opview.sizes, strict=True))
+    own = {str(size): D.symbol(name) for name, size in pairs if isinstance(size, D.SymbolicDim) and size.is_symbol}
+    others = {name for name, _ in pairs} - set(own)
+    named: dict[D.Atom, Dim] = {**{name: D.symbol(f"{name}{CALLERS}") for name in others}, **own}
+    return tuple(D.substitute(dim, named) for dim in dims)
 
 
 def _integers_of(value: ir.Value) -> ir.Attribute | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.bounds.calls import calls_in
+from mirlo.passes.bounds.calls import calls_in, dims_in_callee
 from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.valid_sizes import Facts
 from mirlo.passes.exact.values import element_of
@@ -45,7 +45,7 @@ def called_kernels(module: ir.Operation, session: Session) -> dict[str, CalledKe
             kernel.nodes.update(dict.fromkeys(node_labels(op.location)))
             if len(kernel.constants) < MOST_CALLS:
                 kernel.constants.append(_constants(op, session))
-                kernel.facts[tuple(facts)] = None
+                kernel.facts[dims_in_callee(op, facts) if op.opview.symbols else tuple(facts)] = None
     return kernels
 
 

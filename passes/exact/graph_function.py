@@ -182,12 +182,13 @@ class GraphModule:
         if op.name == "relax.call_tir":
             definition = self.definition(op.opview.callee)
             memory = ZeroMemory(round_.arithmetic, round_.number)
-            compute = partial(
-                definition.evaluate, round_.arithmetic, memory, operands, round_.sizes, round_.table
-            )  # fmt: skip
+            call = op.opview
+            own = {name: number_of(size, round_.sizes) for name, size in zip(call.symbols, call.sizes, strict=True)}
+            sizes = {**round_.sizes, **own}
+            compute = partial(definition.evaluate, round_.arithmetic, memory, operands, sizes, round_.table)
             if self._kept is None:
                 return compute()
-            return self._kept.results((definition, *(each.digest for each in operands)), compute)
+            return self._kept.results((definition, *own.values(), *(each.digest for each in operands)), compute)
         if op.name == "func.call":
             callee: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             return self.run(callee, round_, operands)

@@ -226,7 +226,7 @@ class PlannedFunction:
                 # A bound of a size may be known here and be used instead; the callee computes the size itself.
                 wanted = workspace_type(workspace_of(self.callee(op)))
                 arguments.append(self._interval(self.assignment.workspaces[step.start], wanted))
-            arguments += [self.size(dim) for dim in symbols_of_function(self.callee(op))]
+            arguments += [self.size(op.opview.in_caller(dim)) for dim in symbols_of_function(self.callee(op))]
             func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
         elif op.name == packed.CALL:
             values = [*op.operands, *op.results]

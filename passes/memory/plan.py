@@ -64,8 +64,8 @@ class Requirements:
         self.products = SizeProducts(symbols.bound_by)
         self._dims: dict[str, tuple[NonnegativeDim, bool]] = {}
         self._limits: dict[str, set[str]] = {}
-        self._kernels: set[str] = set()
-        """The kernels, by name, whose requirements are among the products."""
+        self._kernels: set[tuple[str, tuple[Dim, ...]]] = set()
+        """The kernels, by name and sizes, whose requirements are among the products."""
         self._tensors: set[tuple[TensorType, bool]] = set()
         """The types of tensors that were required to fit in memory, and whether every call creates one."""
         for name in symbols.solved:
@@ -114,13 +114,16 @@ class Requirements:
                 self._visit(nested, False)
 
     def _kernel(self, op: ir.Operation, names: str) -> None:
-        """Require what a kernel computes with, once for all its calls."""
-        if op.opview.callee in self._kernels:
+        """Require what a kernel computes with, once for all its calls with the same sizes."""
+        call = op.opview
+        if (call.callee, call.sizes) in self._kernels:
             return
-        self._kernels.add(op.opview.callee)
+        self._kernels.add((call.callee, call.sizes))
         callee = self.callee(op)
-        self.products.add_dim(workspace_of(callee), f"{names}: its scratch memory is too large", MAX_BYTES)
-        for dims in extents_of(callee.operation):
+        scratch = call.in_caller(workspace_of(callee))
+        self.products.add_dim(scratch, f"{names}: its scratch memory is too large", MAX_BYTES)
+        for extent in extents_of(callee.operation):
+            dims = tuple(map(call.in_caller, extent))
             text = f"{names}: a computation of {_joined(dims)} elements is too large"
             self.products.add(dims, 1, MAX_ITERATIONS, text)
 

@@ -275,7 +275,7 @@ class StorageAssignment:
 
     def _assign_call(self, step: TimelineStep) -> None:
         op = step.op
-        size = workspace_of(self.callee(op))
+        size = op.opview.in_caller(workspace_of(self.callee(op)))
         if size != 0:
             self.workspaces[step.start] = Interval(size, step.start, step.start)
         if len(op.results) != 1:

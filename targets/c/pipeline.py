@@ -9,6 +9,7 @@ PART_PASSES = (
     *FUSE,
     "elide-copies",
     "remove-dead",
+    "merge-prims",
     "schedule{target=c}",
     "lower-loops",
     "lower-intrinsics{target=c}",

@@ -58,6 +58,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         *([_step("apply-tuning", "target=llvm", threads, tuned)] if is_tuned else []),
         _step("pack-weights", machine),
         "remove-dead",
+        "merge-prims",
         _step("schedule", "target=llvm", threads, machine),
         "lower-loops",
         _step("lower-intrinsics", "target=llvm", machine),

@@ -143,3 +143,11 @@ func.func @part_behind_the_end(%x0: tensor<2x?xf32, #relax.dims<[2, "n"]>>) {
   %0 = "relax.view_part"(%x0) {offset = [4], shape = ["n"]} : (tensor<2x?xf32, #relax.dims<[2, "n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
   return
 }
+
+// -----
+
+func.func @sizes_without_symbols(%x0: tensor<2xf32>) {
+  // expected-error@+1 {{'relax.call_tir' op sizes must have a dim for each of 2 symbols, got 1}}
+  %0 = "relax.call_tir"(%x0) {callee = @k, symbols = ["a", "b"], sizes = ["n"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}

@@ -1,0 +1,67 @@
+// RUN: mirlo-opt %s --legalize --merge-prims --split-input-file | FileCheck %s
+
+// Functions that differ in the name of a size that data determine become one; calls say which size it is. A function
+// with another computation, and one of a dim of an input, stay.
+// CHECK-LABEL: func.func @merged(
+// CHECK:         "relax.call_tir"(%arg0) {callee = @slice_dims, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK:         "relax.call_tir"(%{{.*}}) {callee = @exp, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK:         %[[B:.*]] = "relax.call_tir"(%arg0) {callee = @slice_dims, {{.*}}, sizes = ["b"], symbols = ["a"]}
+// CHECK-NEXT:    "relax.call_tir"(%[[B]]) {callee = @exp, {{.*}}, sizes = ["b"], symbols = ["a"]}
+// CHECK-NEXT:    "relax.call_tir"(%[[B]]) {callee = @tanh, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK-NEXT:    "relax.call_tir"(%arg0) {callee = @exp_[[N:[0-9]+]], {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK:       func.func private @slice_dims(
+// CHECK:       func.func private @exp(
+// CHECK:       func.func private @tanh(
+// CHECK:       func.func private @exp_[[N]](
+// CHECK-NOT:   func.func
+func.func @merged(%x: tensor<?xf32, #relax.dims<["n"]>>, %counts: tensor<2xi64>)
+    -> (tensor<?xf32, #relax.dims<["a"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["n"]>>) {
+  "relax.bind_dims"(%counts) {symbols = ["a", "b"], bounds = ["n", "n"]} : (tensor<2xi64>) -> ()
+  %0 = "relax.slice_dims"(%x) {begin = [0], shape = ["a"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["a"]>>
+  %1 = "relax.exp"(%0) : (tensor<?xf32, #relax.dims<["a"]>>) -> tensor<?xf32, #relax.dims<["a"]>>
+  %2 = "relax.slice_dims"(%x) {begin = [0], shape = ["b"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["b"]>>
+  %3 = "relax.exp"(%2) : (tensor<?xf32, #relax.dims<["b"]>>) -> tensor<?xf32, #relax.dims<["b"]>>
+  %4 = "relax.tanh"(%2) : (tensor<?xf32, #relax.dims<["b"]>>) -> tensor<?xf32, #relax.dims<["b"]>>
+  %5 = "relax.exp"(%x) : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return %1, %3, %4, %5 : tensor<?xf32, #relax.dims<["a"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["n"]>>
+}
+
+// -----
+
+// Symbols are matched in the order of the text: swapped ones are swapped in the call, and two that are one in the other
+// function make another function.
+// CHECK-LABEL: func.func @swapped(
+// CHECK:         "relax.call_tir"(%arg0) {callee = @slice_dims, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK:         "relax.call_tir"(%arg0) {callee = @slice_dims, {{.*}}, sizes = ["b", "a"], symbols = ["a", "b"]}
+// CHECK:         "relax.call_tir"(%arg0) {callee = @slice_dims_{{.*}}, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+func.func @swapped(%x: tensor<?xf32, #relax.dims<["n"]>>, %counts: tensor<2xi64>)
+    -> (tensor<?xf32, #relax.dims<["a"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["a"]>>) {
+  "relax.bind_dims"(%counts) {symbols = ["a", "b"], bounds = ["n", "n"]} : (tensor<2xi64>) -> ()
+  %0 = "relax.slice_dims"(%x) {begin = ["b"], shape = ["a"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["a"]>>
+  %1 = "relax.slice_dims"(%x) {begin = ["a"], shape = ["b"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["b"]>>
+  %2 = "relax.slice_dims"(%x) {begin = ["a"], shape = ["a"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["a"]>>
+  return %0, %1, %2 : tensor<?xf32, #relax.dims<["a"]>>, tensor<?xf32, #relax.dims<["b"]>>, tensor<?xf32, #relax.dims<["a"]>>
+}
+
+// -----
+
+// Without sizes from data, and without functions, nothing changes.
+// CHECK-LABEL: func.func @no_sizes_from_data(
+// CHECK:         callee = @exp,
+// CHECK:         callee = @exp_
+func.func @no_sizes_from_data(%x: tensor<?xf32, #relax.dims<["n"]>>, %y: tensor<?xf32, #relax.dims<["m"]>>)
+    -> (tensor<?xf32, #relax.dims<["n"]>>, tensor<?xf32, #relax.dims<["m"]>>) {
+  %0 = "relax.exp"(%x) : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
+  %1 = "relax.exp"(%y) : (tensor<?xf32, #relax.dims<["m"]>>) -> tensor<?xf32, #relax.dims<["m"]>>
+  return %0, %1 : tensor<?xf32, #relax.dims<["n"]>>, tensor<?xf32, #relax.dims<["m"]>>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @no_functions(
+// CHECK-NEXT:    "relax.bind_dims"
+// CHECK-NEXT:    return
+func.func @no_functions(%counts: tensor<1xi64>) {
+  "relax.bind_dims"(%counts) {symbols = ["a"], bounds = [5]} : (tensor<1xi64>) -> ()
+  return
+}
