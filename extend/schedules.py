@@ -11,11 +11,17 @@ from mirlo.passes.schedule.primitives.command_tree import (
     CommandTree,
     LoopOperand,
 )
-from mirlo.passes.schedule.primitives.commands import TileCommand, TileCommands, TileOperand
+from mirlo.passes.schedule.primitives.commands import (
+    CommandMemory,
+    CommandProgram,
+    TileCommand,
+    TileCommands,
+    TileOperand,
+)
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.scheduled_prim import scheduled
-from mirlo.passes.schedule.primitives.tensorize import tensor_intrin
+from mirlo.passes.schedule.primitives.tensorize import Instruction, tensor_intrin
 from mirlo.passes.schedule.primitives.tile_instruction import MatrixUnit, TileInstruction, add_tile_instruction
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.tuned import tuned_values
@@ -27,9 +33,12 @@ __all__ = [
     "AffineAddress",
     "BlockGroup",
     "CommandGuard",
+    "CommandMemory",
+    "CommandProgram",
     "CommandLoop",
     "CommandSite",
     "CommandTree",
+    "Instruction",
     "Kernel",
     "LoopOperand",
     "MatrixUnit",

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.core.installed import GROUPS
 from mirlo.passes.figures import Figures, KernelExpectation
@@ -99,6 +99,13 @@ class ThreadLimits:
     """Most bytes of memory that the threads of a block share; nearly every GPU has those of the default."""
 
 
+class DeclaredInstruction(Protocol):
+    """A tensor intrinsic, a command intrinsic or a `CommandProgram`."""
+
+    @property
+    def name(self) -> str: ...
+
+
 _PIPELINE = Expected("the text of a pass pipeline, such as convert-layout,legalize", is_text)
 
 
@@ -106,6 +113,13 @@ def _is_class(value: object) -> bool:
     return isinstance(value, type)
 
 
+def _is_instruction(value: object) -> bool:
+    names = (f"{_PRIMITIVES}.tensorize:Instruction", f"{_PRIMITIVES}.commands:CommandProgram")
+    return any(is_a(each)(value) for each in names)
+
+
+_PRIMITIVES = "mirlo.passes.schedule.primitives"
+INSTRUCTIONS = Expected("a list of tensor intrinsics, command intrinsics and CommandPrograms", each_is(_is_instruction))
 METHODS = CheckedMethods(
     {
         "pipeline": _PIPELINE,
@@ -131,6 +145,7 @@ METHODS = CheckedMethods(
         "lanes": Expected("a number of lanes, an integer of at least 1", is_count),
         "code": Expected("a list of KernelText", each_is(is_a("mirlo.passes.code_forms:KernelText"))),
         "has_device": Expected("True or False", is_flag),
+        "instructions": INSTRUCTIONS,
         "requirements": Expected("a list of texts", each_is(is_text)),
         "speed": Expected("Figures, or None", lambda value: value is None or isinstance(value, Figures)),
     },
@@ -303,6 +318,13 @@ class Target(metaclass=_TargetType):
         Without this method, that ranks the choices of `space` by `expected`.
         """
         return None
+
+    def instructions(self) -> Sequence[DeclaredInstruction]:
+        """Return the instructions that its schedules use, and programs of commands for a simulator.
+
+        `mirlo check-target` compares them with what they mean, exactly.
+        """
+        return ()
 
     def pipelines(self) -> Mapping[str, Callable[[CompileOptions], str]]:
         """Return other pipelines by name: stages of the main one."""

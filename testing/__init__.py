@@ -31,7 +31,7 @@ import numpy as np
 import onnx
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import forget_dialects, make_context
+from mirlo.dialects.context import forget_dialects
 from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
 from mirlo.driver import build, compiler, model_cache
 from mirlo.driver.code import compile_code
@@ -46,11 +46,10 @@ from mirlo.frontends.script.same import same_ir
 from mirlo.passes.byoc.rewrite import forget_rewrites
 from mirlo.passes.byoc.tables import forget_tables
 from mirlo.passes.byoc.target_list import Targets
-from mirlo.passes.exact.intrinsics import compare_intrinsic
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import forget_passes
 from mirlo.passes.rules import RULE_BOOKS
-from mirlo.passes.schedule.primitives.tensorize import TensorIntrin, find_tensor_intrin
+from mirlo.passes.schedule.primitives.tensorize import find_tensor_intrin
 from mirlo.passes.targets import forget_targets, register_target, target_names
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.locks import held_locks
@@ -58,6 +57,7 @@ from mirlo.testing.tool_process import tool_substitutions
 from mirlo.tools import samples
 from mirlo.tools.conformance.case import TABLE, VARIED, Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
+from mirlo.tools.conformance.instructions import compare_instruction
 from mirlo.tools.library_program import run_library
 from mirlo.tools.verify.model import verify_model
 
@@ -67,11 +67,14 @@ if TYPE_CHECKING:
     from mirlo.driver.models import OpenedModel
     from mirlo.driver.options import GivenSchedule, RuleFunction
     from mirlo.driver.place.survey import Survey
+    from mirlo.passes.schedule.primitives.commands import CommandProgram
+    from mirlo.passes.schedule.primitives.tensorize import Instruction
     from mirlo.passes.targets import Target
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "assert_intrinsic", "assert_verified", "cached_compilations", "case",
+    "Draw", "OperatorCase", "after_passes", "assert_commands", "assert_intrinsic", "assert_verified",
+    "cached_compilations", "case",
     "configure_lit", "conformance_case", "held_locks", "placement_of", "runs_as_library", "runs_as_numpy",
     "runs_as_onnxruntime", "samples", "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
@@ -165,16 +168,22 @@ def assert_verified(model: object, target: str = "llvm", **options: Any) -> None
 
 
 def assert_intrinsic(name: str) -> None:
-    """Assert that a tensor intrinsic's implementation is equal to its description, exactly.
+    """Assert that an instruction is equal to its description, exactly.
 
-    One that is not compared, as it calls a function of another language, fails as well.
+    Of a tensor intrinsic that is its implementation, of a command intrinsic its simulation. One that is not compared,
+    as it calls a function of another language or has no simulation, fails as well.
     """
-    intrin = find_tensor_intrin(name)
-    if not isinstance(intrin, TensorIntrin):
-        raise ValueError(f"expected a tensor intrinsic, found '{name}', a command of an accelerator without loops")
-    with make_context():
-        verdict = compare_intrinsic(intrin)
-    assert verdict.status == "equal", str(verdict)
+    _assert_equal(find_tensor_intrin(name))
+
+
+def assert_commands(program: CommandProgram) -> None:
+    """Assert that a simulator computes with a program's commands what the function means that it schedules, exactly."""
+    _assert_equal(program)
+
+
+def _assert_equal(instruction: Instruction | CommandProgram) -> None:
+    verdict = compare_instruction(instruction)
+    assert verdict is not None and verdict.status == "equal", str(verdict)
 
 
 def stages_round_trip(

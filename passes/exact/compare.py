@@ -23,7 +23,7 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import LONG, KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
-from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.native import ExactFunction, compile_function
 from mirlo.passes.exact.operations import (
     compared_constants,
     has_comparisons,
@@ -100,7 +100,7 @@ class KernelPair:
         dims = [*self.definition.dims(), *symbols_of_function(self.scheduled.opview)]
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
-    def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> NativeFunction:
+    def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> ExactFunction:
         module = ModuleText(self.definition.points >= LONG)
         arguments = translate_scheduled(
             self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
@@ -108,7 +108,7 @@ class KernelPair:
         return compile_function(module, "scheduled", arguments)
 
     def _round(
-        self, arithmetic: FieldArithmetic, scheduled: NativeFunction, settings: RoundSettings, search: SizeSearch
+        self, arithmetic: FieldArithmetic, scheduled: ExactFunction, settings: RoundSettings, search: SizeSearch
     ) -> KernelVerdict | None:
         """Run the scheduled form; return a verdict if its results differ from those of the definition."""
         expected = self.definition.results(arithmetic, settings)

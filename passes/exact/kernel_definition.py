@@ -21,7 +21,7 @@ from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_argum
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.maxima import points_of, rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
-from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_function
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.products import SumOfProducts
@@ -272,7 +272,7 @@ def argument_of(role: str, value: ir.Value) -> Argument:
 
 
 def run_function(
-    function: NativeFunction, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+    function: ExactFunction, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
     table: Array, is_reversed: bool = False,
 ) -> tuple[list[GuardedBuffer], bool]:  # fmt: skip
     """Run a function on inputs; return its outputs, and whether the guards around buffers are unchanged."""

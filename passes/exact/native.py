@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 
@@ -22,9 +23,21 @@ _helpers: dict[str, object] = {}
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
+class ExactFunction(Protocol):
+    """A function that takes buffers and sizes, the constants of a round, and the direction of parallel loops."""
+
+    @property
+    def arguments(self) -> Sequence[Argument]: ...
+
+    def call(
+        self, buffers: Sequence[GuardedBuffer | None], sizes: Mapping[str, int], table: Array, is_reversed: bool
+    ) -> None:
+        """Run on a buffer for each argument, None where it is a size."""
+
+
 @dataclass
 class NativeFunction:
-    """A function that takes buffers and sizes, the constants of a round, and the direction of parallel loops."""
+    """A translated function, compiled."""
 
     name: str
     arguments: Sequence[Argument]

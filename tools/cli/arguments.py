@@ -375,7 +375,7 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="NAME",
         action="append",
         default=[],
-        help="check this operator (relax.conv), intrinsic (tir.exp) or pattern (npu.gemm) only",
+        help="check this operator (relax.conv), intrinsic (tir.exp), pattern or instruction (npu.gemm) only",
     )
     add_board(parser)
     form = parser.add_mutually_exclusive_group()

@@ -12,6 +12,7 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.remote import board_options
 from mirlo.tools.conformance.check import FAILED, WRONG, check_target, names, schedule_names
+from mirlo.tools.conformance.instructions import instructions_of
 from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
 from mirlo.tools.conformance.patterns import operator_patterns
 from mirlo.tools.remote import on_board
@@ -48,8 +49,9 @@ def execute(arguments: Arguments) -> None:
 
 
 def _operator_names(words: list[str], target: str) -> list[str] | None:
-    """Return the full names given by `--operator`: of operators, and of the target's patterns and schedule rules."""
-    known = [*names(), *operator_patterns(target), *schedule_names(target)]
+    """Return the full names given by `--operator`: of operators, and what the target has of its own."""
+    instructions = [each.name for each in instructions_of(target)]
+    known = [*names(), *operator_patterns(target), *schedule_names(target), *instructions]
     full_names = []
     for name in words:
         full = [name] if name in known else [f"{space}.{name}" for space in ("relax", "tir")]

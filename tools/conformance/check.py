@@ -16,6 +16,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.verdict import EQUAL, OUTSIDE
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
 from mirlo.passes.targets import has_vectors, thread_limits
@@ -25,6 +26,7 @@ from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase
 from mirlo.tools.conformance.case_search import CaseCheck
 from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
+from mirlo.tools.conformance.instructions import check_instructions
 from mirlo.tools.conformance.kernels import LANES, ROWS, vector_program
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
@@ -80,7 +82,7 @@ class Matrix:
     elsewhere: tuple[tuple[Rule, str], ...] = ()
     """The rules of the target for other machines, which no case takes on this one, and why."""
     unchecked: tuple[tuple[str, str], ...] = ()
-    """The intrinsics of plug-ins that the target lowers and that cannot be checked, and why."""
+    """The intrinsics of plug-ins that the target lowers, and its instructions, that cannot be checked, and why."""
     untaken: tuple[tuple[str, str], ...] = ()
     """The patterns of code generators of which no case was compared, and why."""
 
@@ -147,9 +149,15 @@ def check_target(
     verdicts |= {check.name: _case_verdicts(check) for check in checks if not check.untaken}
     untaken += [(check.name, check.untaken) for check in checks if check.untaken]
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
-    left = _unchecked(target) if host and only is None else ()
+    left = list(_unchecked(target)) if host and only is None else []
+    for checked in check_instructions(target, only, report):
+        if checked.verdict.status == OUTSIDE:
+            left.append((checked.name, checked.verdict.why))
+            continue
+        status = SupportVerdict(OK) if checked.verdict.status == EQUAL else SupportVerdict(WRONG, checked.verdict.why)
+        entries.append(MatrixEntry(checked.name, {checked.kind: status}))
     unreached, elsewhere = tuple(rules.unreached), tuple(rules.elsewhere)
-    return Matrix(target, tuple(entries), unreached, elsewhere, left, tuple(untaken), bool(checks))
+    return Matrix(target, tuple(entries), unreached, elsewhere, tuple(left), tuple(untaken), bool(checks))
 
 
 def _loop_cases(

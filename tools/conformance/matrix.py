@@ -78,7 +78,7 @@ def markdown(matrix: Matrix) -> str:
         ("Intrinsics", intrinsics),
         ("Kernels of several blocks", kernels),
         ("Schedule rules", schedules),
-        ("Of plug-ins, and patterns of code generators", patterns),
+        ("Of plug-ins: patterns of code generators, instructions", patterns),
     ):
         if entries:
             lines += ["", f"## {title}", "", *_table(entries)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
+from mirlo.passes.schedule.primitives.commands import CommandMemory, TileCommand
 from mirlo.passes.schedule.primitives.tensorize import (
     Instruction,
     PrimScript,
@@ -38,6 +39,9 @@ NEUTRAL = {"arith.addi": 0, "arith.subi": 0, "arith.muli": 1}
 """The second operand with which an operation is its first one: such operations are folded in a block."""
 
 
+Simulate = Callable[[TileCommand, CommandMemory], None]
+
+
 @dataclass(frozen=True, eq=False)
 class CommandIntrin(Instruction):
     """An instruction of a command stream: a block, of any size where its description has symbols."""
@@ -46,16 +50,21 @@ class CommandIntrin(Instruction):
     means: PrimScript = field(repr=False)
     scopes: Mapping[str, str] = field(default_factory=dict)
     """The memory that parameters of the description are in."""
+    simulate: Simulate | None = None
+    """Executes one command on memories of numbers; None without a simulator in Python."""
+
+    @property
+    def symbols(self) -> list[str]:
+        """Return the names of the sizes that a command gives."""
+        parts = [part for parameter in self.means.parameters for part in parameter.shape]
+        return list(
+            dict.fromkeys(str(part.name) for part in parts if not isinstance(part, int) and hasattr(part, "name"))
+        )
 
     def match(self, loop: Loop) -> CommandMatch:
         """Match a loop to the description."""
         module = ir.Module.create(ir.Location.unknown())
-        symbols = {
-            str(part.name): FREE_SIZE
-            for parameter in self.means.parameters
-            for part in parameter.shape
-            if not isinstance(part, int) and hasattr(part, "name")
-        }
+        symbols = dict.fromkeys(self.symbols, FREE_SIZE)
         sentinels = {name: NUMBER + i for i, name in enumerate(self.means.numbers)}
         with ir.InsertionPoint(module.body), ir.Location.unknown():
             means = self.means.build({**symbols, **sentinels}, f"{self.name}_means")
@@ -125,13 +134,17 @@ class CommandMatch:
     numbers: Mapping[str, int | float]
 
 
-def command_intrin(name: str, means: PrimScript, scopes: Mapping[str, str] | None = None) -> CommandIntrin:
+def command_intrin(
+    name: str, means: PrimScript, scopes: Mapping[str, str] | None = None, simulate: Simulate | None = None
+) -> CommandIntrin:
     """Register an instruction of a command stream under a name, for `Schedule.tensorize` and `Schedule.commands`.
 
     `means` is a `@mirlo.prim_func` of one block: what the instruction computes. A loop whose size is a symbol
     (`T.dims`) may have any number of iterations, another one at most as many as it says. A number that is a symbol
     (`T.attrs`) is read from the block and is one of the command's. Operands must move along the same loops; by how
-    much is up to the schedule. `scopes` are the memories that parameters of `means` are in.
+    much is up to the schedule. `scopes` are the memories that parameters of `means` are in. `simulate(command,
+    memories)` executes one command in Python, for any kind of numbers: `assert_intrinsic` and `check-target` compare it
+    with `means`.
     """
     names = [parameter.name for parameter in getattr(means, "parameters", ())]
     unknown = [each for each in scopes or {} if each not in names]
@@ -140,7 +153,7 @@ def command_intrin(name: str, means: PrimScript, scopes: Mapping[str, str] | Non
         raise ScheduleError(
             f"command intrinsic '{name}': expected a @mirlo.prim_func and its parameters, found {actual}"
         )
-    intrin = CommandIntrin(name, means, dict(scopes or {}))
+    intrin = CommandIntrin(name, means, dict(scopes or {}), simulate)
     register_intrinsic(name, intrin, means)
     ACCELERATOR_SCOPES.update(each for each in intrin.scopes.values() if each not in ("", LOCAL, SHARED))
     return intrin

@@ -247,11 +247,11 @@ def command_tree(root: Root, capacity: Mapping[str, int], alignment: int = ALIGN
                 f"commands: buffers take {used[scope]} bytes of '{scope}', which has {most}: {', '.join(taken)}; "
                 "split loops into smaller tiles, or keep fewer copies (double_buffer)"
             )
-    return CommandTree(tuple(_TreeBuilder(root, places).nodes(root.body)), used)
+    return CommandTree(tuple(TreeBuilder(root, places).nodes(root.body)), used)
 
 
 @dataclass(frozen=True)
-class _BufferPlace:
+class BufferPlace:
     """The place of a buffer: its memory, and the loops that select one of its copies."""
 
     start: Sequence[IndexExpr]
@@ -266,10 +266,10 @@ class _BufferPlace:
     """The number of the tile in it, by the loops outside: copies take turns."""
 
 
-class _TreeBuilder:
+class TreeBuilder:
     """Makes the loops and instructions of a schedule."""
 
-    def __init__(self, root: Root, places: Mapping[int, _BufferPlace]) -> None:
+    def __init__(self, root: Root, places: Mapping[int, BufferPlace]) -> None:
         self.root, self.places = root, places
 
     def nodes(self, body: Sequence[Node]) -> Iterator[CommandLoop | CommandSite]:
@@ -315,12 +315,13 @@ class _TreeBuilder:
                 ends.append(guards[-1])
         return CommandSite(
             match.intrin.name, leaf.name, tuple(int(str(each.extent)) for each in match.loops),
-            tuple(self._operand(leaf, access, match.loops) for access in leaf.reads),
-            tuple(self._operand(leaf, access, match.loops) for access in leaf.writes), match.numbers, tuple(guards),
+            tuple(self.operand(leaf, access, match.loops) for access in leaf.reads),
+            tuple(self.operand(leaf, access, match.loops) for access in leaf.writes), match.numbers, tuple(guards),
             outer, tuple(ends),
         )  # fmt: skip
 
-    def _operand(self, leaf: BlockLeaf, access: BufferAccess, loops: Sequence[Loop]) -> LoopOperand:
+    def operand(self, leaf: BlockLeaf, access: BufferAccess, loops: Sequence[Loop]) -> LoopOperand:
+        """Return the elements that an instruction in some loops reads or writes."""
         buffer, indices = access.buffer, without_single(leaf.place(access), leaf)
         place = self.places[id(buffer)]
         extents = {loop.name: loop.extent for loop in (*around(loops[0]), *loops)}
@@ -366,13 +367,13 @@ def _along(index: IndexExpr, loops: Sequence[Loop], buffer: ScheduleBuffer) -> t
     return function, steps
 
 
-def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace], dict[str, int]]:
+def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, BufferPlace], dict[str, int]]:
     """Return the places of buffers, one after the other in each memory, and the bytes that they take."""
     uses: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
         for access in memory_accesses(leaf):
             uses.setdefault(id(access.buffer), []).append((leaf, access))
-    places: dict[int, _BufferPlace] = {}
+    places: dict[int, BufferPlace] = {}
     used: dict[str, int] = {}
     for buffer in root.buffers:
         if id(buffer) not in uses:
@@ -381,7 +382,7 @@ def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace],
             raise ScheduleError(f"commands: '{buffer}' has a size that only the run time knows")
         if buffer.is_parameter:
             whole = tuple(int(str(dim)) for dim in buffer.shape)
-            places[id(buffer)] = _BufferPlace([IndexExpr()] * len(whole), whole, 0, 0, IndexExpr())
+            places[id(buffer)] = BufferPlace([IndexExpr()] * len(whole), whole, 0, 0, IndexExpr())
             continue
         leaves = [leaf for leaf, _ in uses[id(buffer)]]
         common = common_loops(leaves)
@@ -394,5 +395,5 @@ def _place_buffers(root: Root, alignment: int) -> tuple[dict[int, _BufferPlace],
         turn = flatten(
             [loop_index(loop.name) for loop in common], contiguous_strides(tuple(loop.extent for loop in common))
         )
-        places[id(buffer)] = _BufferPlace([start for start, _ in region], shape, base, size, turn)
+        places[id(buffer)] = BufferPlace([start for start, _ in region], shape, base, size, turn)
     return places, used

@@ -6,10 +6,14 @@ instruction, and what of them is beyond an edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Protocol
 
-from mirlo.passes.schedule.primitives.tree import ScheduleError
+import numpy as np
+
+from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.schedule.primitives.tree import ScheduleBuffer, ScheduleError
 from mirlo.runtime.records import dataclass
 
 
@@ -72,6 +76,53 @@ class TileCommand:
     """Whether a reduction ends with this command."""
     numbers: Mapping[str, int | float] = field(default_factory=dict)
     """The numbers (`T.attrs`) of the description, as the block has them."""
+
+
+class CommandMemory(Protocol):
+    """The memories that a simulated command reads and writes, as numbers that may be residues."""
+
+    def read(self, tile: TileOperand, extents: Sequence[int]) -> np.ndarray:
+        """Return the elements of a tile: a dim for each loop, of size 1 where the tile does not move."""
+
+    def write(self, tile: TileOperand, extents: Sequence[int], values: np.ndarray) -> None:
+        """Write the elements of a tile; integers are wrapped to its type."""
+
+    def array(self, name: str) -> np.ndarray:
+        """Return the elements of a parameter, for a simulator of bytes: integers in float buffers, too."""
+
+    def set_array(self, name: str, elements: np.ndarray) -> None:
+        """Replace the elements of a parameter."""
+
+
+class CommandSchedule(Protocol):
+    """A schedule whose loops are instructions."""
+
+    @property
+    def view(self) -> PrimView:
+        """Return the function that is scheduled, in tensor form."""
+
+    @property
+    def buffers_of_tree(self) -> Sequence[ScheduleBuffer]:
+        """Return the parameters, intermediate values and copies."""
+
+    def commands(self, capacity: Mapping[str, int] | None = None) -> TileCommands:
+        """Return the commands of all iterations."""
+
+
+@dataclass(frozen=True)
+class CommandProgram:
+    """A schedule of commands for a simulator, whose results are compared with the function that is scheduled.
+
+    `execute` runs all commands on a simulator; without it, each intrinsic's own does (`command_intrin(simulate=)`).
+    """
+
+    name: str
+    schedule: CommandSchedule
+    execute: Callable[[Sequence[TileCommand], CommandMemory], None] | None = None
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Parameters that are not random, by name: integers, also in float buffers, for which floats are exact."""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    """The bytes that memories have."""
 
 
 @dataclass(frozen=True)

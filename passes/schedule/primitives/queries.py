@@ -20,7 +20,7 @@ from mirlo.passes.schedule.primitives.contiguity import (
     strides,
 )
 from mirlo.passes.schedule.primitives.partition import change_points
-from mirlo.passes.schedule.primitives.tree import Root, ScheduleError, around, build, leaves_of
+from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError, around, build, leaves_of
 
 
 class LoopQueries:
@@ -49,6 +49,16 @@ class LoopQueries:
                 "the loops of this schedule are emitted, or it was for the call of a function; its trace can be "
                 "replayed on another schedule"
             )
+
+    @property
+    def view(self) -> PrimView:
+        """Return the function that is scheduled, in tensor form."""
+        return self._view
+
+    @property
+    def buffers_of_tree(self) -> list[ScheduleBuffer]:
+        """Return the parameters, intermediate values and copies."""
+        return list(self._root.buffers)
 
     @cached_property
     def _view(self) -> PrimView:

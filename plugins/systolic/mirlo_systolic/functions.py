@@ -112,17 +112,19 @@ def store(x: T.Buffer[(ROWS, COLUMNS, SIZE), T.i8], y: T.Out[(ROWS, COLUMNS, SIZ
         y[i, j, m] = x[i, j, m]
 
 
-command_intrin("systolic.load", load, {"x": "", "y": DATA})
-command_intrin("systolic.load_weights", load_weights, {"x": "", "y": WEIGHTS})
-command_intrin("systolic.load_parameters", load_parameters, {"x": "", "y": PARAMETERS})
-command_intrin("systolic.multiply", multiply, {"x": DATA, "w": WEIGHTS, "sums": ACCUMULATORS})
-command_intrin("systolic.largest", largest, {"x": DATA, "w": WEIGHTS, "sums": ACCUMULATORS})
-command_intrin("systolic.requantize", requantize, {"sums": ACCUMULATORS, "p": PARAMETERS, "y": RESULTS})
-command_intrin(
-    "systolic.requantize_both", requantize_both,
-    {"sums": ACCUMULATORS, "others": ACCUMULATORS, "p": PARAMETERS, "y": RESULTS},
+INSTRUCTIONS = (
+    command_intrin("systolic.load", load, {"x": "", "y": DATA}),
+    command_intrin("systolic.load_weights", load_weights, {"x": "", "y": WEIGHTS}),
+    command_intrin("systolic.load_parameters", load_parameters, {"x": "", "y": PARAMETERS}),
+    command_intrin("systolic.multiply", multiply, {"x": DATA, "w": WEIGHTS, "sums": ACCUMULATORS}),
+    command_intrin("systolic.largest", largest, {"x": DATA, "w": WEIGHTS, "sums": ACCUMULATORS}),
+    command_intrin("systolic.requantize", requantize, {"sums": ACCUMULATORS, "p": PARAMETERS, "y": RESULTS}),
+    command_intrin(
+        "systolic.requantize_both", requantize_both,
+        {"sums": ACCUMULATORS, "others": ACCUMULATORS, "p": PARAMETERS, "y": RESULTS},
+    ),
+    command_intrin("systolic.store", store, {"x": RESULTS, "y": ""}),
 )  # fmt: skip
-command_intrin("systolic.store", store, {"x": RESULTS, "y": ""})
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,12 @@ class NpuTarget(Target):
         """Machine code of the CPU, which calls the unit's driver."""
         return replace(find_target("llvm").emit(module, options), target="npu", loader="npu")
 
+    def instructions(self):
+        """Return the instructions of the unit, and a program of them."""
+        from mirlo_npu.instructions import INSTRUCTIONS, program
+
+        return (*INSTRUCTIONS, program())
+
     def code(self, module, options):
         """Return the CPU's code of kernels, or the lines of it that call the unit's driver."""
         if options.form != CALLS.name:
