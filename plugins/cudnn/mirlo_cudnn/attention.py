@@ -73,7 +73,7 @@ def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int
     if mask.dtype != query.dtype:
         return decline("the library adds a mask, it does not choose by one", mask=mask.dtype.name)
     if bound:
-        return decline("the library has no mask together with a bound behind a cache")
+        return decline("the library has no mask together with a causal bound after a cache")
     if mask.rank == 0 or mask.static_shape[-1] != key.static_shape[2]:
         return decline("the library adds a mask of as many columns as there are keys", mask=mask.shape)
     return True

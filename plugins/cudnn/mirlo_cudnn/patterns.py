@@ -36,7 +36,7 @@ def check(match: Match) -> bool | Decline:
     padding = tuple(node.attribute("padding"))
     half = len(padding) // 2
     if padding[:half] != padding[half:]:
-        return decline("the library pads as much at the end as at the begin", padding=padding)
+        return decline("the library needs equal padding at both ends", padding=padding)
     if "added" in match:
         added = match["added"].type
         if match["added"].is_constant or added is None or (added.dtype, added.shape) != (result.dtype, result.shape):

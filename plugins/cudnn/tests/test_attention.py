@@ -50,8 +50,8 @@ CASES = {
     "plain": ("2x4x9x16", "2x4x13x16", "2x4x13x24", "2x4x9x24", "", ""),
     "shared keys": ("2x6x9x16", "2x2x9x16", "2x2x9x16", "2x6x9x16", "", "causal = true"),
     "scale": ("1x2x8x8", "1x2x8x8", "1x2x8x8", "1x2x8x8", "", "scale = 0.5 : f64"),
-    "behind a cache": ("1x2x3x16", "1x2x11x16", "1x2x11x16", "1x2x3x16", "", "causal = true, at_end = true"),
-    "one query behind a cache": ("1x2x1x16", "1x2x11x16", "1x2x11x16", "1x2x1x16", "", "causal = true, at_end = true"),
+    "after a cache": ("1x2x3x16", "1x2x11x16", "1x2x11x16", "1x2x3x16", "", "causal = true, at_end = true"),
+    "one query after a cache": ("1x2x1x16", "1x2x11x16", "1x2x11x16", "1x2x1x16", "", "causal = true, at_end = true"),
     "mask": ("2x2x5x16", "2x2x7x16", "2x2x7x16", "2x2x5x16", "2x1x5x7", ""),
     "mask of keys": ("2x2x5x16", "2x2x7x16", "2x2x7x16", "2x2x5x16", "2x1x1x7", ""),
     "mask of two dims, causal": ("2x2x5x16", "2x2x7x16", "2x2x7x16", "2x2x5x16", "5x7", "causal = true"),
@@ -71,7 +71,7 @@ def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:
     tolerance = 2e-3 if dtype == "f16" else 2e-2
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=tolerance, atol=tolerance)
     (step,) = steps_of(model)
-    assert (step.bound is None) == (name not in ("shared keys", "behind a cache", "mask of two dims, causal"))
+    assert (step.bound is None) == (name not in ("shared keys", "after a cache", "mask of two dims, causal"))
     assert not model.artifact.kernels or len(model.artifact.kernels) == 1, "nothing else is computed"
     assert len(dnn.graphs[0]) == 10 + 4 * (step.bound is not None) + 2 * bool(step.bound) + (step.mask is not None)
 
@@ -122,7 +122,7 @@ DECLINED = {
     "heads of 264": ("1x2x8x264xf16", "1x2x8x264xf16", "", "", "heads are larger"),
     "bool": ("1x2x8x16xf16", "1x2x8x16xf16", "8x8xi1", "", "does not choose by one"),
     "no key": ("1x2x8x16xf16", "1x2x4x16xf16", "", "causal = true, at_end = true", "zeros for queries that see no key"),
-    "mask and cache": ("1x2x4x16xf16", "1x2x8x16xf16", "4x8xf16", "causal = true, at_end = true", "behind a cache"),
+    "mask and cache": ("1x2x4x16xf16", "1x2x8x16xf16", "4x8xf16", "causal = true, at_end = true", "after a cache"),
     "capped scores": ("1x2x8x16xf16", "1x2x8x16xf16", "", "softcap = 2.0 : f64", "does not cap scores"),
     "mask of queries": ("1x2x4x16xf16", "1x2x8x16xf16", "4x1xf16", "", "as many columns as there are keys"),
 }

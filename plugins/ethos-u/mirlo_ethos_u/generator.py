@@ -42,7 +42,7 @@ class EthosU(CodeGenerator):
     static = True
     compiled_to_place = True
     accelerator: str = option(
-        "ethos-u55-128", "what Vela compiles for: ethos-u55-128, ethos-u65-256, ethos-u85-256 ..."
+        "ethos-u55-128", "the accelerator that Vela compiles for: ethos-u55-128, ethos-u65-256, ethos-u85-256 ..."
     )
 
     def __post_init__(self) -> None:

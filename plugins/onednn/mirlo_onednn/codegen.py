@@ -68,6 +68,6 @@ def _require_sizes(function: PrimitiveRegion) -> None:
     missing = sorted(undetermined([text for _, _, text in function.dynamic_dims], wanted))
     if missing:
         raise UndeterminedDims(
-            f"region '{function.name}' has dims of the symbols {', '.join(missing)}, which no input or output of it "
-            f"tells: give the model's shapes when compiling (shapes=), or compile it without target 'onednn'"
+            f"region '{function.name}' has dims of the symbols {', '.join(missing)}, which none of its inputs "
+            f"determines: give the model's shapes when compiling (shapes=), or compile it without target 'onednn'"
         )

@@ -11,6 +11,6 @@ TARGET = Target(
 )
 ONNXRUNTIME = Target(
     name="onnxruntime",
-    help="the same as onnx, under the name of who runs it",
+    help="the same as onnx, named after the engine",
     codegen="mirlo_onnxruntime.generator:OnnxRuntimeGenerator",
 )

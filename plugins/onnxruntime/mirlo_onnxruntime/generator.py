@@ -39,7 +39,7 @@ class OnnxGenerator(CodeGenerator):
     """Figures of the CPU provider; each call goes through Python."""
     provider: str = option("CPUExecutionProvider", "the execution provider, 'cuda' for CUDAExecutionProvider")
     provider_options: tuple[str, ...] = option((), "its options, 'device_id=0'")
-    source_only: bool = option(False, "make the models, ask for no ONNX Runtime")
+    source_only: bool = option(False, "export models without checking that ONNX Runtime runs them")
 
     def __post_init__(self) -> None:
         for text in self.provider_options:

@@ -42,7 +42,7 @@ def test_a_language_model(tmp_path: Path) -> None:
     for line in code_blocks(section, "text")[0].strip().splitlines():
         assert line.split() in [each.split() for each in explained.splitlines()]
     explained = output_of(run_command(*code_blocks(section, "sh")[1].split()[1:], cwd=tmp_path))
-    assert "the plan says so" in explained
+    assert "the plan replicates it" in explained
 
 
 @pytest.mark.sample(0)

@@ -82,7 +82,7 @@ class Systolic(CodeGenerator):
     compiled_to_place = True
     rows: int = option(0, "rows of a result in a tile; 0: as many as fit")
     chunk: int = option(64, "products whose weights are loaded together")
-    device: bool = option(False, "leave the driver out of libraries: the program links or registers it")
+    device: bool = option(False, "omit the driver from libraries: the program links or registers it")
 
     def __post_init__(self) -> None:
         if self.rows < 0:

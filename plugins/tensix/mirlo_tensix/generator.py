@@ -50,10 +50,10 @@ class Tensix(CodeGenerator):
     static = True
     compiled_to_place = True
     phases: int = option(2, "fidelity phases of a product: 1 to 4 (exact products of bf16)")
-    dtype: str = option("bf16", "how numbers are stored: bf16, or tf32 (19 bits, in 4 bytes)")
+    dtype: str = option("bf16", "the number format: bf16, or tf32 (19 bits, in 4 bytes)")
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
     cores: int = option(1, "cores that share the rows of a product: 1 to 8")
-    trace: bool = option(False, "whether profiles have when each unit worked, which takes time")
+    trace: bool = option(False, "record when each unit works, for profiles; takes time")
 
     def __post_init__(self) -> None:
         if self.phases not in PHASES:

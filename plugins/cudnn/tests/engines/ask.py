@@ -50,7 +50,7 @@ CASES = {
     "causal": replace(PLAIN, bound=0),
     "transposed": transposed(PLAIN),
     "shared keys, odd lengths": attention((2, 4, 100, 64), (2, 2, 333, 64), bound=0),
-    "behind a cache": attention((2, 4, 32, 64), (2, 4, 192, 64), bound=160),
+    "after a cache": attention((2, 4, 32, 64), (2, 4, 192, 64), bound=160),
     "mask": replace(PLAIN, mask=4, mask_shape=(1, 4, 128, 128)),
     "mask of keys": replace(PLAIN, mask=4, mask_shape=(2, 1, 1, 128)),
     "mask, causal": replace(PLAIN, mask=4, mask_shape=(1, 1, 128, 128), bound=0),

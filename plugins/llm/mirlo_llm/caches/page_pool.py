@@ -188,7 +188,7 @@ class PagePool:
         elif not self.reclaim():
             raise OutOfPagesError(
                 f"pages: {total} pages of {self.page_rows} tokens are needed, there may be {self.limit}: "
-                "let sequences go, or rewind them"
+                "free or rewind sequences"
             )
 
     def _grow(self, count: int) -> None:

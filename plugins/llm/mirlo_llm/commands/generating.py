@@ -131,7 +131,7 @@ def _check_ranks(arguments: Namespace) -> None:
     if arguments.prompts is not None or arguments.prompt == "-":
         raise GenerationError("--ranks: each rank needs the prompt: give PROMPT as text")
     if _is_seq2seq(arguments.folder):
-        raise GenerationError("--ranks: a model of an encoder and a decoder has one rank")
+        raise GenerationError("--ranks: encoder-decoder models run on one rank")
 
 
 def _is_seq2seq(folder: str) -> bool:
@@ -149,12 +149,12 @@ def _rewrite(arguments: Namespace) -> None:
     refused = [name for name in others if getattr(arguments, name)]
     if refused:
         flag = refused[0].replace("_", "-")
-        raise GenerationError(f"--{flag}: models of an encoder and a decoder do not take it")
+        raise GenerationError(f"--{flag}: encoder-decoder models do not support it")
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         model = generate.load_seq2seq(arguments.folder, progress=progress, **arguments.options)
-    changes: dict[str, Any] = _changes(_given(arguments))
+    changes: dict[str, Any] = _changes(_flag_options(arguments))
     for piece in model.stream(text, arguments.stop, **changes):
         sys.stdout.write(piece)
         sys.stdout.flush()
@@ -169,10 +169,10 @@ def _check_prompt(arguments: Namespace) -> None:
     if arguments.prompts is not None and arguments.image:
         raise GenerationError("--image: prompts of a file have no images")
     if arguments.prompts is not None and arguments.chat:
-        raise GenerationError('--chat: prompts of a file are messages where they say so: {"messages": [...]}')
+        raise GenerationError('--chat: prompts of a file select it themselves: {"messages": [...]}')
 
 
-def _given(arguments: Namespace) -> dict[str, object]:
+def _flag_options(arguments: Namespace) -> dict[str, object]:
     """Return the search options that flags set."""
     return given_options(arguments, search_options())
 
@@ -184,7 +184,7 @@ def _changes(options: Mapping[str, object]) -> dict[str, object]:
 
 def _generator(model: LanguageModel, arguments: Namespace) -> Generator:
     adapter = ADAPTER if arguments.adapter else None
-    changes: dict[str, Any] = _changes(_given(arguments))
+    changes: dict[str, Any] = _changes(_flag_options(arguments))
     return model.generator(stop=arguments.stop, adapter=adapter, **_form(arguments), **changes)
 
 
@@ -203,7 +203,7 @@ def _answer_lines(model: LanguageModel, arguments: Namespace) -> None:
 
     adapter = ADAPTER if arguments.adapter else None
     form = _form(arguments)
-    lines = PromptLines(model, arguments.slots, arguments.stop, adapter, _given(arguments), _changes, form)
+    lines = PromptLines(model, arguments.slots, arguments.stop, adapter, _flag_options(arguments), _changes, form)
     lines.run(arguments.prompts, arguments.stream)
     if lines.is_failed:
         raise SystemExit(1)

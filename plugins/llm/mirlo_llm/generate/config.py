@@ -16,7 +16,7 @@ from mirlo_llm.generate.gguf.container import GgufFile, is_gguf, read_gguf
 from mirlo_llm.generate.gguf.keys import decoder_keys, end_tokens, special_token
 from mirlo_llm.generate.gguf.projector_keys import read_projector_options
 from mirlo_llm.generate.json_file import JsonObject, read_json
-from mirlo_llm.generate.places import no_folder
+from mirlo_llm.generate.path_errors import no_folder
 from mirlo_llm.generate.search import SearchOptions, read_search
 
 MAX_LAYERS = 4096

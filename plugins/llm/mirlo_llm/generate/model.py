@@ -128,9 +128,9 @@ class LanguageModel:
         options = self._search_options(search)
         form = self._grammar(dict(zip(FORMS, (json_schema, regex, lark, grammar), strict=True)))
         if draft is not None and not isinstance(draft, LanguageModel):
-            raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
+            raise GenerationError(f"draft: expected a language model, returned by `load`, found {draft!r:.60}")
         if draft is not None and self.config.images is not None:
-            raise GenerationError("draft: models that take images are not drafted for")
+            raise GenerationError("draft: models that take images do not support drafts")
         drafting = None if draft is None else draft._decoder.with_adapter(None)
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"

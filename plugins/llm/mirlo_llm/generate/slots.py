@@ -264,7 +264,7 @@ class EngineSlots:
             if request is not None:
                 what = "there are no pages for the next token: generators and forks of this model have them"
                 self._report(request)
-                request.fail(GenerationError(f"pages: {what}; let them go, or load the model with more pages"))
+                request.fail(GenerationError(f"pages: {what}; free them, or load the model with more pages"))
                 return
 
     def _common(self, place: int, request: Request) -> int:

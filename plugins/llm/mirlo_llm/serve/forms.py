@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from mirlo_llm.serve.aside import INLINE_BYTES, run_aside
 from mirlo_llm.serve.body import Message, Scope, header
 from mirlo_llm.serve.errors import RequestError
+from mirlo_llm.serve.threads import INLINE_BYTES, run_in_thread
 
 MAX_FIELDS = 32
 
@@ -54,6 +54,6 @@ async def read_form(scope: Scope, body: bytes) -> FormFields:
     try:
         if len(body) <= INLINE_BYTES:
             return await parse()
-        return await run_aside(len(body), lambda: asyncio.run(parse()))
+        return await run_in_thread(len(body), lambda: asyncio.run(parse()))
     except (HTTPException, ClientDisconnect, ValueError) as error:
         raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None

@@ -61,7 +61,7 @@ class _Reader:
     def read(self) -> object:
         value = self._value()
         if self._next():
-            raise self._fail("something behind the value")
+            raise self._fail("text after the value")
         return value
 
     def _fail(self, reason: str) -> ValueError:

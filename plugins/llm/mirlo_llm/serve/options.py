@@ -44,7 +44,7 @@ class ServeOptions(CodeOptions):
     port: int = option(8000, "The port; 0 takes a free one.", OptionFlag("--port", "N"), kind=integer(0, 65535))
     health_port: int = option(
         0,
-        "A port on which a process of its own answers `/v2/health/live` and `/v2/health/ready`; 0 for none.",
+        "The port of a separate process that answers `/v2/health/live` and `/v2/health/ready`; 0 for none.",
         OptionFlag(
             "--health-port",
             "N",
@@ -190,11 +190,11 @@ class ServeOptions(CodeOptions):
         kind=integer(1024, 1 << 40),
     )
     head_seconds: float = option(
-        10.0, "Time in which the head of a request must have come, from where the connection is accepted.",
+        10.0, "Seconds from the start of a connection, or of a request, within which the request's head must arrive.",
         kind=number(0.1, 3600),
     )  # fmt: skip
-    body_seconds: float = option(30.0, "Time in which a body must have come.", kind=number(0.1, 3600))
-    send_seconds: float = option(60.0, "Time in which a client must read what is sent.", kind=number(0.1, 3600))
+    body_seconds: float = option(30.0, "Seconds within which a body must arrive.", kind=number(0.1, 3600))
+    send_seconds: float = option(60.0, "Seconds within which a client must read what is sent.", kind=number(0.1, 3600))
 
     def __post_init__(self) -> None:
         check_options(self, ServeError)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mirlo.extend.options import nearest
-from mirlo_llm.serve.aside import run_aside
 from mirlo_llm.serve.body import (
     BodyFields,
     Disconnected,
@@ -38,6 +37,7 @@ from mirlo_llm.serve.tensors import (
     read_shape,
     rows_of,
 )
+from mirlo_llm.serve.threads import run_in_thread
 
 VERSION = "1"
 """The version of every model."""
@@ -107,7 +107,7 @@ class ProtocolRoutes:
         note(scope, model=name)
         nbytes, fields, rest = await self._read(scope, receive)
         async with self._tensors(name) as backend:
-            inputs = await run_aside(nbytes, lambda: _read_inputs(backend, fields, rest))
+            inputs = await run_in_thread(nbytes, lambda: _read_inputs(backend, fields, rest))
             wanted = _read_outputs(backend, fields)
             with backend.admitted(1):
                 outputs = await self._infer(backend, inputs, receive)
@@ -149,7 +149,7 @@ class ProtocolRoutes:
             message = f"Inference-Header-Content-Length: expected a number up to {most}, the size of the body"
             raise RequestError(400, message)
         end = most if length is None else int(length)
-        fields = await run_aside(end, lambda: BodyFields(parse_object(content[:end])))
+        fields = await run_in_thread(end, lambda: BodyFields(parse_object(content[:end])))
         return most, fields, memoryview(content)[end:]
 
     def _tensors(self, name: str) -> ModelUse[TensorBackend]:
@@ -231,7 +231,7 @@ def _read_outputs(backend: TensorBackend, fields: BodyFields) -> list[WantedOutp
 async def _send_outputs(send: Send, head: dict[str, Any], wanted: list[WantedOutput], outputs: Any) -> None:
     arrays = [np.asarray(outputs[output.port.name]) for output in wanted]
     nbytes = sum(array.size * TEXT_BYTES if array.dtype == object else array.nbytes for array in arrays)
-    content, parts = await run_aside(nbytes, lambda: _written(head, wanted, arrays))
+    content, parts = await run_in_thread(nbytes, lambda: _written(head, wanted, arrays))
     if not parts:
         await send_bytes(send, 200, content)
         return

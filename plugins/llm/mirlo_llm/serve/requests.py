@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mirlo_llm.serve.aside import run_aside
 from mirlo_llm.serve.body import BodyFields, Receive, Scope, header, parse_object, read_body
 from mirlo_llm.serve.errors import RequestError
 from mirlo_llm.serve.state import ServerState
+from mirlo_llm.serve.threads import run_in_thread
 
 T = TypeVar("T")
 SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
@@ -39,4 +39,4 @@ async def read_json_body(state: ServerState, scope: Scope, receive: Receive, rea
     require_type(scope)
     options = state.options
     content = await read_body(scope, receive, options.max_body, options.body_seconds)
-    return await run_aside(len(content), lambda: read(BodyFields(parse_object(content))))
+    return await run_in_thread(len(content), lambda: read(BodyFields(parse_object(content))))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from mirlo_llm.serve.aside import INLINE_BYTES, run_aside
 from mirlo_llm.serve.body import Deadline, Disconnected, Receive, Send
 from mirlo_llm.serve.json_pieces import encode_in_pieces, encode_json
+from mirlo_llm.serve.threads import INLINE_BYTES, run_in_thread
 
 JSON = b"application/json"
 WATCH_SECONDS = 0.003
@@ -33,7 +33,7 @@ async def send_json(send: Send, status: int, value: object, headers: Headers = (
 async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[], object]) -> None:
     """Send a JSON answer of about this many bytes, which a function creates."""
     write = encode_json if nbytes <= INLINE_BYTES else encode_in_pieces
-    await send_bytes(send, status, await run_aside(nbytes, lambda: write(make())))
+    await send_bytes(send, status, await run_in_thread(nbytes, lambda: write(make())))
 
 
 class EventSender:

@@ -137,7 +137,7 @@ def _texts_of_bytes(shape: tuple[int, ...], data: memoryview, place: str) -> np.
             raise refused(place, f"text {len(texts)} is not UTF-8") from None
         at += length
     if at != len(data):
-        raise refused(place, f"{len(data) - at} bytes are behind the last text")
+        raise refused(place, f"{len(data) - at} bytes follow the last text")
     result = np.empty(count, object)
     result[:] = texts
     return result.reshape(shape)

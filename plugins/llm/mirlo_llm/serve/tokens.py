@@ -5,7 +5,6 @@ from __future__ import annotations
 from urllib.parse import parse_qs
 
 from mirlo_llm.generate.chat import ChatTemplate
-from mirlo_llm.serve.aside import run_aside
 from mirlo_llm.serve.body import BodyFields, Receive, Scope, Send
 from mirlo_llm.serve.errors import RequestError, refused
 from mirlo_llm.serve.generation_body import MAX_MESSAGES, is_tokens
@@ -14,6 +13,7 @@ from mirlo_llm.serve.messages_api import COUNT_KEYS, chat_of_messages
 from mirlo_llm.serve.requests import note, read_json_body
 from mirlo_llm.serve.sending import send_json
 from mirlo_llm.serve.state import ServerState
+from mirlo_llm.serve.threads import run_in_thread
 from mirlo_llm.serve.tools import read_tools, template_messages
 
 TOKENIZE_KEYS = {
@@ -55,7 +55,7 @@ class TokenRoutes:
         fields = await self._read(scope, receive, TOKENIZE_KEYS)
         async with self._state.pool.use_as(self._named(scope, fields), LanguageBackend, _OTHER) as backend:
             template = backend.template if fields.has("messages") else None
-            tokens = await run_aside(1 << 20, lambda: _tokens(backend, template, fields))
+            tokens = await run_in_thread(1 << 20, lambda: _tokens(backend, template, fields))
             answer: dict[str, object] = {"tokens": tokens, "count": len(tokens), "max_model_len": backend.longest}
             if fields.flag("return_token_strs") or fields.flag("with_pieces"):
                 tokenizer = backend.model.tokenizer
@@ -69,7 +69,7 @@ class TokenRoutes:
         chat = BodyFields(chat_of_messages(fields))
         async with self._state.pool.use_as(self._named(scope, fields), LanguageBackend, _OTHER) as backend:
             template = backend.template
-            tokens = await run_aside(1 << 20, lambda: _tokens(backend, template, chat))
+            tokens = await run_in_thread(1 << 20, lambda: _tokens(backend, template, chat))
             await send_json(send, 200, {"input_tokens": len(tokens)})
 
     async def detokenize(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +84,7 @@ class TokenRoutes:
             numbers = [each for each in tokens if isinstance(each, int)]
             if vocabulary and max(numbers, default=0) >= vocabulary:
                 raise refused("tokens", f"a token must be from 0 to {vocabulary - 1}, found {max(numbers)}")
-            text = await run_aside(len(numbers) * 8, lambda: tokenizer.decode(numbers, special=True))
+            text = await run_in_thread(len(numbers) * 8, lambda: tokenizer.decode(numbers, special=True))
             await send_json(send, 200, {"prompt": text, "content": text})
 
     async def _read(self, scope: Scope, receive: Receive, known: set[str]) -> BodyFields:

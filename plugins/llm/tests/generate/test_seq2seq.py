@@ -110,7 +110,7 @@ def test_texts(folder: Path) -> None:
     out = output_of(run_command("generate", folder, "w9 w8 w7", "--max-new-tokens", 5))
     assert out == f"{text}\n"
     done = run_command("generate", folder, "w9", "--regex", "a")
-    assert done.returncode == 1 and "--regex: models of an encoder and a decoder do not take it" in done.stderr
+    assert done.returncode == 1 and "--regex: encoder-decoder models do not support it" in done.stderr
     for source, words in (([], "has 0 tokens"), ([60], "from 0 to 59"), ([5] * 49, "has 49 tokens, the model reads")):
         with pytest.raises(GenerationError, match=words):
             model.generate(source)

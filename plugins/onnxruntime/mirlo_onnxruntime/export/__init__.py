@@ -53,7 +53,7 @@ def load_exporters() -> dict[str, Exporter]:
 def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     """Export an operator as the one of ONNX that its class names, with the same operands and attributes."""
     if not onnx.domain and onnx.since > OPSET:
-        return decline("the models are of an older opset", opset=OPSET, since=onnx.since)
+        return decline("the exported models use an older opset", opset=OPSET, since=onnx.since)
     names = dict(onnx.attributes)
     attributes = {names.get(name, name): _plain(value) for name, value in node.attributes.items()}
     if node.inputs and node.inputs[0].type.dtype.name == "f64":

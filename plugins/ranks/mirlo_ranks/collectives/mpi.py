@@ -74,7 +74,7 @@ class MpiGroup:
         world = _mpi().COMM_WORLD
         if (world.Get_rank(), world.Get_size()) != (place.rank, place.ranks):
             raise RankError(
-                f"MPI says rank {world.Get_rank()} of {world.Get_size()}, the environment rank {place.rank} of "
+                f"MPI reports rank {world.Get_rank()} of {world.Get_size()}, the environment rank {place.rank} of "
                 f"{place.ranks}: start the ranks with 'mpirun -n {place.ranks}'"
             )
         self._rank = place.rank

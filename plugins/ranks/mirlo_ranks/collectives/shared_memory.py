@@ -152,7 +152,7 @@ class _Meeting:
                 peer = self._greeted(connection, deadline, None)
                 if any(each.rank == peer.rank for each in peers):
                     peer.close()
-                    raise RankError(f"two processes say that they are rank {peer.rank}")
+                    raise RankError(f"two processes claim to be rank {peer.rank}")
                 peers.append(peer)
         except TimeoutError:
             here = {own, *(peer.rank for peer in peers)}

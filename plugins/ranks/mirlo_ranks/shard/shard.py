@@ -147,7 +147,7 @@ class GraphDivider:
         asked = self.plan.strategy(names_of(op.location))
         label, parts = self._label(op, rule)
         if asked == plans.REPLICATE:
-            self._note(op, plans.REPLICATE, "the plan says so", weights, WHOLE)
+            self._note(op, plans.REPLICATE, "the plan replicates it", weights, WHOLE)
             self._compute_whole(op)
             return
         if not label and asked == plans.ROW:
@@ -209,7 +209,7 @@ class GraphDivider:
         sharding = divided(axis, self.ranks)
         refused = None
         if asked == plans.REPLICATE:
-            refused = decline("the plan says so")
+            refused = decline("the plan replicates it")
         elif asked == "auto" and not self._is_input(op.operands[rule.positions]):
             refused = decline("its positions are computed: no vocabulary")
         elif not isinstance(size, int) or size % self.ranks:

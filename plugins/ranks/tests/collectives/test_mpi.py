@@ -57,4 +57,4 @@ def test_the_environment_must_agree(tmp_path: Path) -> None:
     both_first = "import os\nos.environ.update(MIRLO_RANK='0', MIRLO_RANKS='2')\n"
     done = _mpirun(tmp_path, both_first + program)
     assert done.returncode != 0
-    assert "MPI says rank 1 of 2, the environment rank 0 of 2" in done.stderr
+    assert "MPI reports rank 1 of 2, the environment rank 0 of 2" in done.stderr

@@ -40,7 +40,7 @@ def variable_write(op: TosaOperation) -> Sequence[Tensor]:
     """Convert `variable_write`: later operations, and the next call, see the value."""
     name, value = op.text("name"), op.operands[0]
     if op.builder.depth:
-        raise UnsupportedOperation(f"writes '{name}' in a branch or a loop: return the value, and write it behind that")
+        raise UnsupportedOperation(f"writes '{name}' in a branch or a loop: return the value, and write it after that")
     expected = op.builder.held[name].type
     if value.type != expected:
         raise UnsupportedOperation(f"writes {value.type} to '{name}', which is {expected}")

@@ -172,7 +172,7 @@ def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: i
     return MIN_UNROLLED <= rows * -(-depth // lanes) <= MAX_UNROLLED
 
 
-def pours_out(
+def has_large_output(
     contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
 ) -> bool:
     """Return whether a product has a small K and an output that fills much of the L2 cache.

@@ -22,10 +22,10 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     contiguous_sum,
     count_of,
     dot_tile,
+    has_large_output,
     is_short_dot,
     needs_packing,
     panel_pixels,
-    pours_out,
     reread_bytes,
     tile_request,
 )
@@ -270,7 +270,7 @@ class _Planner:
             shared_columns=bool(axes.shared) or not axes.moving, shared_rows=shared_rows,
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
             temporaries=WORD_TEMPORARIES if words else 0,
-            pours=shared_rows and pours_out(self.contraction, self.rows, self.columns, self.machine),
+            has_large_output=shared_rows and has_large_output(self.contraction, self.rows, self.columns, self.machine),
             panel_pixels=0 if shared_rows else panel_pixels(self.contraction, self.rows, self.columns, self.machine),
         )  # fmt: skip
 

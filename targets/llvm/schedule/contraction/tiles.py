@@ -43,7 +43,7 @@ class TileProblem:
     element_bytes: int
     row_bytes: int = 0
     """Bytes of the row operand if adjacent rows read the same elements of it; else 0."""
-    pours: bool = False
+    has_large_output: bool = False
     """Whether K is small and the output exceeds the L2 cache."""
     row_step: int = 0
     """Stride in bytes between rows of the row operand; 0 if unknown."""
@@ -100,7 +100,7 @@ def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
     """Estimate the cycles of a k-step of a tile: its bottleneck, and loads that are not hidden."""
     bounds = step_bounds(rows, vectors, problem, machine)
     cycles = max(bounds.values())
-    if not problem.shared_rows or problem.pours:
+    if not problem.shared_rows or problem.has_large_output:
         return cycles
     return cycles + sum(part * bounds.get(name, 0.0) for name, part in machine.exposed_loads)
 
@@ -192,7 +192,7 @@ def _max_lines_per_set(rows: int, row_step: int, sets: int) -> int:
 def tile_overhead(rows: int, vectors: int, problem: TileProblem) -> float:
     """Estimate the cycles of a tile besides its products."""
     sums = rows * vectors
-    if not problem.pours:
+    if not problem.has_large_output:
         return TILE_OVERHEAD + sums
     return 4.0 + STORE_CYCLES * max(0, sums - OVERLAPPED_STORES)
 

@@ -56,11 +56,11 @@ def test_tiles_of_webassembly_fit_the_registers_that_engines_leave() -> None:
     assert choose_tile(problem, PRESETS["wasm-fma"])[:2] == (6, 2)
 
 
-@pytest.mark.parametrize("pours", [True, False])
-def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
-    problem = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
+@pytest.mark.parametrize("has_large_output", [True, False])
+def test_short_reductions_with_large_outputs_take_smaller_tiles(has_large_output: bool) -> None:
+    problem = TileProblem(3136, 256, 16, 64, True, True, 4, has_large_output=has_large_output)
     rows, vectors, _ = choose_tile(problem, PRESETS["avx512"])
-    assert (rows * vectors <= 16) == pours
+    assert (rows * vectors <= 16) == has_large_output
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

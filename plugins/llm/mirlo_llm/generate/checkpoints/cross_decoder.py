@@ -39,7 +39,7 @@ class CrossDecoderGraph(DecoderGraph):
         super().__init__(builder, options, weights, states)
         self._states = list(zip(states[::2], states[1::2], strict=True))
 
-    def see(self, layer: int, query: Tensor) -> None:
+    def receive_queries(self, layer: int, query: Tensor) -> None:
         """Receive the cross-attention queries of a layer, [batch, heads, length, size]; a hook for subclasses."""
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
@@ -49,7 +49,7 @@ class CrossDecoderGraph(DecoderGraph):
         norm = f"{name}.encoder_attn_layer_norm"
         read = x if options.norms_sums else self.norm(norm, x)
         query = self._heads(self.product(f"{name}.encoder_attn.q_proj", read, options.heads * options.size))
-        self.see(layer, query)
+        self.receive_queries(layer, query)
         shape = (query.shape[0], *key.shape[1:])
         attended = self.builder.emit(
             "attention", query, key.expand(shape), value.expand(shape), None, scale=options.scale

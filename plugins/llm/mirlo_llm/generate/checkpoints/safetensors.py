@@ -14,7 +14,7 @@ import numpy as np
 from mirlo.extend.runtime import map_file, numpy_dtype, open_regular, replacing
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import JsonObject, is_unsigned, read_json
-from mirlo_llm.generate.places import START, is_pointer, pointer_error
+from mirlo_llm.generate.path_errors import START, is_pointer, pointer_error
 
 MAX_HEADER = 64 << 20
 MAX_RANK = 5

@@ -85,7 +85,7 @@ class SpeechDecoderGraph(CrossDecoderGraph):
         self._alignment = alignment
         self._queries: list[Tensor] = []
 
-    def see(self, layer: int, query: Tensor) -> None:
+    def receive_queries(self, layer: int, query: Tensor) -> None:
         self._queries.append(query)
 
     def further_results(self) -> dict[str, Tensor]:

@@ -8,11 +8,11 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
-from mirlo_llm.serve.aside import run_aside
 from mirlo_llm.serve.body import BodyFields, Message, Scope, parse_object
 from mirlo_llm.serve.errors import RequestError
 from mirlo_llm.serve.forms import read_form
 from mirlo_llm.serve.gate import Gate
+from mirlo_llm.serve.threads import run_in_thread
 
 FORWARDED = (
     b"accept", b"content-type", b"inference-header-content-length", b"traceparent", b"tracestate", b"baggage",
@@ -61,7 +61,7 @@ async def forwarded(scope: Scope, body: bytes, models: Sequence[str]) -> Forward
     try:
         if any(name == b"content-type" and value.lower().startswith(b"multipart/") for name, value in headers):
             return _named(request, (await read_form(scope, body)).texts.get("model", ""), models)
-        fields = await run_aside(len(body), lambda: parse_object(body))
+        fields = await run_in_thread(len(body), lambda: parse_object(body))
         if request.path in SEEDED and BodyFields(fields).flag("stream") and fields.get("seed") is None:
             seeded = {**fields, "seed": secrets.randbelow(MAX_SEED)}
             request = replace(request, body=json.dumps(seeded).encode())

@@ -12,10 +12,10 @@ from mirlo_llm.serve.ray.errors import RayError
 class FleetOptions:
     """Number, placement and memory of replicas."""
 
-    min_replicas: int = option(1, "Replicas that there are without requests.", kind=integer(1, 4096))
-    max_replicas: int = option(4, "Most replicas.", kind=integer(1, 4096))
+    min_replicas: int = option(1, "The minimum number of replicas.", kind=integer(1, 4096))
+    max_replicas: int = option(4, "The maximum number of replicas.", kind=integer(1, 4096))
     per_node: int = option(
-        1, "Most replicas on a node: with 1, a node holds a model in memory once.", kind=integer(1, 256)
+        1, "The maximum number of replicas on a node; with 1, a node has a model in memory once.", kind=integer(1, 256)
     )
     load: int | None = option(
         None,
@@ -25,8 +25,8 @@ class FleetOptions:
     cpus: int = option(1, "Cores of a replica; `threads` is the same unless it is given.", kind=integer(1, 4096))
     models_per_replica: int = option(
         0,
-        "Models that a replica has in memory: each is loaded when a request needs it, and requests go where their "
-        "model is. With 0 each replica loads all models when it starts.",
+        "The maximum number of models in a replica's memory: each is loaded on demand, and requests are routed to "
+        "replicas with their model. With 0 each replica loads all models when it starts.",
         kind=integer(0, 1 << 16),
     )
     fronts: int = option(1, "Processes that check requests and send them to replicas.", kind=integer(1, 256))

@@ -15,7 +15,7 @@ THREADS = 2
 _threads = ThreadPoolExecutor(THREADS, "mirlo serve bodies")
 
 
-async def run_aside(nbytes: int, work: Callable[[], T]) -> T:
+async def run_in_thread(nbytes: int, work: Callable[[], T]) -> T:
     """Return the result of a function that processes this many bytes; a large number is processed in a thread.
 
     The function must hold the interpreter lock for a few milliseconds at a time only: it must pass pieces of the bytes
