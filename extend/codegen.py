@@ -45,6 +45,7 @@ from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_sha
 from mirlo.passes.byoc.pattern import MatchCheck, Pattern, PatternTuple
 from mirlo.passes.byoc.read_external import node_of
 from mirlo.passes.byoc.rewrite import rewrite, rewriter
+from mirlo.passes.byoc.scratchpad import Scratchpad, ScratchpadFull, ScratchpadTensor
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
@@ -87,6 +88,9 @@ __all__ = [
     "QueueStep",
     "QueueToken",
     "QueuedCommand",
+    "Scratchpad",
+    "ScratchpadFull",
+    "ScratchpadTensor",
     "Semaphore",
     "Step",
     "SymbolicDim",

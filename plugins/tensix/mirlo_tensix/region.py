@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mirlo.extend.codegen import ExternalNode, ExternalValue
+from mirlo.extend.codegen import ExternalNode, ExternalValue, Scratchpad, ScratchpadFull, ScratchpadTensor
 from mirlo_tensix.cores import shared
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import LEAST, REDUCTIONS, ROWWISE, Move, VectorWork
@@ -56,17 +56,6 @@ def _too_large(work: Work) -> Misfit:
     return Misfit(f"{work} takes {sum(work.tensor_bytes)} bytes of L1, of which {L1_TENSORS} are for tensors")
 
 
-@dataclass
-class _Resident:
-    """A tensor in L1."""
-
-    layout: Any
-    at: int
-    size: int
-    is_stored: bool
-    """Whether DRAM has it too."""
-
-
 @dataclass(frozen=True)
 class Options:
     """Options of the target: number format, phases of products, and the cores that share a product."""
@@ -82,89 +71,45 @@ class Options:
         return FORMATS[self.format]
 
 
-@dataclass
 class Planner:
     """Plans the items of a region, and tracks the tensors in L1."""
 
-    options: Options
-    reads: Counter[str]
-    """How many operators are still to read a value."""
-    images: Mapping[str, Image]
-    """How convolutions want to read values."""
-    items: list[Item] = field(default_factory=list)
-    resident: dict[str, _Resident] = field(default_factory=dict)
-    pinned: set[str] = field(default_factory=set)
-    step: str = ""
-    number: int = 0
+    def __init__(self, options: Options, reads: Counter[str], images: Mapping[str, Image]) -> None:
+        """Begin with an empty L1; `images` are the layouts in which convolutions read values."""
+        self.options, self.images, self.items = options, images, list[Item]()
+        self.l1 = Scratchpad[Any](FIRST, PROGRAMS, reads, self._store)
+        self.step, self.number = "", 0
+
+    def _store(self, name: str, found: ScratchpadTensor[Any]) -> None:
+        self.items.append(Store(name, found.layout, found.at))
 
     def operand(self, sources: Sequence[Tensor], layout: Any, whole: Sequence[int] = ()) -> int:
         """Return the place of an operand in L1, loading it if needed; its sizes are whole tiles."""
         name = sources[0].key if sources else f"ones {layout}"
-        found = self.resident.get(name)
+        found = self.l1.find(name)
         if found is not None and _serves(found.layout, layout) and not any(size % TILE for size in whole):
-            self.pinned.add(name)
+            self.l1.used.add(name)
             return found.at
-        if name in self.pinned and found is not None:  # the operator reads it in two layouts
-            self.store(name)
+        if name in self.l1.used and found is not None:  # the operator reads it in two layouts
+            self.l1.store(name)
             name = f"{name} as {layout}"
-        self.drop(name)
-        at = self._place(name, layout, layout.size(self.options.kind), True)
-        self.items.append(Load(tuple(sources), layout, at))
-        return at
+        self.l1.drop(name)
+        return self._load(name, sources, layout, layout.size(self.options.kind))
 
     def weights(self, sources: Sequence[Tensor], layout: Weights, size: int) -> int:
-        at = self._place(sources[0].key, layout, size, True)
+        return self._load(sources[0].key, sources, layout, size)
+
+    def _load(self, name: str, sources: Sequence[Tensor], layout: Any, size: int) -> int:
+        at = self.l1.place(name, layout, size, True)
         self.items.append(Load(tuple(sources), layout, at))
         return at
 
     def result(self, name: str, layout: Any, is_temporary: bool = False) -> int:
         """Return the place of a result; a temporary result is never stored."""
-        self.resident.pop(name, None)
-        return self._place(name, layout, layout.size(self.options.kind), is_temporary)
+        return self.l1.place(name, layout, layout.size(self.options.kind), is_temporary)
 
     def run(self, work: Any, places: Sequence[int]) -> None:
         self.items.append(Run(self.step, self.number, replace(work, format=self.options.format), tuple(places)))
-
-    def store(self, name: str) -> None:
-        """Store a value in DRAM, unless it is already there."""
-        found = self.resident.get(name)
-        if found is not None and not found.is_stored:
-            self.items.append(Store(name, found.layout, found.at))
-            found.is_stored = True
-
-    def finish(self, name: str, operands: set[str], is_output: bool) -> None:
-        """End an operator: free the values in L1 that no other one reads."""
-        self.reads.subtract(operands)
-        if is_output:
-            self.store(name)
-        self.pinned.clear()
-        for each in [each for each in self.resident if self.reads[each] <= 0 and not each.startswith("ones ")]:
-            del self.resident[each]
-
-    def drop(self, *names: str) -> None:
-        """Store values in DRAM, and free their place in L1."""
-        for name in names:
-            self.store(name)
-            self.resident.pop(name, None)
-
-    def _place(self, name: str, layout: Any, size: int, is_stored: bool) -> int:
-        """Return a place for a tensor, evicting tensors that this operator does not need."""
-        while True:
-            begin = FIRST
-            for each in sorted(self.resident.values(), key=lambda each: each.at):
-                if each.at - begin >= size:
-                    break
-                begin = max(begin, each.at + each.size)
-            if begin + size <= PROGRAMS:
-                self.resident[name] = _Resident(layout, begin, size, is_stored)
-                self.pinned.add(name)
-                return begin
-            others = [each for each in self.resident if each not in self.pinned]
-            if not others:
-                total = size + sum(each.size for each in self.resident.values())
-                raise Misfit(f"its operands and result take {total} bytes of L1, of which {L1_TENSORS} are for tensors")
-            chosen = min(others, key=lambda each: (not self.resident[each].is_stored, self.resident[each].size))
-            self.drop(chosen)
 
     def fits(self, work: Work) -> bool:
         return sum(replace(work, format=self.options.format).tensor_bytes) <= L1_TENSORS
@@ -185,8 +130,13 @@ def plan(nodes: Sequence[Sequence[ExternalNode]], outputs: Sequence[str], option
     for number, step in enumerate(nodes):
         first, last = step[0], step[-1]
         planner.step, planner.number = last.name, number
-        LOWERINGS.get(first.op, vector)(planner, step)
-        planner.finish(last.output.name, operands[number], last.output.name in outputs)
+        try:
+            LOWERINGS.get(first.op, vector)(planner, step)
+        except ScratchpadFull as error:
+            raise Misfit(f"{error}, those of L1 for tensors") from error
+        if last.output.name in outputs:
+            planner.l1.store(last.output.name)
+        planner.l1.finish(operands[number], lambda name: name.startswith("ones "))
     return planner.items
 
 
@@ -233,7 +183,7 @@ def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     kept, columns = KEPT[p.options.phases][1], weight.shape[-1]
     out = Matrix(tuple(y.shape), 1, left.rows, columns)
     if (work := shared(product, p.options.cores)) is not None:
-        p.drop(*list(p.resident))
+        p.l1.drop(*p.l1.tensors)
         right = Load((weight, *bias), Weights(0, columns, kept), 0)
         p.items.append(RunShared(p.step, p.number, work, Load((x,), left, 0), right, Store(y.name, out, 0)))
         return
@@ -243,7 +193,7 @@ def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         size = product.depth * tiles_of(width) * p.options.kind.tile_bytes
         return p.weights((weight, *bias), Weights(column, width, kept), size)
 
-    found = p.resident.get(x.key)
+    found = p.l1.find(x.key)
     if found is not None and isinstance(found.layout, Matrix) and found.layout.columns == left.columns:
         here = replace(found.layout, kept=left.kept)  # its rows may be those of several matrices
         whole = replace(product, m=here.groups * tiles_of(here.rows), block=None)
@@ -289,7 +239,7 @@ def _in_parts(
         if max(down, across) == 1:
             raise _too_large(part)
         down, across = (-(-down // 2), across) if down * product.k > across * product.depth else (down, -(-across // 2))
-    p.drop(value.key, right[0])
+    p.l1.drop(value.key, right[0])
     for group in range(left.groups):
         for row in range(0, left.rows, TILE * down):
             rows = min(TILE * down, left.rows - row)
@@ -299,8 +249,8 @@ def _in_parts(
                 one = replace(part, m=tiles_of(rows), n=tiles_of(width))
                 target = p.result(name, replace(out, part=(group, 1, row, rows, column, width)))
                 p.run(one, (at, right[1](group, column, width), ones, target))
-                p.drop(name, right[0])
-            p.drop(value.key)
+                p.l1.drop(name, right[0])
+            p.l1.drop(value.key)
 
 
 def _turns(groups: int, is_whole: bool) -> list[tuple[int, int]]:
@@ -341,7 +291,7 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
             p.operand((tensor(node[name]),), each, w)
             for name, each, w in (("query", q, (depth,)), ("value", v, (keys,)))
         ]
-        found = p.resident.get(tensor(node["key"]).key)
+        found = p.l1.find(tensor(node["key"]).key)
         is_there = found is not None and _serves(found.layout, key) and not (keys % TILE or depth % TILE)
         if is_there and count == heads:
             source = p.operand((tensor(node["key"]),), key)
@@ -358,8 +308,8 @@ def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
             p.run(softmax, (one, *(each + i * middle.size(options.kind) for each in masks), two))
             p.run(sums, (two, b, 0, c))
         if count < heads:
-            p.drop(*list(p.pinned))
-            p.pinned.clear()
+            p.l1.drop(*sorted(p.l1.used))
+            p.l1.used.clear()
 
 
 def _transposes(groups: int, rows: int, columns: int) -> Move:
@@ -460,7 +410,7 @@ def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         target = y_at + 2 * column * planes.rows * 16 * p.options.kind.bytes
         for i in range(count):
             p.run(part, (x_at + i * x_size // count, right_at, ones, target + i * y_size // count))
-        p.drop(sources[0].key)
+        p.l1.drop(sources[0].key)
 
 
 def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:
@@ -492,7 +442,7 @@ def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         if layout.columns % TILE:
             layout = Matrix(shape, 1, -(-math.prod(shape) // TILE), TILE)
         keeps = kernel in KEEP_ZEROS and work.activation in (None, *KEEP_ZEROS)
-        found = [p.resident[k].layout for k in (tensor(each).key for each in operands) if k in p.resident]
+        found = [x.layout for x in (p.l1.find(tensor(each).key) for each in operands) if x is not None]
         found = [each for each in found if isinstance(each, Matrix) or keeps]
         layout = replace(found[0], shape=shape, kept=24) if found else p.images.get(y.name, layout) if keeps else layout
     out = replace(layout, kept=24)
@@ -520,7 +470,7 @@ def _in_turns(
     if not p.fits(work):
         if not isinstance(layout, Matrix):
             raise _too_large(work)
-        p.drop(*(tensor(each).key for each in operands))
+        p.l1.drop(*(tensor(each).key for each in operands))
         every, across = layout.groups * layout.rows, tiles_of(layout.columns) if is_flat else 1
         layout, out = (replace(each, groups=1, rows=every) for each in (layout, out))  # as rows of one matrix
         one, two = (sum(replace(work, m=m).tensor_bytes) for m in (1, 2))
@@ -540,7 +490,8 @@ def _in_turns(
         ]
         p.run(replace(work, m=m), (*places, p.result(y.name, target)))
         if len(parts) > 1:
-            p.drop(y.name, *(tensor(each).key for each, is_row in zip(operands, are_rows, strict=True) if not is_row))
+            wide = [each for each, is_row in zip(operands, are_rows, strict=True) if not is_row]
+            p.l1.drop(y.name, *(tensor(each).key for each in wide))
 
 
 Shape = Sequence[int]
