@@ -5,6 +5,7 @@ Elements may be of any kind that numpy adds, multiplies and compares: also exact
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,6 +98,60 @@ def cache_write(cache: Array, new: Array, positions: Array, *, shape: Sequence[i
             if 0 <= row < shape[2]:
                 result[batch, :, row] = new[batch, :, number]
     return result
+
+
+LONGEST_STEP = 1 << 61
+"""Steps of slices beyond any size are clamped: sums with them overflow."""
+
+
+def slice_bounds(shape: Array, starts: Array, ends: Array, axes: Array | None, steps: Array | None) -> Array:
+    """Return begins, lengths and steps; a wrong axis, or a step of 0, makes the first length -1, which is none."""
+    sizes = [int(size) for size in shape]
+    rank = len(sizes)
+    bounds = np.array([[0] * rank, sizes, [1] * rank], np.int64)
+    for i in range(len(starts)):
+        axis = i if axes is None else int(axes[i])
+        axis += rank if axis < 0 else 0
+        step = 1 if steps is None else min(max(int(steps[i]), -LONGEST_STEP), LONGEST_STEP)
+        if not 0 <= axis < rank or step == 0:
+            bounds[1, 0] = -1
+            continue
+        size, first, last = sizes[axis], int(starts[i]), int(ends[i])
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+        start = min(max(first if first >= 0 else max(first, -size) + size, 0), high)
+        stop = min(max(last if last >= 0 else max(last, -size - 1) + size, low), high)
+        length = (stop - start + step - 1) // step if step > 0 else (start - stop - step - 1) // -step
+        bounds[:, axis] = start, max(length, 0), step
+    return bounds
+
+
+def col2im(
+    x: Array, sizes: Array | None, *, image: Sequence[int], window: Sequence[int], channels: int,
+    strides: Sequence[int], padding: Sequence[int], dilations: Sequence[int],
+) -> Array:  # fmt: skip
+    """Add each element of each window to its pixel, one after the other."""
+    count = len(image)
+    strides, dilations = strides or (1,) * count, dilations or (1,) * count
+    padding = padding or (0,) * (2 * count)
+    window = window if sizes is None else [max(int(size), 1) for size in sizes]
+    reach = [(size - 1) * dilation + 1 for size, dilation in zip(window, dilations, strict=True)]
+    spans = [image[i] + padding[i] + padding[count + i] - reach[i] for i in range(count)]
+    windows = [max(span // stride + 1, 1) for span, stride in zip(spans, strides, strict=True)]
+    channels = channels or x.shape[1] // math.prod(window)
+    added = widened(x)
+    result = np.zeros((x.shape[0], channels, *image), added.dtype)
+    rest, other = np.indices(x.shape[1:])
+    place: list[Array] = []
+    for i in reversed(range(count)):
+        place.insert(0, other % windows[i] * strides[i] - padding[i] + rest % window[i] * dilations[i])
+        rest, other = rest // window[i], other // windows[i]
+    place.insert(0, rest)
+    limits = zip(place, (channels, *image), strict=True)
+    inside = np.logical_and.reduce([(at >= 0) & (at < size) for at, size in limits])
+    to = tuple(at[inside] for at in place)
+    for images, elements in zip(result, added, strict=True):
+        np.add.at(images, to, elements[inside])
+    return result.astype(x.dtype)
 
 
 def det(x: Array) -> Array:

@@ -165,6 +165,7 @@ class SliceBounds(RelaxOp, name="slice_bounds"):
     starts and ends count from the end, and positions outside of the tensor are clamped.
     """
 
+    meaning = staticmethod(array_meanings.slice_bounds)
     shape = operand()
     starts = operand()
     ends = operand()

@@ -32,6 +32,7 @@ class Col2im(RelaxOp, name="col2im"):
     time only, the creator of the operation must make sure that x has the windows of the image.
     """
 
+    meaning = staticmethod(array_meanings.col2im)
     x = operand()
     sizes = optional()
     image = Dims()

@@ -124,7 +124,9 @@ class _Matrix:
             matrix = self._gathered(numbers, at)
         if isinstance(buffer, NumberBuffer):
             return matrix.astype(np.float64)
-        return np.where(matrix > plane.modulus >> 1, matrix - plane.modulus, matrix).astype(np.float64)
+        result: Array = matrix.astype(np.float64)
+        np.subtract(result, plane.modulus, out=result, where=result > plane.modulus >> 1)
+        return result
 
     def _transposed(self, numbers: Array, part: slice) -> Array | None:
         """Return a view where each dim of the operand is an axis; None elsewhere."""
@@ -236,21 +238,31 @@ def _products(left: Array, right: Array, plane: Plane) -> Array:
     else:
         total = sum(_parts(right.swapaxes(1, 2), left.swapaxes(1, 2), most[0], plane)).swapaxes(1, 2)
     residues: Array = _reduced(total, plane).astype(np.int64)
-    residues += (residues < 0) * plane.modulus
+    np.add(residues, plane.modulus, out=residues, where=residues < 0)
     return residues
 
 
 def _parts(split: Array, other: Array, most: float, plane: Plane) -> Iterator[Any]:
     """Yield products of parts of rows, of which the left factor is split, reduced modulo a prime."""
-    high = np.rint(split / (1 << HALF_BITS))
-    halves = split - high * (1 << HALF_BITS), high
+    high = split * 2.0**-HALF_BITS
+    np.rint(high, out=high)
+    low = high * -(2.0**HALF_BITS)
+    low += split
+    halves = low, high
     width = max(1, int(EXACT_SUM / (most * max(1 << HALF_BITS - 1, float(np.abs(high).max())))))
     for start in range(0, split.shape[2], width):
-        low, high = (each[:, :, start : start + width] @ other[:, start : start + width] for each in halves)
-        yield _reduced(low, plane) + _reduced(_reduced(high, plane) * (1 << HALF_BITS), plane)
+        least, most_part = (each[:, :, start : start + width] @ other[:, start : start + width] for each in halves)
+        total = _reduced(most_part, plane)
+        total *= 2.0**HALF_BITS
+        total = _reduced(total, plane)
+        total += _reduced(least, plane)
+        yield total
 
 
 def _reduced(numbers: Array, plane: Plane) -> Array:
-    """Return integers modulo a prime, around zero."""
-    quotients = np.rint(numbers * (1 / plane.modulus))
-    return np.asarray(numbers - quotients * plane.modulus)
+    """Return integers modulo a prime, around zero, in place: large arrays cost more to allocate than to compute."""
+    quotients = numbers * (1 / plane.modulus)
+    np.rint(quotients, out=quotients)
+    quotients *= plane.modulus
+    numbers -= quotients
+    return numbers

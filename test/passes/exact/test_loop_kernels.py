@@ -28,6 +28,12 @@ PROGRAMS = {
     "scatter_nd": ('reduction = "max"', [X, "tensor<5x1xi64>", "tensor<5x7xf32>"], [X]),
     "det": ("", ["tensor<2x4x4xf32>"], ["tensor<2xf32>"]),
     "inverse": ("", ["tensor<2x4x4xf32>"], ["tensor<2x4x4xf32>"]),
+    "slice_bounds": ("operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>", ["tensor<4xi64>", *4 * ["tensor<3xi64>"]],
+                     ["tensor<3x4xi64>"]),
+    "col2im": (
+        'image = ["4", "7"], channels = 3 : i64, operandSegmentSizes = array<i32: 1, 1>',
+        ["tensor<2x18x15xf32>", "tensor<2xi64>"], ["tensor<2x3x4x7xf32>"],
+    ),
     "quantize_rows": (
         "block = 32 : i64, digits = 2 : i64, offset = -8 : i64", ["tensor<3x64xf32>"],
         ["tensor<2x2x3x32xi8>", "tensor<2x3xf32>", "tensor<2x2x3xi32>"],
