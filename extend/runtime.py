@@ -41,6 +41,7 @@ from mirlo.runtime.packed import packed
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.processes import after_fork, can_fork, raise_file_limit, run_forked, wait_readable, watch_process
 from mirlo.runtime.program import Program
+from mirlo.runtime.record_json import records_of_json, records_to_json
 from mirlo.runtime.sources import compiler_digest, digest_of_sources
 from mirlo.runtime.system import available_cores, keep_freed_memory, map_file
 from mirlo.runtime.threads import has_openmp_team, join_openmp
@@ -110,6 +111,8 @@ __all__ = [
     "packed",
     "raise_file_limit",
     "read_regular",
+    "records_of_json",
+    "records_to_json",
     "register_external_loader",
     "register_loader",
     "release_held_locks",

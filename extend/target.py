@@ -5,7 +5,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, find_pass, option, register_pass
 from mirlo.passes.targets import CompileOptions, Target, TargetError, ThreadLimits, find_target, register_target
 from mirlo.runtime.extenders import record_extenders
-from mirlo.targets.llvm import LlvmTarget
+from mirlo.targets.llvm import LlvmTarget, rv32
 from mirlo.targets.llvm.bare_code import bare_code
 from mirlo.targets.llvm.library.build import write_library
 from mirlo.targets.llvm.library.sources import run_time_files
@@ -30,6 +30,7 @@ __all__ = [
     "register_target",
     "run_time_files",
     "write_library",
+    "rv32",
 ]
 
 record_extenders(__name__)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from mirlo.extend.target import rv32
 from mirlo_tensix import riscv
 from mirlo_tensix.products import BUFFERS, FREE, PANELS, ROWS, Product
 from mirlo_tensix.riscv import TAGS, WRITES_ACKNOWLEDGED, Requests, store, wait_for
@@ -71,7 +72,7 @@ class SharedProduct:
                 mover.broadcast_panel(panel)
             else:
                 mover.free_panel(panel)
-        return [*mover.code, riscv.STAY]
+        return [*mover.code, rv32.STAY]
 
     def dram_offset(self, core: int) -> int:
         """Return the offset in DRAM of the left operand of a core."""

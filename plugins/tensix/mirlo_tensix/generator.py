@@ -20,11 +20,12 @@ from mirlo.extend.codegen import (
     wildcard,
 )
 from mirlo.extend.rules import decline
+from mirlo.extend.runtime import records_of_json, records_to_json
 from mirlo.extend.target import option
 from mirlo_tensix.cores import MOST
 from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.kernels import ROWWISE
-from mirlo_tensix.layouts import Run, RunShared, decode, encode
+from mirlo_tensix.layouts import CLASSES, Run, RunShared
 from mirlo_tensix.products import BLOCKS, Product
 from mirlo_tensix.region import KERNELS, Misfit, Options, moved_tiles, plan
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, places_of, version
@@ -93,7 +94,7 @@ class Tensix(CodeGenerator):
             except Misfit as misfit:
                 declined[function.name] = decline(str(misfit))
                 continue
-            regions[function.name] = {"inputs": inputs, "outputs": outputs, "items": encode(items)}
+            regions[function.name] = {"inputs": inputs, "outputs": outputs, "items": records_to_json(items)}
         if declined:
             return DeclinedRegions(declined)
         options = {"seconds": self.seconds, "trace": self.trace, "cores": self.cores, "format": self.dtype}
@@ -125,7 +126,7 @@ class Tensix(CodeGenerator):
     def times(self, artifact: Artifact) -> dict[str, float]:
         """Return the estimated time of regions, of the words of threads and the bytes that units and DRAM move."""
         return {
-            name: sum(map(estimated, decode(region["items"]))) / MEGAHERTZ
+            name: sum(map(estimated, records_of_json(region["items"], CLASSES))) / MEGAHERTZ
             for name, region in json.loads(artifact.data)["regions"].items()
         }
 

@@ -6,9 +6,7 @@ A layout turns arrays into bits of L1 (`bits`), and bits into numbers of a tenso
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,25 +227,7 @@ class RunShared:
 
 
 Item = Load | Store | Run | RunShared
-CLASSES = {
-    each.__name__: each
-    for each in (
-        Tensor, Matrix, Image, Weights, Ones, Load, Store, Run, RunShared, Product, Planes, VectorWork, Move,
-        SharedProduct,
-    )
-}  # fmt: skip
-
-
-def encode(value: Any) -> Any:
-    """Return a record as a value of JSON."""
-    if is_dataclass(value):
-        return {"is": type(value).__name__} | {each.name: encode(getattr(value, each.name)) for each in fields(value)}
-    return [encode(each) for each in value] if isinstance(value, tuple | list) else value
-
-
-def decode(content: Any) -> Any:
-    """Return the record of an artifact."""
-    if isinstance(content, Mapping):
-        arguments = {name: decode(value) for name, value in content.items() if name != "is"}
-        return CLASSES[content["is"]](**arguments)
-    return tuple(decode(each) for each in content) if isinstance(content, list) else content
+CLASSES = (
+    Tensor, Matrix, Image, Weights, Ones, Load, Store, Run, RunShared, Product, Planes, VectorWork, Move, SharedProduct,
+)  # fmt: skip
+"""The records of an artifact."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext, records_of_json
 from mirlo_tensix.instructions import FORMATS, TILE
-from mirlo_tensix.layouts import Array, Item, Load, Ones, Run, RunShared, Store, Tensor, decode
+from mirlo_tensix.layouts import CLASSES, Array, Item, Load, Ones, Run, RunShared, Store, Tensor
 from mirlo_tensix.simulator import Cycles, Machine, SimulatorError
 from mirlo_tensix.unit import Bits
 
@@ -36,7 +36,7 @@ class Region:
     def __init__(self, options: Mapping[str, Any], content: Mapping[str, Any], params: Mapping[str, Array]) -> None:
         self.options, self.content, self.params = options, content, params
         self.kind = FORMATS[options["format"]]
-        self.items: tuple[Item, ...] = decode(content["items"])
+        self.items: tuple[Item, ...] = records_of_json(content["items"], CLASSES)
         self.weights: dict[Load, Bits] = {}
         self.last: list[DeviceStep] = []
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from mirlo.extend.process import BoundedFailure, BoundedWorker, Bounds
+from mirlo.extend.target import rv32
 from mirlo_tensix.cores import MOST, SLOTS, SharedProduct
 from mirlo_tensix.products import ROWS
-from mirlo_tensix.riscv import FLAG, Program, jump_to, program_of
+from mirlo_tensix.riscv import ADDRESS, FLAG, Program, program_of
 from mirlo_tensix.unit import Bits
 from mirlo_tensix.work import Threads, Work
 
@@ -126,8 +127,8 @@ class Machine:
         movers = list[tuple[Sequence[int], str, int]]()
         for place, mover in zip(work.places, work.movers(places), strict=True):
             at = places[-1] + part.tensor_bytes[-1]
-            for to, content in ((at, struct.pack(f"<{len(mover)}I", *mover)), (0, struct.pack("<2I", *jump_to(at)))):
-                self.write(to, content, place)
+            for to, code in ((at, mover), (0, rv32.jump_to(at, ADDRESS))):
+                self.write(to, struct.pack(f"<{len(code)}I", *code), place)
             self.write(ROWS, bytes(SLOTS + 16 * MOST - ROWS), place)
             if ones is not None:
                 self.write(places[2], ones, place)

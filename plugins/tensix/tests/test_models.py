@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import simulator
-from mirlo_tensix.layouts import Load, Run, Store, decode
+from mirlo_tensix.layouts import CLASSES, Load, Run, Store
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.benchmarks.models import tiny
+from mirlo.extend.runtime import records_of_json
 from mirlo.testing import placement_of
 
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
@@ -116,7 +117,7 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
     unit = mirlo.compile(model, "tensix,llvm", cache=False)
     (external,) = unit.artifact.externals
     (region,) = json.loads(external.data)["regions"].values()
-    items = decode(region["items"])
+    items = records_of_json(region["items"], CLASSES)
     assert sum(isinstance(item, Run) for item in items) == 21
     loaded = [source for item in items if isinstance(item, Load) for source in item.sources]
     assert [source.name for source in loaded if not source.is_constant] == region["inputs"]

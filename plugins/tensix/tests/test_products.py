@@ -13,7 +13,7 @@ import pytest
 from mirlo_tensix import simulator
 from mirlo_tensix.generator import Tensix
 from mirlo_tensix.instructions import BLOCKS, FORMATS, SUMS_READY, op, post
-from mirlo_tensix.layouts import Run, decode
+from mirlo_tensix.layouts import CLASSES, Run
 from mirlo_tensix.products import FACE, Product, tiled_product
 from mirlo_tensix.riscv import Program, program_of
 from mirlo_tensix.simulator import Machine, SimulatorError, execute, measure, places_of
@@ -24,6 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo import R
+from mirlo.extend.runtime import records_of_json
 from mirlo.testing import placement_of
 
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
@@ -209,7 +210,7 @@ def test_a_model_runs_on_the_core(tmp_path: Path) -> None:
     assert [step.name for step in steps] == ["relu", "down"]
     assert all(step.amount >= step.details["simulated"] > step.details["matrix"] for step in steps)
     (external,) = unit.artifact.externals
-    items = decode(json.loads(external.data)["regions"]["tensix_0"]["items"])
+    items = records_of_json(json.loads(external.data)["regions"]["tensix_0"]["items"], CLASSES)
     assert [item.work.m for item in items if isinstance(item, Run)] == [2, 2]
 
 
