@@ -13,7 +13,7 @@ STAY = 0x6F
 """A jump to itself, which ends the program of a core without an operating system."""
 
 
-class Condition(IntEnum):
+class BranchCondition(IntEnum):
     """Conditions of branches; the last two compare unsigned numbers."""
 
     EQUAL = 0
@@ -74,7 +74,7 @@ def store_at(register: int, address: int, base: int) -> list[int]:
     return [load_upper(base, upper), store_word(register, base, offset)]
 
 
-def branch_back(condition: Condition, left: int, right: int) -> int:
+def branch_back(condition: BranchCondition, left: int, right: int) -> int:
     """Return a branch to the preceding instruction, which waits while the condition holds."""
     return 0x7F << 25 | right << 20 | left << 15 | condition << 12 | 0x1D << 7 | 0x63
 

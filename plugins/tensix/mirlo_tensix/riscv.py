@@ -19,7 +19,7 @@ READ, WRITE, BROADCAST = 0, 2 | 1 << 4, 2 | 1 << 4 | 1 << 5 | 1 << 8
 """Kinds of requests; writes are acknowledged, a broadcast's by each core."""
 ADDRESS, OPERAND, BOUND, COUNTERS = 5, 6, 7, 8
 """Registers that these instructions use; loops count in the last one and those after it."""
-LESS = rv32.Condition.LESS_UNSIGNED
+LESS = rv32.BranchCondition.LESS_UNSIGNED
 FLAG = 0x40
 """Where in L1 the last thread's core says that it is done."""
 
@@ -41,7 +41,7 @@ def wait_for_reads(tag: int) -> list[int]:
 
 
 def _wait_for_zero(address: int) -> list[int]:
-    return [*rv32.load_at(OPERAND, address, ADDRESS), rv32.branch_back(rv32.Condition.UNEQUAL, OPERAND, 0)]
+    return [*rv32.load_at(OPERAND, address, ADDRESS), rv32.branch_back(rv32.BranchCondition.UNEQUAL, OPERAND, 0)]
 
 
 def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int]:

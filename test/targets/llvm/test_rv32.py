@@ -115,8 +115,8 @@ def test_loops_out_of_range_are_errors(count: int) -> None:
         rv32.repeat(count, [], COUNTER)
 
 
-@pytest.mark.parametrize("condition", rv32.Condition)
-def test_waits(condition: rv32.Condition) -> None:
+@pytest.mark.parametrize("condition", rv32.BranchCondition)
+def test_waits(condition: rv32.BranchCondition) -> None:
     """A branch goes back to the load before it while the condition holds."""
 
     class Device(Core):
