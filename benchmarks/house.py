@@ -147,7 +147,7 @@ class House:
 
     @cached_property
     def _strict(self) -> list[re.Pattern[str]]:
-        """Patterns of the modules that the type checker's settings list as strict."""
+        """Return patterns of the modules that the type checker's settings list as strict."""
         text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
         sections = re.findall(r"\[\[tool\.mypy\.overrides\]\]\n(.*?)(?=\n\[|\Z)", text, re.DOTALL)
         names = [

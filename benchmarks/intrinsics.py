@@ -91,7 +91,7 @@ def compiled(operator: str, attributes: dict[str, Any], elements: int) -> Any:
 
 
 def compare(name: str, elements: int, rounds: int = ROUNDS) -> Row:
-    """One function, in turns with numpy."""
+    """Compare one function with numpy, in turns."""
     operator, attributes, reference = NUMPY[name]
     exe = compiled(operator, attributes, elements)
     x = (np.random.default_rng(0).standard_normal(elements) * 3).astype(np.float32)

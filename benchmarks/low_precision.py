@@ -38,7 +38,7 @@ def matmul(size: int) -> Any:
 
 
 def network() -> Any:
-    """Convolutions with a residual add, and a classifier."""
+    """Return convolutions with a residual addition, and a classifier."""
     random = np.random.default_rng(1)
     shapes = {"k0": (CHANNELS, 3, 3, 3), "k1": (CHANNELS, CHANNELS, 3, 3), "k2": (CHANNELS, CHANNELS, 1, 1)}
     weights = {name: random.standard_normal(shape) / np.prod(shape[1:]) ** 0.5 for name, shape in shapes.items()}

@@ -103,6 +103,6 @@ def row_elsewhere(module: str, words: Sequence[Any]) -> list[Any]:
 
 
 def print_row(columns: Sequence[tuple[str, str]], row: Sequence[Any]) -> None:
-    """Cells as wide as the titles of their columns."""
+    """Print cells as wide as the titles of their columns."""
     cells = (form.format(value).rjust(len(title)) for (title, form), value in zip(columns, row, strict=True))
     print("  ".join(cells), flush=True)

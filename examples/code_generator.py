@@ -82,7 +82,7 @@ def load(artifact, context):
 
 
 def convolve(step, x, matrices, params):
-    """One convolution on the accelerator: x is [N, H, W, C], the kernel [O, KH, KW, I] flattened."""
+    """Compute one convolution on the accelerator: x is [N, H, W, C], the kernel [O, KH, KW, I] flattened."""
     kh, kw = params[step["weight"]].shape[1:3]
     (top, bottom), (left, right) = step["pads"]
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))

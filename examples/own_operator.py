@@ -50,7 +50,7 @@ def from_onnx(node: Any) -> Any:
 
 @legalize("example.swiglu")
 def to_tir(op: Any, b: Any) -> Any:
-    """One element of the result, from those of the operands; the compiler makes the loops and fuses them."""
+    """Compute one element of the result; the compiler makes the loops and fuses them."""
     return elementwise(op, b, [op.x, op.gate], lambda x, gate: gate * x * compute.sigmoid(op.beta * x))
 
 

@@ -36,7 +36,7 @@ def rank(x: np.ndarray, y: np.ndarray) -> None:
 
 @packed("example.row_sums")
 def row_sums(x: np.ndarray, y: np.ndarray) -> None:
-    """In Python, for machines without a C compiler."""
+    """Compute in Python, for machines without a C compiler."""
     y[:] = x.sum(axis=1)
 
 

@@ -64,7 +64,7 @@ def _say(row: dict[str, Any]) -> None:
 
 
 def _device(target: str) -> dict[str, Any]:
-    """Which device this is, and what there is to compare with."""
+    """Describe the device, and the packages to compare with."""
     row: dict[str, Any] = {"status": "ok", "versions": {name: _version(name) for name in LIBRARIES}}
     if not target.startswith("nvvm"):
         return {**row, "name": f"this machine by target {target}"}

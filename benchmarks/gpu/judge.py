@@ -100,7 +100,7 @@ def _attention(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> flo
 
 
 def _rows(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
-    """Functions of whole rows, on some of them; all of them must be numbers."""
+    """Return the error of functions of rows, for some of them; all results must be finite."""
     (got,) = outputs
     if not np.isfinite(got.astype(np.float32)).all():
         return float("inf")
@@ -136,7 +136,7 @@ ROW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
 
 
 def _convolution(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
-    """Channels last, kernels [height, width, in, out]; some of the images' lines."""
+    """Return the error of a convolution by some of the lines; channels last, kernels [height, width, in, out]."""
     x, w = inputs
     (got,) = outputs
     strides, pad = facts["strides"], facts["padding"]

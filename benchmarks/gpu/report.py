@@ -26,7 +26,7 @@ def one_line(unit: Unit, row: Row) -> str:
 
 
 def reason(row: Row) -> str:
-    """Why a unit is not right."""
+    """Return why a unit is not right."""
     if row.get("wrong"):
         first = row["wrong"][0]
         why = first.get("why") or f"error {first['error']:.2e}, at most {first['bound']:.0e} is allowed"

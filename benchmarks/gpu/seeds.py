@@ -13,7 +13,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 
 
 def seeded(seed: int, dtype: str, shape: Sequence[int], scale: float = 0.25, low: int = 0, high: int = 0) -> np.ndarray:
-    """Floats between -scale and scale; integers from low to high - 1, or of the whole range.
+    """Return floats between -scale and scale, or integers from low to high - 1 or of the whole range.
 
     Made of the bits of PCG64, which no version of numpy changes, by arithmetic that is exact.
     """

@@ -86,7 +86,7 @@ def _conv(generator: random.Random) -> Case:
 
 
 def measure(case: Case, rounds: int, seconds: float) -> Row:
-    """Both in turns, after their results were compared."""
+    """Time both in turns, after a comparison of their results."""
     generator = np.random.default_rng(0)
     x, w = (generator.standard_normal(shape, dtype=np.float32) for shape in (case.x, case.weight))
     b = generator.standard_normal(case.weight[0] if case.is_conv else case.weight[1], dtype=np.float32)
@@ -128,7 +128,7 @@ def markdown(rows: Sequence[Row], worst: int = 10) -> str:
 
 
 def svg(rows: Sequence[Row], title: str) -> str:
-    """Each shape by its work and its ratio."""
+    """Draw each shape by its work and its ratio."""
     from mirlo.tools.bench.plot import scatter
 
     points = [(float(row.flops), row.ratio, row.kind, f"{row.name}: {row.ratio:.2f}") for row in rows]

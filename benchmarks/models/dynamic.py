@@ -66,7 +66,7 @@ class _Rewriter:
         return output
 
     def _sizes(self) -> None:
-        """`dyn.shape`, batch and sequence, `dyn.positions`, 0 to the sequence, and `dyn.causal`, a mask."""
+        """Add `dyn.shape`, batch and sequence, `dyn.positions`, 0 to the sequence, and `dyn.causal`, a mask."""
         tokens = self.graph.input[0].name
         zero, one = self._constant("dyn.0", np.int64(0)), self._constant("dyn.1", np.int64(1))
         self._add("Shape", [tokens], "dyn.shape")
@@ -90,7 +90,7 @@ class _Rewriter:
             node.input[1] = self._constant(f"{node.output[0]}.shape", np.array([-1, *shape[1:]]))
 
     def _positions(self, node: Any) -> None:
-        """Positions of tokens are a constant that counts."""
+        """Add positions of tokens as a constant that counts."""
         for i, name in enumerate(node.input):
             constant = self.constants.get(name)
             if (

@@ -13,7 +13,7 @@ from .nets import Net
 
 
 def mlp() -> Any:
-    """Layers of 784, 1024, 512, 256 and 10 on a batch of 1."""
+    """Return layers of 784, 1024, 512, 256 and 10 on a batch of 1."""
     net = Net("mlp")
     x = net.input("x", (1, 784))
     sizes = (784, 1024, 512, 256)
@@ -60,7 +60,7 @@ def resnet18() -> Any:
 
 
 def resnext50() -> Any:
-    """Bottlenecks whose 3×3 convolutions have 32 groups."""
+    """Return bottlenecks whose 3×3 convolutions have 32 groups."""
     net = Net("resnext50")
     x, cin = _stem(net), 64
     for width, count, first in ((128, 3, 1), (256, 4, 2), (512, 6, 2), (1024, 3, 2)):
@@ -112,7 +112,7 @@ def efficientnet() -> Any:
 
 
 def _encoder(name: str, layers: int, width: int, heads: int, length: int, shared: bool, embedding: int) -> Any:
-    """BERT's encoder on token ids and a mask; `shared` uses one layer's weights for all."""
+    """Return BERT's encoder on token ids and a mask; `shared` uses one layer's weights for all."""
     net = Net(name)
     ids = net.input("input_ids", (1, length), TensorProto.INT64)
     mask = net.input("attention_mask", (1, length), TensorProto.INT64)

@@ -17,6 +17,8 @@ COINED = re.compile(
     r"\b(behind(?! (?:the|a) (?:interface|server))|so many|tells?|told|nobody|somebody|who|people|under way)\b", re.I
 )
 """Words with a plainer one in the field: after, this many, print or list, users; in flight."""
+FOLDERS = ("plugins/*/mirlo_*/**/*.py", "benchmarks/**/*.py", "examples/*.py")
+"""Files beside those of the core; tests state facts, in place of instructions."""
 LEFT = ("memory behind", "leaves behind", "leave memory behind", "protobuf behind")
 """Uses of `behind` that mean no order."""
 
@@ -55,9 +57,9 @@ def coined_word(text: str) -> re.Match[str] | None:
 
 @cache
 def docstrings() -> list[Docstring]:
-    """Return the docstrings of the core and of the packages, those of tests excluded."""
-    packages = (ROOT / "plugins").glob("*/mirlo_*/**/*.py")
-    trees = {**house().trees, **{path: ast.parse(path.read_text(encoding="utf-8")) for path in packages}}
+    """Return the docstrings of the core, the packages, the benchmarks and the examples."""
+    others = [path for pattern in FOLDERS for path in ROOT.glob(pattern)]
+    trees = {**house().trees, **{path: ast.parse(path.read_text(encoding="utf-8")) for path in others}}
     return [each for path, tree in trees.items() for each in docstrings_of(tree, path.relative_to(ROOT).as_posix())]
 
 

@@ -170,7 +170,7 @@ def test_a_view_of_another_size_is_an_error() -> None:
 
 
 def test_memory_for_what_no_output_shows() -> None:
-    """What is expanded has a size that nobody bounds, and no output has it."""
+    """What is expanded has an unbounded size, and no output has it."""
     nodes = [node("Expand", "x s", "e"), node("ReduceSum", "e", "t", keepdims=0), node("Add", "t x", "y")]
     f = mirlo.compile(make_model(nodes, {"x": (F32, (1,)), "s": (I64, (2,))}, ["y"]))
     np.testing.assert_allclose(f(np.float32([2]), ints(30, 50)), [2 * 1500 + 2])

@@ -105,7 +105,7 @@ class Folder:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
 
@@ -123,7 +123,7 @@ def with_options(target: str, options: str) -> str:
 
 
 def copy_library(target: Path) -> None:
-    """Mirlo's sources as the package `mirlo`, and what runs units."""
+    """Copy Mirlo's sources as the package `mirlo`, and the modules that run units."""
 
     def ignored(_: str, names: Sequence[str]) -> list[str]:
         return [n for n in names if n == "__pycache__" or (Path(n).suffix and Path(n).suffix not in (".py", ".ll"))]

@@ -84,7 +84,7 @@ class Attention:
 
     @property
     def name(self) -> str:
-        """It in words."""
+        """Return a description of the unit."""
         shared = f" of {self.shared}" if self.shared != self.heads else ""
         batch = f"{self.batch} x " if self.batch > 1 else ""
         return (
@@ -142,7 +142,7 @@ def add_convolution(
 def add_rows(
     folder: Folder, function: str, dtype: str, rows: int = ROWS, columns: int = COLUMNS, is_measured: bool = True
 ) -> None:
-    """Functions of rows or elements, which memory decides the time of."""
+    """Add functions of rows or elements that are bound by memory."""
     x, line = _tensor((rows, columns), dtype), _tensor((columns,), dtype)
     operands = {"add": [x, x], "layer_norm": [x, line, line]}.get(function, [x])
     operator, flags, result = {

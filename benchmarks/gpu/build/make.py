@@ -49,7 +49,7 @@ def build(path: Path, options: Options, tell: Tell) -> Folder:
 
 
 def _first(folder: Folder, options: Options) -> None:
-    """One small thing of each kind: if these are wrong, the others need not be tried."""
+    """Add one small unit of each kind; if these are wrong, the others need not be tried."""
     folder.add_copy()
     add_rows(folder, "add", "f32", 64, 1000, is_measured=False)
     add_rows(folder, "softmax", "f32", 64, 1000, is_measured=False)

@@ -33,12 +33,12 @@ class Case:
 
 
 def add_operators(folder: Folder, only: str = "") -> None:
-    """Units of the relax operators."""
+    """Add units of the relax operators."""
     _add(folder, "operators", list(_operators(only)))
 
 
 def add_intrinsics(folder: Folder, only: str = "") -> None:
-    """Units of the intrinsics."""
+    """Add units of the intrinsics."""
     _add(folder, "intrinsics", list(_intrinsics(only)))
 
 

@@ -112,7 +112,7 @@ def _attentions(dtype: str) -> Iterator[Variant]:
 
 
 def _open(dtype: str) -> Iterator[Variant]:
-    """Dims that are known when a model is called."""
+    """Yield products with dims that are known when a model is called."""
     x = f'tensor<?x256x{dtype}, #relax.dims<["n", 256]>>'
     w, y = f"tensor<256x320x{dtype}>", f'tensor<?x320x{dtype}, #relax.dims<["n", 320]>>'
     for rows in (1, 37, 200):

@@ -1,4 +1,4 @@
-"""The page of the package: its programs print what stands behind them, and its picture is that of its command."""
+"""The page of the package: its programs print the output shown after them, and its picture is that of its command."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from mirlo_npu.dialect import Gemm
 
 TILE = 4
 LOAD, COMPUTE, STORE = 1, 2, 3
-"""The unit's queues: each runs its commands in order, and waits for others where it is told to."""
+"""The unit's queues: each runs its commands in order, and waits for others where a command requires it."""
 DATA, KERNEL, BIAS = 0, 1, 2
 """Its memories."""
 F32, I8 = 0, 1

@@ -158,7 +158,7 @@ def test_ptx_of_parts_of_one_tensor() -> None:
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("tile", [(2, 128, 2), (3, 64, 3), (1, 32, 4)])
 def test_its_ptx(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Executed by the emulator of PTX: barriers, turns and products under way as the hardware has them."""
+    """Executed by the emulator of PTX: barriers, turns and products in flight as the hardware has them."""
     with_tile(monkeypatch, *tile)
     case = Case((1, 4, 330, 64), (1, 2, 330, 64), 64, causal=True)
     arrays = case.arrays("f16")

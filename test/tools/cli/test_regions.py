@@ -1,4 +1,4 @@
-"""Who computes what: the same description in all commands, and in saved models."""
+"""The parts of a model with the code generators that compute them: equal in all commands and in saved models."""
 
 from __future__ import annotations
 

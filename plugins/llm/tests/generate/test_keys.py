@@ -122,4 +122,4 @@ def test_keys_that_change_what_transformers_computes(kind: str) -> None:
 
 
 OF_TENSORS = {"attention_bias", "mlp_bias", "use_qkv_bias", "qkv_bias"}
-"""Keys of which the tensors of the file tell: whether there are biases."""
+"""Keys that the file's tensors determine: whether there are biases."""

@@ -29,7 +29,7 @@ TOOL_TEMPLATE = """\
 {{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|model|>{% endif %}"""
 START_SECONDS = 120
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Lets Ray use 127.0.0.1, as it does on systems that ask whether a program may use the network; and tell no one."""
+"""Lets Ray use 127.0.0.1, as it does on systems with a permission dialog for networks; disables usage statistics."""
 START_RAY = """
 import ray
 from ray import serve

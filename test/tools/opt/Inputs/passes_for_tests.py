@@ -50,7 +50,7 @@ class BreakIR(Pass):
 @register_pass
 @dataclass(frozen=True)
 class Chat(Pass):
-    """Tell things to the user.
+    """Report remarks to the user.
 
     A remark at every function, and a warning without a place.
     """
