@@ -16,7 +16,7 @@ from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 ON_BRANCH = "loop_annotation"
 """Attribute of a branch of the LLVM dialect, which becomes metadata of LLVM IR."""
 SCHEDULED = "mirlo-scheduled"
-"""Attribute of a function of LLVM IR, the only one of its module, whose innermost loops all stay as they are.
+"""Attribute of a function of LLVM IR, which none of its module calls, whose innermost loops all stay as they are.
 
 LLVM's other passes make vectors of loops over scalars, and unroll those."""
 ONCE = "mirlo-once"
@@ -30,8 +30,11 @@ _NE, _SLT = 1, 2
 """Predicates of `llvm.icmp`."""
 
 
-def annotate_branches(module: ir.Module) -> None:
-    """Give the branches of the LLVM dialect the annotations of their loops, and mark a kernel that is `SCHEDULED`."""
+def annotate_branches(module: ir.Module, is_apart: bool) -> None:
+    """Give the branches of the LLVM dialect the annotations of their loops, and mark kernels that are `SCHEDULED`.
+
+    Without `is_apart` functions of the module may call others, and none is marked: LLVM decides what it inlines.
+    """
     functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
     for function in functions:
         branches = {block: _terminator(block) for block in function.regions[0].blocks}
@@ -40,8 +43,7 @@ def annotate_branches(module: ir.Module) -> None:
             if LOOP_ANNOTATION in attributes:
                 attributes[ON_BRANCH] = attributes[LOOP_ANNOTATION]
                 del attributes[LOOP_ANNOTATION]
-        # Where functions call others, LLVM decides what it inlines.
-        if len(functions) == 1:
+        if is_apart:
             _mark_scheduled(function, branches)
 
 

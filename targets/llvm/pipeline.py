@@ -110,16 +110,25 @@ def lower_to_llvm(
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
+    is_apart = _are_apart(module, calls_kernels)
     vectors = bool(emulated) or has_complex_vectors(text)
     pipeline = lower_pipeline(calls_kernels, has_transfers(text), flatten_views(module, text), vectors)
     manager = passmanager.PassManager.parse(pipeline)
     manager.enable_verifier(verify)
     manager.run(module.operation)
-    annotate_branches(module)
+    annotate_branches(module, is_apart)
     if processor.sve_bits:
         fix_vector_length(module, processor.sve_bits)
     if emulated:
         move_as_integers(module, emulated)
+
+
+def _are_apart(module: ir.Module, calls_kernels: bool) -> bool:
+    """Return whether no function of a module is called in it: kernels are called from other modules, helpers here."""
+    defined = [
+        op.operation for op in module.body.operations if len(op.operation.regions) and op.operation.regions[0].blocks
+    ]
+    return len(defined) == 1 or not (calls_kernels or any("sym_visibility" in each.attributes for each in defined))
 
 
 def fix_vector_length(module: ir.Module, bits: int) -> None:

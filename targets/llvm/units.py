@@ -28,8 +28,8 @@ _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.
 """Symbol references; strings are matched too, so that nothing in them is taken for one."""
 SMALL = 100_000
 """Characters of all kernels below which a model is not divided."""
-BUNDLED = 2_000
-"""Characters of a kernel that takes less time to compile than an object file of its own: 11 ms on one core."""
+BUNDLED = 4_000
+"""Characters of a kernel that shares an object file: one of its own would take LLVM 1.5 times as long."""
 BUNDLE = 16_000
 """Characters of the kernels that are compiled to one object file: few enough for other models to find them cached."""
 

@@ -36,6 +36,8 @@ _NEEDS = (
 
 def missing_arm_instruction(text: str, processor: Processor) -> tuple[str, str] | None:
     """Return an intrinsic of AArch64 in a module's text that a processor lacks, and the feature that it needs."""
+    if '"llvm.aarch64.' not in text:
+        return None
     for name in sorted(set(_CALL.findall(text))):
         needed = next((feature for pattern, feature in _NEEDS if re.match(pattern, name)), ARM)
         if processor.arch != ARM or (needed != ARM and not processor.has(needed)):

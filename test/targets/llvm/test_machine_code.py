@@ -12,7 +12,9 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.host.llvm_ir import has_complex_vectors, lower_pipeline, to_llvm_ir
 from mirlo.targets.llvm.flat_views import flatten_views
+from mirlo.targets.llvm.loop_annotations import SCHEDULED
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
+from mirlo.targets.llvm.object_code import compile_text
 from mirlo.targets.llvm.pipeline import lower_to_llvm, shift_quotients
 from mirlo.targets.llvm.processor import Processor, host_processor
 
@@ -399,3 +401,51 @@ def test_a_pipeline_that_lowers_too_little() -> None:
     graph = mirlo.parse_script("@R.function\ndef main(x: R.Tensor[(4,), 'f32']):\n    return R.tanh(x)\n")
     with pytest.raises(mirlo.MirloError, match="'tir.tanh' is not lowered to the LLVM dialect"):
         mirlo.compile(graph, pipeline="legalize,schedule,plan-memory", cache=False)
+
+
+_KERNEL = """func.func{visibility} @{name}(%x: memref<64xf32>) attributes {{tir.prim_func}} {{
+  %zero = arith.constant 0 : index
+  %step = arith.constant 16 : index
+  %end = arith.constant {end} : index
+  scf.for %i = %zero to %end step %step {{
+    %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>
+    %w = arith.{operation} %v, %v : vector<16xf32>
+    vector.store %w, %x[%i] : memref<64xf32>, vector<16xf32>
+  }}
+  return
+}}
+"""
+
+
+def _bodies(text: str) -> dict[str, str]:
+    """Return the functions of optimized LLVM IR for a processor with AVX2 by name, without numbers of attributes."""
+    with make_context():
+        code = compile_text(text, CodeSettings(LINUX["x86_64"], form="llvm-ir")).decode()
+    return {name: body for name, body in re.findall(r"^define [^@]*@(\w+)\([^)]*\)[^{]*(\{.*?^\})", code, re.M | re.S)}
+
+
+def test_kernels_that_share_a_module_have_the_code_of_each_alone() -> None:
+    kernels = [
+        _KERNEL.format(visibility="", name=name, end=end, operation=operation)
+        for name, end, operation in (("added", 64, "addf"), ("multiplied", 32, "mulf"), ("one", 16, "subf"))
+    ]
+    alone = {name: body for kernel in kernels for name, body in _bodies(kernel).items()}
+    assert list(alone) == ["added", "multiplied", "one"] and "br i1" in alone["added"]
+    assert _bodies("".join(kernels)) == alone
+
+
+def test_functions_that_call_others_take_the_pipeline_of_modules() -> None:
+    inner = _KERNEL.format(visibility=" private", name="inner", end=64, operation="addf")
+    caller = "func.func @caller(%x: memref<64xf32>) {\n  call @inner(%x) : (memref<64xf32>) -> ()\n  return\n}\n"
+    settings = CodeSettings(LINUX["x86_64"], form="llvm-ir")
+    with make_context():
+        called, alone = (
+            compile_text(text, settings).decode() for text in (f"{inner}{caller}", inner.replace(" private", ""))
+        )
+    assert SCHEDULED in alone and SCHEDULED not in called and re.search("call .*void @inner", called)
+
+
+def test_a_module_without_bodies_has_no_code() -> None:
+    with new_context(), ir.Location.unknown():
+        code = generate(ir.Module.parse("llvm.func @other(f32) -> f32"), CodeSettings(LINUX["x86_64"], form="llvm-ir"))
+    assert b"define" not in code
