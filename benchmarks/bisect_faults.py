@@ -4,7 +4,8 @@
 
 A fault is planted into the compilation of a drawn graph, for all nodes of one operator: in a rule of operators, a rule
 of intrinsics, the loops of scheduled kernels, a pass of the graph, as rounding of operands to bf16, or in the device of
-an accelerator (`test/support/broken_accelerators.py`). Blamed rightly is the first node with that operator, and the
+an accelerator (`test/support/broken_accelerators.py`). Models with such faults also run on a board, a runner on this
+machine (`--remote`), and on an emulated NVIDIA GPU. Blamed rightly is the first node with that operator, and the
 pass or pattern with the fault. Of the kind `harmless` are perturbations within the tolerance, the last of which are
 amplified: there is no node to blame. `--keep` continues where a run was interrupted.
 """
@@ -17,7 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,17 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.session import Session
+from mirlo.testing.ptx.driver import emulated
 from mirlo.tools.bisect.bisect import Departure, bisect
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.trial import TrialOptions
+from mirlo.tools.cli import main as run_command
+from mirlo.tools.remote import BoardOptions
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "test" / "support"))
 
 import broken_accelerators as units
+from runners import TOKEN, started
 
 RIGHT, WRONG, MISSED = "right", "wrong", "missed"
 SHAPE = (5, 16)
@@ -282,6 +288,40 @@ def of_devices(seed: int) -> Fault:
     return Fault(fault, model, TrialOptions(f"{target},llvm"), ENDS, [f"{target}."], {model.graph.input[0].name: x})
 
 
+BOARD: list[BoardOptions] = []
+"""The runner on this machine, while it runs."""
+
+
+def of_boards(seed: int) -> Fault:
+    """Return a fault of a rule, an intrinsic, a kernel or a pass in what a board runs."""
+    plant = (of_rules, of_intrinsics, of_loops, of_passes)[seed % 4]
+    fault = plant(seed + 700)
+    return replace(fault, settings=replace(fault.settings, board=BOARD[0]))
+
+
+def of_gpus(seed: int) -> Fault:
+    """Return a wrong rule of an operator in what an emulated GPU runs."""
+    fault = of_rules(seed + 800)
+    return replace(fault, settings=replace(fault.settings, target="nvvm"))
+
+
+@contextmanager
+def devices(kinds: Sequence[str]) -> Iterator[None]:
+    """Start the runner of a board, and emulate a GPU, for faults of these kinds."""
+    with ExitStack() as stack:
+        if BOARDS in kinds:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            run_command(["remote", "-o", str(folder / "runner")])
+            (folder / "token").write_text(f"{TOKEN}\n")
+            (folder / "models").mkdir()
+            runner = stack.enter_context(started([folder / "runner"], folder / "models"))
+            BOARD[:] = [BoardOptions(str(runner.address), str(folder / "token"))]
+        if GPUS in kinds:
+            stack.enter_context(emulated())
+        yield
+
+
+BOARDS, GPUS = "board", "emulated GPU"
 KINDS: dict[str, tuple[int, Callable[[int], Fault]]] = {
     "rule of an operator": (18, of_rules),
     "rule of an intrinsic": (12, of_intrinsics),
@@ -289,6 +329,8 @@ KINDS: dict[str, tuple[int, Callable[[int], Fault]]] = {
     "pass": (18, of_passes),
     "rounding": (14, of_rounding),
     "device": (20, of_devices),
+    BOARDS: (8, of_boards),
+    GPUS: (4, of_gpus),
     "harmless": (10, of_nothing),
 }
 """By kind, how many there are, and the function that plants one."""
@@ -325,16 +367,17 @@ def main() -> None:
     kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
     chosen = [kind for kind in KINDS if not arguments.kinds or any(each in kind for each in arguments.kinds)]
     pending = [(seed, kind) for kind in chosen for seed in range(min(KINDS[kind][0], arguments.count or 1000))]
-    for seed, kind in sorted(pending, key=lambda each: each[0]):
-        key = f"{kind} {seed}"
-        if key in kept:
-            continue
-        start = time.monotonic()
-        fault = visible(KINDS[kind][1], seed)
-        kept[key] = judge(fault)
-        print(f"{key} ({fault.name}): {kept[key]} {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-        if arguments.keep:
-            arguments.keep.write_text(json.dumps(kept, indent=1))
+    with devices(chosen):
+        for seed, kind in sorted(pending, key=lambda each: each[0]):
+            key = f"{kind} {seed}"
+            if key in kept:
+                continue
+            start = time.monotonic()
+            fault = visible(KINDS[kind][1], seed)
+            kept[key] = judge(fault)
+            print(f"{key} ({fault.name}): {kept[key]} {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+            if arguments.keep:
+                arguments.keep.write_text(json.dumps(kept, indent=1))
     print(table(kept))
 
 
@@ -342,7 +385,7 @@ def visible(plant: Callable[[int], Fault], seed: int) -> Fault:
     """Plant a fault that the results show, if it may be blamed: in the first graphs drawn, later nodes may hide it."""
     for drawn in (seed, *(seed + 1009 * again for again in range(1, 21))):
         fault = plant(drawn)
-        if plant is of_nothing or fault.settings.target != "llvm" or fault.nodes and shows(fault):
+        if plant in (of_nothing, of_devices) or fault.nodes and shows(fault):
             return fault
     return fault
 
@@ -352,8 +395,8 @@ def shows(fault: Fault) -> bool:
     settings = fault.settings
     feeds = {"x": FEED}
     planted = mirlo.compile(
-        fault.model, pipeline=settings.pipeline, legalize=settings.legalize, intrinsics=settings.intrinsics,
-        cache=False, jobs=1,
+        fault.model, settings.target, pipeline=settings.pipeline, legalize=settings.legalize,
+        intrinsics=settings.intrinsics, cache=False, jobs=1,
     )  # fmt: skip
     pairs = zip(planted.run(feeds).values(), mirlo.compile(fault.model, jobs=1).run(feeds).values(), strict=True)
     return any(np.abs(a - b).max() > 7e-4 * np.abs(b).max() for a, b in pairs)
