@@ -363,8 +363,8 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
 def _is_last_group(
     tile: TileLeaf, form: IndexExpr, bound: Dim, inside: set[str], sides: tuple[TileSide, TileSide]
 ) -> bool:
-    """Return whether a guard limits the last vector, or the last group, along K."""
-    if form.variables() != {tile.over[-1].name} | inside:
+    """Return whether a guard limits the last vector, or the last group, along K; or each group, of which one is K."""
+    if form.variables() - {tile.over[-1].name} != inside:
         return False
     if tile.is_along_sum:
         return True

@@ -111,7 +111,8 @@ class TileEmitter(VectorMemory):
         """The register of rows, of a loop of its own, whose epilogue is emitted."""
         self.column: LoopValue = 0
         """The first of the columns whose epilogue is emitted, where a loop is over them."""
-        self.partial = 0
+        is_each = all(form.variables().isdisjoint(loop.name for loop in tile.over) for form, _ in self._group_guards)
+        self.partial = self.tail if is_each else 0
         """The elements of the group that is emitted, where it has fewer than others."""
 
     def form(self, access: BufferAccess, at: list[IndexExpr]) -> IndexExpr:
@@ -286,7 +287,7 @@ class TileEmitter(VectorMemory):
             return self._steps(loop, here, 1, list(held), rows, pieces)
 
         count = loop.extent
-        if not inner and self.tail:
+        if not inner and self.tail and not self.partial:
             return self._last_group(loop, operands, sums, rows, pieces)
         bounds = self.clipped(loop, values)
         if bounds is not None:
@@ -312,12 +313,17 @@ class TileEmitter(VectorMemory):
         sums = self._over_depth(whole if last is None else 0, stop, steps, unrolled, sums)
         return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
 
-    @cached_property
+    @property
     def tail(self) -> int:
         """Return the elements of the last group along K; 0 if it has as many as others."""
-        group = {loop.name for loop in self.tile.depth}
-        bounds = (D.static_dim(bound) for form, bound in self.tile.leaf.guards if form.variables() & group)
+        bounds = (D.static_dim(bound) for form, bound in self._group_guards)
         return next(bounds, 0) % self.tile.instruction.group
+
+    @cached_property
+    def _group_guards(self) -> list[tuple[IndexExpr, Dim]]:
+        """Return the guards that limit the elements of a group along K."""
+        group = {loop.name for loop in self.tile.depth}
+        return [guard for guard in self.tile.leaf.guards if guard[0].variables() & group]
 
     def _last_group(
         self, loop: Loop, operands: OperandPositions, sums: list[ir.Value], rows: int, pieces: list[Piece]
@@ -505,11 +511,17 @@ class TileEmitter(VectorMemory):
         return loaded[key]
 
     def _row_group(self, position: ir.Value) -> ir.Value:
-        """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits."""
+        """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits.
+
+        Of a partial group with one element that is all: integers of columns are zeros where it is multiplied again.
+        """
         buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
         element = buffer.type.element_type
         if group == 1:
             return self._convert(self.row_factor, self.row_access, create("memref.load", element, buffer, position), 1)
+        if self.partial == 1 and isinstance(element, ir.IntegerType):
+            single = create("memref.load", element, buffer, position)
+            return self._prepared(self.row_factor, self.row_access, single, is_row=True)
         value = self._prepared(self.row_factor, self.row_access, self._elements_of_row(position), is_row=True)
         bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
         first = ir.DenseI64ArrayAttr.get([0])
@@ -533,10 +545,13 @@ class TileEmitter(VectorMemory):
         """Spread the elements of a row to as many lanes."""
         key = ("lanes", element, lanes, 0)
         if key not in loaded:
-            instruction, spread = self.tile.instruction, splat(element, lanes)
-            group = instruction.group
-            bits = ir.VectorType.get([lanes * group], instruction.prepared_type(self.row_access.buffer.element))
-            loaded[key] = spread if group == 1 else create("vector.bitcast", bits, spread)
+            instruction, group = self.tile.instruction, self.tile.instruction.group
+            kind = instruction.prepared_type(self.row_access.buffer.element)
+            is_group = group > 1 and not (self.partial == 1 and element.type == kind)
+            spread = splat(element, lanes if is_group else lanes * group)
+            loaded[key] = (
+                create("vector.bitcast", ir.VectorType.get([lanes * group], kind), spread) if is_group else spread
+            )
         return loaded[key]
 
     def _column_groups(self, position: ir.Value, piece: Piece, stride: Dim) -> ir.Value:

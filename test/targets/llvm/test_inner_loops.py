@@ -108,13 +108,19 @@ INTEGER = {"Conv": "ConvInteger"}
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("sample", names())
 def test_samples_in_int8(sample: str, cpu: str, tmp_path: Path) -> None:
-    """Some loops of four rows also prefetch, by four instructions, and a window of three channels is a loop on VNNI."""
+    """Some loops of four rows also prefetch, by four instructions.
+
+    The first convolutions have three channels. In a group of four, each row takes five instructions: three bytes are
+    loaded, two of them inserted, one moved and all spread; with 14 rows of one vector that is 6.4 for a product. In
+    groups of two, the columns of every other one have a mask: 4.5 for a product in the tile of the last two rows.
+    """
     graph = onnx.load(weightless_model(sample, tmp_path), load_external_data=False)
     onnx.save(int8_products(graph), tmp_path / "m.onnx")
     loops = loops_of(tmp_path / "m.onnx", cpu, least=8)
-    if (sample, cpu) == ("mobilenetv2", "alderlake"):
-        loops = {name: loop for name, loop in loops.items() if not name.startswith("kernel.conv ")}
-    require(loops, cpu, most=3.9)
+    first = {name: loop for name, loop in loops.items() if name.startswith("kernel.conv ")}
+    if first:
+        require(first, cpu, most=6.5)
+    require({name: loop for name, loop in loops.items() if name not in first}, cpu, most=3.9)
 
 
 @pytest.mark.sample(8)

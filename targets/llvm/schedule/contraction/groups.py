@@ -227,8 +227,10 @@ def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:
 def reserve_registers(group: DotGroup | None, machine: Machine) -> Machine:
     """Return the machine with the registers that remain for a tile whose size is not chosen.
 
-    Flipped signs need accumulators too, and a vector of columns is two operands of matrices.
+    Flipped signs need accumulators too, a vector of columns is two operands of matrices, and a partial group has a mask
+    and elements of rows that are put together.
     """
-    if group is None or not (group.flips or group.is_matrix):
+    if group is None:
         return machine
-    return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))
+    reserved = 4 if group.flips or group.is_matrix else 2 if group.tail else 0
+    return replace(machine, vector_registers=max(machine.vector_registers - reserved, 4)) if reserved else machine

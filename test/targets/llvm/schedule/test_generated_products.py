@@ -108,7 +108,7 @@ BYTE_CPUS = ("x86-64-v3", "cascadelake", "neoverse-n1", "neoverse-n2")
 
 
 @pytest.mark.parametrize("cpu", BYTE_CPUS)
-@pytest.mark.parametrize("depth", [8, 13, 4])
+@pytest.mark.parametrize("depth", [8, 13, 4, 3])
 def test_interleaved_columns_equal_their_definition(cpu: str, depth: int) -> None:
     """Columns of each call in groups of K, with and without a rest, of all signs, for processors that do not run."""
     nodes: list[Any] = []
@@ -129,3 +129,18 @@ def test_interleaved_columns_equal_their_definition(cpu: str, depth: int) -> Non
     given = verify_model(model, processor=cpu, schedules=printed, cache=False, tune=False).verdicts
     assert sum(verdict.rule == "given" for verdict in given) == 8
     assert all(verdict.status == EQUAL for verdict in given)
+
+
+@pytest.mark.parametrize("cpu", [*BYTE_CPUS, "cooperlake"])
+@pytest.mark.parametrize("channels", [2, 3, 5, 7])
+def test_windows_of_few_channels_equal_their_definition(cpu: str, channels: int) -> None:
+    """The channels of a pixel are groups of K, of which the last one, or the only one, is partial."""
+    nodes: list[Any] = []
+    inputs: dict[str, Any] = {}
+    for i, (left, right) in enumerate(itertools.product(BYTES, BYTES)):
+        nodes.append(node("ConvInteger", f"a{i} b{i}", f"y{i}", pads=[1, 1, 1, 1], strides=[1 + i % 2] * 2))
+        inputs |= {f"a{i}": (left, [1, channels, 7, 9]), f"b{i}": (right, [19, channels, 3, 3])}
+    model = make_model(nodes, inputs, [f"y{i}" for i in range(4)])
+    verdicts = verify_model(model, processor=cpu, cache=False, tune=False).verdicts
+    assert sum(verdict.rule == "contraction" for verdict in verdicts) == 4
+    assert all(verdict.status == EQUAL for verdict in verdicts)
