@@ -345,7 +345,9 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     if blocks:  # a thread continues what another one has summed up in the block before
         return Placed(buffer, function.shared_scratch(D.product(memory), buffer.element), start, tuple(memory))
     if not buffer.scope or buffer.scope in ACCELERATOR_SCOPES:
-        return Placed(buffer, function.scratch(memory, buffer.element), start, tuple(memory))
+        after = _elements_after(buffer, uses, memory)
+        held = [D.product(memory) + after] if after else memory
+        return Placed(buffer, function.scratch(held, buffer.element), start, tuple(memory))
     fixed = [size for size in memory if isinstance(size, int)]
     if len(fixed) < len(memory):
         raise ScheduleError(
@@ -362,6 +364,22 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
         threads = changed(threads, shape=tuple(fixed))
         fixed = [math.prod(fixed)]
     return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(fixed), threads)
+
+
+def _elements_after(
+    buffer: ScheduleBuffer, uses: Sequence[tuple[BlockLeaf, BufferAccess]], memory: Sequence[Dim]
+) -> int:
+    """Return the most elements after a copy in groups of K that a tile reads in its last vector of columns."""
+    after = 0
+    for leaf, access in uses:
+        tile = next((loop.form for loop in around(leaf) if isinstance(loop.form, TileLeaf)), None)
+        if tile is None or access in leaf.writes or not buffer.tiles:
+            continue
+        group, lanes = tile.instruction.group, tile.lane_count
+        is_whole = len(memory) > 1 and D.is_multiple(memory[-2], lanes)
+        if tile.instruction.unit is None and group > 1 and not is_whole:
+            after = max(after, (lanes - 1) * group)
+    return after
 
 
 def _blocks_of_k(buffer: ScheduleBuffer, leaves: Sequence[BlockLeaf]) -> list[Loop]:

@@ -26,6 +26,14 @@ func.func @main(%x: tensor<1x34x11x4xi8>) -> tensor<1x66x5x2xi32> {
   return %y : tensor<1x66x5x2xi32>
 }
 """
+COPY_OF_SEVENTEEN_COLUMNS = """
+func.func @main(%x: tensor<100x5xi8>) -> tensor<100x17xi32> {
+  %w = "relax.constant"() {value = dense<1> : tensor<17x5xi8>} : () -> tensor<17x5xi8>
+  %y = "relax.matmul"(%x, %w) {out_dtype = i32, transpose_rhs = true}
+    : (tensor<100x5xi8>, tensor<17x5xi8>) -> tensor<100x17xi32>
+  return %y : tensor<100x17xi32>
+}
+"""
 COPY_OF_A_TRANSPOSED_KERNEL = """
 func.func @main(%x: tensor<1x4x1x7x4xf32>, %w: tensor<33x2x1x3x4xf32>) -> tensor<1x2x1x7x33xf32> {
   %y = "relax.conv"(%x, %w) {strides = array<i64: 3, 1, 1>, dilations = array<i64: 2, 1, 1>,
@@ -67,6 +75,12 @@ def _prove(text: str, processor: str) -> None:
 def test_masks_of_a_copied_panel_are_proven() -> None:
     """The last panel of 33 columns of a group reaches into the vectors beyond the end of the weights."""
     _prove(PANEL_OF_A_GROUP, "x86-64-v2 l2=64KiB")
+
+
+@pytest.mark.parametrize("processor", TARGETS)
+def test_last_columns_of_a_copy_are_proven(processor: str) -> None:
+    """The last vector of columns is read whole, also in the last group of the copy, behind which there is memory."""
+    _prove(COPY_OF_SEVENTEEN_COLUMNS, processor)
 
 
 @pytest.mark.parametrize("processor", [f"{name} l2=64KiB" for name in TARGETS])
