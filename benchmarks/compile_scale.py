@@ -1,6 +1,6 @@
 """How the time of a compilation grows with the size of a model, for shapes of models that once made it quadratic.
 
-    python -m benchmarks.compile_scale [chain split inputs sum concat max loops functions experts sizes neighbours]
+    python -m benchmarks.compile_scale [chain split inputs sum concat max loops functions experts mixture ...]
 
 Seconds of the processor, without the cache, and milliseconds for each node, output, input, level or call.
 """
@@ -26,7 +26,9 @@ def _model(
     functions: Sequence[Any] = (),
     weights: Sequence[TensorProto] = (),
 ) -> ModelProto:
-    opsets = [helper.make_opsetid("", 18)] + ([helper.make_opsetid("local", 1)] if functions else [])
+    domains = {node.domain for node in nodes} - {""}
+    opsets = [helper.make_opsetid("", 18), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
+    opsets += [helper.make_opsetid("local", 1)] if functions and "local" not in domains else []
     graph = helper.make_graph(nodes, "scale", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=list(functions))
 
@@ -121,6 +123,20 @@ def experts(count: int) -> ModelProto:
     return _model(nodes, [_value("x", FLOAT, ["n", width])], [_value(f"y{count}", FLOAT, None)], weights=weights)
 
 
+def mixture(count: int) -> ModelProto:
+    """Return a mixture of experts as one node, of which each token chooses two."""
+    width, inner = 32, 24
+    rng = np.random.default_rng(0)
+    shapes = {"gate": (width, count), "up": (count, inner, width), "down": (count, width, inner)}
+    weights = [numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), n) for n, shape in shapes.items()]
+    operands = ["x", "scores", "up", "", "down"]
+    nodes = [
+        _node("MatMul", ["x", "gate"], ["scores"]),
+        _node("MoE", operands, ["y"], domain="com.microsoft", k=2, activation_type="silu"),
+    ]
+    return _model(nodes, [_value("x", FLOAT, ["n", width])], [_value("y", FLOAT, None)], weights=weights)
+
+
 def data_sizes(count: int) -> ModelProto:
     """Return a chain of nodes, of which one in ten has a result whose size data determine."""
     operators = ("Neg", "Abs", "Exp", "Neg", "Abs", "Sqrt", "Neg", "Neg")
@@ -155,6 +171,7 @@ SHAPES: dict[str, tuple[Callable[[int], ModelProto], tuple[int, ...]]] = {
     "loops": (loops, (6, 12, 20)),
     "functions": (functions, (5, 10, 15, 20)),
     "experts": (experts, (8, 32, 128)),
+    "mixture": (mixture, (8, 32, 128)),
     "sizes": (data_sizes, (300, 1000, 3000, 10000)),
     "neighbours": (neighbours, (600, 2400, 9600)),
 }

@@ -112,6 +112,7 @@ class ScatterNd(RelaxOp, name="scatter_nd"):
     """A copy of x in which slices `updates` are written (or combined) at the points in the last dim of `indices`."""
 
     meaning = staticmethod(array_meanings.scatter_nd)
+    sharding = staticmethod(shardings.scatter_nd)
     x = operand()
     indices = operand()
     updates = operand()

@@ -82,6 +82,19 @@ def gather_elements(results: Results, x: TensorType, indices: TensorType, *, axi
     return ShardingRule((labels, labels), (labels,), linear=OF_FIRST)
 
 
+def scatter_nd(
+    results: Results, x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str
+) -> ShardingRule:
+    """Divide the axes of the slices that are written; partial sums of both operands make partial sums."""
+    depth = indices.shape[-1]
+    assert isinstance(depth, int)
+    slices = tuple(f"d{i}" for i in range(depth, x.rank))
+    whole = ("",) * depth + slices
+    places = ("",) * indices.rank
+    linear = (frozenset({0, 2}),) if reduction in ("none", "add") else ()
+    return ShardingRule((whole, places, places[1:] + slices), (whole,), linear=linear)
+
+
 def concat(results: Results, xs: Sequence[TensorType], *, axis: int) -> ShardingRule:
     """Divide the other axes."""
     labels = without(tuple(f"d{i}" for i in range(xs[0].rank)), (axis % xs[0].rank,))

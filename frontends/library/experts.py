@@ -34,25 +34,27 @@ def mix_experts(
 
     `rows` are [tokens, width], `chosen` and `factors` [tokens, count], `experts` the numbers [1, experts]. `bind`
     returns the elements of a list as sizes, with bounds. The choices are sorted by expert: each expert computes a range
-    of them, whose size is bound at run time, so the weights of an expert that no token chose are not read.
+    of them, whose size is bound at run time, so the weights of an expert that no token chose are not read. Its results
+    are written where the choices were before, in place: memory holds the rows of one expert at a time.
     """
     emit, (tokens, count), total = rows.builder.emit, chosen.type.shape, experts.type.elements
     assert isinstance(count, int) and isinstance(total, int)
     if total > MAX_EXPERTS:
         raise OpError(f"a mixture of {total} experts is not supported: at most {MAX_EXPERTS} are")
-    flat = chosen.reshape((tokens * count,))
+    choices, width = tokens * count, rows.shape[1]
+    flat = chosen.reshape((choices,))
     order = emit("argsort", flat, axis=0)
     token = order // count
-    sizes = flat.reshape((tokens * count, 1)).equals(experts).cast("i64").sum(0)
+    sizes = flat.reshape((choices, 1)).equals(experts).cast("i64").sum(0)
     bind = checked(bind, _bounds(2 * total), "mix_experts", OpError)
     compute = checked(compute, ONE_TENSOR, "mix_experts", OpError)
-    bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [tokens * count] * (2 * total))
-    results = []
+    bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [choices] * (2 * total))
+    each = rows.builder.constant(0, rows.dtype).expand((choices, width))
     for expert, (begin, size) in enumerate(zip(bound[:total], bound[total:], strict=True)):
         own = rows.gather(token.slice(0, begin, size))
+        places = order.slice(0, begin, size)
         if scales_inputs:
-            own = own * factors.reshape((tokens * count, 1)).gather(order.slice(0, begin, size))
-        results.append(compute(expert, own))
-    position = emit("argsort", order, axis=0)
-    each = concat(results, axis=0).gather(position).reshape((tokens, count, rows.shape[1]))
+            own = own * factors.reshape((choices, 1)).gather(places)
+        each = emit("scatter_nd", each, places.reshape((size, 1)), compute(expert, own))
+    each = each.reshape((tokens, count, width))
     return (each if scales_inputs else each * factors.reshape((tokens, count, 1))).sum(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from operator import itemgetter
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -88,22 +89,52 @@ def _symbols_of_kernel(function: ir.OpView) -> set[str]:
     return {name for dim in symbols_of_function(function) for name in D.symbols_of(dim)}
 
 
-def calls_in(function: ir.Operation) -> Iterator[tuple[ir.Operation, Sequence[Dim]]]:
+class CheckedDims:
+    """Dims that are not negative, in the order of their checks; each is found by one of its symbols."""
+
+    def __init__(self, dims: Iterable[Dim] = ()) -> None:
+        self._by_symbol: dict[str, list[tuple[int, Dim, set[str]]]] = {}
+        self._dims: list[Dim] = []
+        self.extend(dims)
+
+    def __iter__(self) -> Iterator[Dim]:
+        return iter(self._dims)
+
+    def extend(self, dims: Iterable[Dim]) -> None:
+        """Add dims that later checks of the caller make not negative."""
+        for dim in dims:
+            symbols = D.symbols_of(dim)
+            rarest = min(symbols, key=lambda name: len(self._by_symbol.get(name, ())), default="")
+            self._by_symbol.setdefault(rarest, []).append((len(self._dims), dim, symbols))
+            self._dims.append(dim)
+
+    def of_symbols(self, symbols: Collection[str]) -> tuple[Dim, ...]:
+        """Return the dims that have none but these symbols."""
+        pairs = [
+            (position, dim)
+            for name in ("", *symbols)
+            for position, dim, own in self._by_symbol.get(name, ())
+            if own.issubset(symbols)
+        ]
+        return tuple(dim for _, dim in sorted(pairs, key=itemgetter(0)))
+
+
+def calls_in(function: ir.Operation) -> Iterator[tuple[ir.Operation, CheckedDims]]:
     """Yield the calls of kernels in a graph function, each with dims that are not negative where it runs."""
     for region in function.regions:
         for block in region.blocks:
             yield from _calls_in(block, _facts_of_inputs(block))
 
 
-def _calls_in(block: ir.Block, known: Sequence[Dim]) -> Iterator[tuple[ir.Operation, Sequence[Dim]]]:
+def _calls_in(block: ir.Block, known: Iterable[Dim]) -> Iterator[tuple[ir.Operation, CheckedDims]]:
     """Visit the operations of a block in order: the checks of one hold for those after it, and inside of them."""
-    facts = list(known)
+    facts = CheckedDims(known)
     for member in block.operations:
         op = member.operation
         if op.name == "relax.call_tir":
             yield op, facts
         elif op.name.startswith("relax."):
-            facts += _checked_by(op.opview)
+            facts.extend(_checked_by(op.opview))
         for region in op.regions:
             for inner in region.blocks:
                 yield from _calls_in(inner, facts)
@@ -154,14 +185,14 @@ def _checked_by(op: ir.OpView) -> list[Dim]:
     return [] if isinstance(excess, int) else [excess, -excess]
 
 
-def _add_call(op: ir.Operation, facts: Sequence[Dim], by_callee: dict[str, Calls]) -> None:
+def _add_call(op: ir.Operation, facts: CheckedDims, by_callee: dict[str, Calls]) -> None:
     calls = by_callee.setdefault(op.opview.callee, Calls())
     calls.nodes += node_labels(op.location)
     types = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
     shapes: Shapes = tuple(None if kind is None else kind.shape for kind in types)
     taken = {name for symbol in calls.symbols for name in D.symbols_of(op.opview.in_caller(D.symbol(symbol)))}
     symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)} | taken
-    relevant = tuple(fact for fact in facts if D.symbols_of(fact) <= symbols)
+    relevant = facts.of_symbols(symbols)
     if op.opview.symbols:
         shapes = tuple(None if shape is None else dims_in_callee(op, shape) for shape in shapes)
         relevant = dims_in_callee(op, relevant)
@@ -169,7 +200,7 @@ def _add_call(op: ir.Operation, facts: Sequence[Dim], by_callee: dict[str, Calls
     calls.calls[KernelCall(shapes, relevant, tables)] = None
 
 
-def dims_in_callee(call: ir.Operation, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+def dims_in_callee(call: ir.Operation, dims: Iterable[Dim]) -> tuple[Dim, ...]:
     """Return dims of the caller of a kernel with the names that their symbols have in the kernel."""
     pairs = list(zip(call.opview.symbols, call.opview.sizes, strict=True))
     own = {str(size): D.symbol(name) for name, size in pairs if isinstance(size, D.SymbolicDim) and size.is_symbol}

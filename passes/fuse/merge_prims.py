@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Dims, Strs
+from mirlo.dialects.core.dim_text import SYMBOL
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallTir
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 BINDS = frozenset({"relax.bind_dims", "relax.match_dims"})
 """Operators whose symbols stand for sizes that data determine."""
 _QUOTED = re.compile(r'"[^"\n]*"')
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @register_pass
@@ -80,7 +80,7 @@ def canonical_text(function: ir.Operation, symbols: Collection[str]) -> tuple[st
 
     text = function.get_asm(assume_verified=True, use_local_scope=True)
     text = text.replace(f"@{symbol_name(function)}(", "@(", 1)
-    return _QUOTED.sub(lambda quoted: _NAME.sub(number, quoted[0]), text), list(numbers)
+    return _QUOTED.sub(lambda quoted: SYMBOL.sub(number, quoted[0]), text), list(numbers)
 
 
 def _symbols_and_calls(graphs: list[ir.Operation]) -> tuple[set[str], list[ir.Operation]]:

@@ -259,3 +259,48 @@ def test_errors() -> None:
     assert "'quant_type' must be one of 'int', 'fp4'" in refused("QMoE", names, packed, quant_type="wfp4afp8")
     assert "2, 4 or 8 bits, got 3" in refused("QMoE", names, packed, block_size=32, expert_weight_bits=3)
     assert "do not fit 3 x 32 x 64 weights in blocks of 16" in refused("QMoE", names, packed, block_size=16)
+
+
+def mixture(experts: int, chosen: int) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return a mixture with so many experts, of which a token chooses some, and its weights."""
+    weights = {"w1": floats(experts, INNER, HIDDEN), "w2": floats(experts, HIDDEN, INNER)}
+    inputs = {"x": (F32, ["t", HIDDEN]), "r": (F32, ["t", experts])}
+    made = node("MoE", "x r w1 _ w2", "y", domain="com.microsoft", k=chosen, activation_type="relu")
+    made.input[:] = ["x", "r", "w1", "", "w2"]
+    model = make_model([made], inputs, ["y"], weights, opset=21)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    return model, weights
+
+
+def mixed(x: np.ndarray, router: np.ndarray, weights: dict[str, np.ndarray], chosen: int) -> np.ndarray:
+    """Return what a mixture computes, in 64-bit floats."""
+    result = np.zeros(x.shape)
+    factors = np.exp(router.astype(np.float64))
+    factors /= factors.sum(1, keepdims=True)
+    for token, row in enumerate(x.astype(np.float64)):
+        for expert in np.argsort(-router[token], kind="stable")[:chosen]:
+            inner = np.maximum(row @ weights["w1"][expert].T, 0)
+            result[token] += factors[token, expert] * (inner @ weights["w2"][expert].T)
+    return result
+
+
+@pytest.mark.parametrize(("experts", "chosen"), [(1, 1), (2, 1), (5, 2), (5, 5)])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_experts_with_and_without_tokens(experts: int, chosen: int, target: str) -> None:
+    """No token, one, and several, which choose different experts or all the same."""
+    model, weights = mixture(experts, chosen)
+    executable = mirlo.compile(model, target=target, cache=False)
+    for tokens in (0, 1, 2, 9):
+        x = floats(tokens, HIDDEN)
+        routers = [RANDOM.standard_normal((tokens, experts)), np.tile(np.arange(experts), (tokens, 1))]
+        for router in (each.astype(np.float32) for each in routers):
+            found = np.asarray(executable(x, router))
+            np.testing.assert_allclose(found, mixed(x, router, weights, chosen), rtol=1e-4, atol=1e-5)
+
+
+def test_all_experts_have_the_same_kernels() -> None:
+    """The number of kernels does not grow with that of the experts, but for the first write, which is not in place."""
+    few, many = (
+        mirlo.compile(mixture(count, 2)[0], target="llvm{cpu=znver3}", cache=False).artifact for count in (3, 12)
+    )
+    assert len({kernel.symbol for kernel in many.kernels}) == len({kernel.symbol for kernel in few.kernels})

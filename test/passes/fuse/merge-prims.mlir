@@ -65,3 +65,19 @@ func.func @no_functions(%counts: tensor<1xi64>) {
   "relax.bind_dims"(%counts) {symbols = ["a"], bounds = [5]} : (tensor<1xi64>) -> ()
   return
 }
+
+// -----
+
+// Names may have dots.
+// CHECK-LABEL: func.func @dots(
+// CHECK:         callee = @exp, {{.*}}resultSegmentSizes = array<i32: 1, 0, 0, 0>} :
+// CHECK:         callee = @exp, {{.*}}, sizes = ["y.s2"], symbols = ["y.s1"]}
+func.func @dots(%x: tensor<?xf32, #relax.dims<["n"]>>, %counts: tensor<2xi64>)
+    -> (tensor<?xf32, #relax.dims<["y.s1"]>>, tensor<?xf32, #relax.dims<["y.s2"]>>) {
+  "relax.bind_dims"(%counts) {symbols = ["y.s1", "y.s2"], bounds = ["n", "n"]} : (tensor<2xi64>) -> ()
+  %0 = "relax.slice_dims"(%x) {begin = [0], shape = ["y.s1"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["y.s1"]>>
+  %1 = "relax.exp"(%0) : (tensor<?xf32, #relax.dims<["y.s1"]>>) -> tensor<?xf32, #relax.dims<["y.s1"]>>
+  %2 = "relax.slice_dims"(%x) {begin = [0], shape = ["y.s2"], strides = array<i64: 1>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["y.s2"]>>
+  %3 = "relax.exp"(%2) : (tensor<?xf32, #relax.dims<["y.s2"]>>) -> tensor<?xf32, #relax.dims<["y.s2"]>>
+  return %1, %3 : tensor<?xf32, #relax.dims<["y.s1"]>>, tensor<?xf32, #relax.dims<["y.s2"]>>
+}

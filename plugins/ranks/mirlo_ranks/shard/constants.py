@@ -70,6 +70,15 @@ class ConstantParts:
             return kind.bytes if kind is not None and kind.is_static else 0
         return sum(self.nbytes(each, depth + 1) for each in value.owner.operands)
 
+    def is_zero(self, value: ir.Value) -> bool:
+        """Return whether all elements of a value are 0: of a small constant, perhaps repeated."""
+        while value in self.known and value.owner.name in ("relax.expand", "relax.reshape", "relax.cast"):
+            value = value.owner.operands[0]
+        if value not in self.known or not is_constant(value) or value.owner.opview.param is not None:
+            return False
+        array = constant_value(value, self.session)
+        return array is not None and not array.any()
+
     def can_take(self, value: ir.Value, part: AxisRange, depth: int = 0) -> bool:
         """Return whether a part can be computed from parts of the weights."""
         if part == self._all_of(value, part.axis) or is_constant(value):

@@ -1,7 +1,11 @@
-"""Experts: joined branches with separate weights, each computed by one rank."""
+"""Experts: joined branches with separate weights, each computed by one rank.
+
+Branches are joined by one `relax.concat`, or each writes its rows to the result of those before (`relax.scatter_nd`).
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from mirlo.extend.passes import (
@@ -20,6 +24,20 @@ from mirlo_ranks.shard import plan as plans
 from mirlo_ranks.shard.plan import DividedNode, RankPlan
 from mirlo_ranks.shard.values import RankValues
 
+CONCAT, WRITE = "relax.concat", "relax.scatter_nd"
+WRITTEN, UPDATES = 0, 2
+"""The operands of a write: what rows are written to, and the rows."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What computes one of the values that are joined."""
+
+    number: int
+    count: int
+    """How many branches are joined."""
+    products: list[ir.Operation]
+
 
 @dataclass
 class Experts:
@@ -28,16 +46,21 @@ class Experts:
     function: ir.OpView
     values: RankValues
     plan: RankPlan
-    _joins: dict[ir.Operation, list[list[ir.Operation]]] = field(default_factory=dict)
+    _joins: dict[ir.Operation, list[Branch]] = field(default_factory=dict)
+    """The branches that each operation joins: a write joins one to those before."""
     _owned: set[ir.Operation] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        for op in operations(self.function) if any(s == plans.EXPERT for _, s in self.plan.rows) else ():
-            branches = self._branches(op) if op.name == "relax.concat" else []
-            asked = [self.plan.strategy(names_of(each.location)) for branch in branches for each in branch]
+        if all(strategy != plans.EXPERT for _, strategy in self.plan.rows):
+            return
+        for op in operations(self.function):
+            joins = _joins_of(op)
+            branches = self._branches([value for _, values in joins for value in values])
+            asked = [self.plan.strategy(names_of(each.location)) for branch in branches for each in branch.products]
             if branches and plans.EXPERT in asked:
-                self._joins[op] = branches
-                self._owned.update(each for branch in branches for each in branch)
+                rest = iter(branches)
+                self._joins |= {join: [next(rest) for _ in values] for join, values in joins}
+                self._owned.update(each for branch in branches for each in branch.products)
 
     def owns(self, op: ir.Operation) -> bool:
         """Return whether an operation belongs to an expert that one rank computes."""
@@ -48,28 +71,60 @@ class Experts:
         branches = self._joins.get(op)
         if branches is None:
             return False
-        values, operands = self.values, []
         with ir.InsertionPoint(op), op.location:
-            for i, (value, branch) in enumerate(zip(op.operands, branches, strict=True)):
-                is_own = i * values.ranks // len(branches) == values.rank
-                operands.append(values.own(value) if is_own else _zeros(value))
-                nbytes = sum(values.constants.nbytes(each) for member in branch for each in member.operands)
-                names = names_of(branch[0].location)
-                row = DividedNode(names[0] if names else "", op.name, plans.EXPERT, "", nbytes, nbytes * is_own)
-                values.record.nodes.append(row)
-            rule = sharding_rule_of(op.opview)
-            assert rule is not None
-            values.put(op.results[0], rebuilt(op, operands, rule)[0], PARTIAL)
+            own = [self._is_own(op, branch) for branch in branches]
+            if op.name == WRITE and not own[0]:
+                result = self.values.own(op.operands[WRITTEN])
+            else:
+                operands = [self.values.own(value) for value in op.operands]
+                if op.name == CONCAT:
+                    pairs = zip(op.operands, operands, own, strict=True)
+                    operands = [kept if is_own else _zeros(value) for value, kept, is_own in pairs]
+                rule = sharding_rule_of(op.opview)
+                assert rule is not None
+                (result,) = rebuilt(op, operands, rule)
+            self.values.put(op.results[0], result, PARTIAL)
         return True
 
-    def _branches(self, op: ir.Operation) -> list[list[ir.Operation]]:
-        """Return the products with weights that each operand alone depends on; empty if one has none."""
-        products = [_products_of(value) for value in op.operands]
-        shared = {
-            each for i, own in enumerate(products) for other in products[i + 1 :] for each in own if each in other
-        }
-        own = [[each for each in branch if each not in shared] for branch in products]
-        return own if len(own) >= self.values.ranks and all(own) else []
+    def _is_own(self, op: ir.Operation, branch: Branch) -> bool:
+        """Return whether this rank computes a branch, and record that."""
+        values = self.values
+        is_own = branch.number * values.ranks // branch.count == values.rank
+        nbytes = sum(values.constants.nbytes(each) for member in branch.products for each in member.operands)
+        names = names_of(branch.products[0].location)
+        row = DividedNode(names[0] if names else "", op.name, plans.EXPERT, "", nbytes, nbytes * is_own)
+        values.record.nodes.append(row)
+        return is_own
+
+    def _branches(self, joined: list[ir.Value]) -> list[Branch]:
+        """Return the products with weights that each value alone depends on; empty if one has none."""
+        products = [_products_of(value) for value in joined]
+        uses = Counter(each for own in products for each in dict.fromkeys(own))
+        own = [[each for each in branch if uses[each] == 1] for branch in products]
+        if len(own) < self.values.ranks or not all(own):
+            return []
+        return [Branch(number, len(joined), each) for number, each in enumerate(own)]
+
+
+def _joins_of(op: ir.Operation) -> list[tuple[ir.Operation, list[ir.Value]]]:
+    """Return the operations that join branches up to an operation that is the last of them, with what each joins."""
+    if op.name == CONCAT:
+        return [(op, list(op.operands))]
+    if op.name != WRITE or _is_written_again(op.results[0]):
+        return []
+    joins = [(op, [op.operands[UPDATES]])]
+    before = op.operands[WRITTEN]
+    while isinstance(before, ir.OpResult) and before.owner.name == WRITE and _is_written_again(before):
+        op = before.owner.operation
+        joins.append((op, [op.operands[UPDATES]]))
+        before = op.operands[WRITTEN]
+    return joins[::-1]
+
+
+def _is_written_again(value: ir.Value) -> bool:
+    """Return whether all that reads a value is a write of more rows."""
+    uses = list(value.uses)
+    return len(uses) == 1 and uses[0].owner.operation.name == WRITE and uses[0].operand_number == WRITTEN
 
 
 def _products_of(value: ir.Value) -> list[ir.Operation]:

@@ -236,6 +236,9 @@ class GraphDivider:
         """Compute an operation on its divided operands: as partial sums, in parts, or whole."""
         present = [self.values.sharding(value) for value in op.operands]
         partial = frozenset(i for i, each in enumerate(present) if each.is_partial)
+        if partial:  # zeros are partial sums of zeros as they are
+            zeros = frozenset(i for i, value in enumerate(op.operands) if self.constants.is_zero(value))
+            partial = next((each for each in rule.linear if partial <= each <= partial | zeros), partial)
         if partial in rule.linear and all(each.is_whole for i, each in enumerate(present) if i not in partial):
             operands = [self.values.own(value) for value in op.operands]
             (own,) = rebuilt(op, operands, rule) if len(op.results) == 1 else (None,)
