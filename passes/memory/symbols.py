@@ -88,19 +88,25 @@ class FunctionSymbols:
                 bounds[name] = limits[i] if limits else D.UNKNOWN
                 indices[name] = number
         result = FunctionSymbols(texts, bounds, indices)
-        for dim in dict.fromkeys(dims):
-            if dim.is_symbol:
-                continue
-            missing = sorted(dim.symbols() - set(texts) - set(result.solved))
-            if len(missing) == 1 and _linear_in(dim, missing[0]) is not None:
-                result.solved[missing[0]] = dim
-            elif missing:
+        waiting = [dim for dim in dict.fromkeys(dims) if not dim.is_symbol]
+        while waiting:
+            rest = []
+            for dim in waiting:
+                missing = sorted(dim.symbols() - set(texts) - set(result.solved))
+                if len(missing) == 1 and _linear_in(dim, missing[0]) is not None:
+                    result.solved[missing[0]] = dim
+                elif missing:
+                    rest.append(dim)
+                    continue
+                result.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
+            if len(rest) == len(waiting):
+                unknown = min(rest[0].symbols() - set(texts) - set(result.solved))
                 raise PassError(
-                    f"an input has the dim '{dim}', but no input has '{missing[0]}' itself for a dim: name the dim "
+                    f"an input has the dim '{rest[0]}', but no input has '{unknown}' itself for a dim: name the dim "
                     "with one symbol",
                     function.location,
                 )
-            result.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
+            waiting = rest
         return result
 
     @cached_property

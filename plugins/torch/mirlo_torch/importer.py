@@ -29,6 +29,7 @@ from mirlo_torch.errors import TorchImportError, UnsupportedAten
 from mirlo_torch.graph import GraphImport
 from mirlo_torch.promotion import element_type
 from mirlo_torch.signature import written_buffers
+from mirlo_torch.sizes import SizeConditions
 from mirlo_torch.tensors import to_array
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def import_exported(
     checks: bool = True,
     make_weight: MakeWeight | None = None,
     names: tuple[Sequence[str], Sequence[str]] | None = None,
+    conditions: SizeConditions | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
@@ -80,7 +82,7 @@ def import_exported(
     with make_context(), ir.Location.file(name, 0, 0):
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            _build_main(program, GraphImport(name, store, checks), make_weight, names)
+            _build_main(program, GraphImport(name, store, checks), make_weight, names, conditions or SizeConditions())
     return module, store
 
 
@@ -109,6 +111,7 @@ def _build_main(
     body: GraphImport,
     make_weight: MakeWeight | None,
     names: tuple[Sequence[str], Sequence[str]] | None,
+    conditions: SizeConditions,
 ) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
@@ -120,10 +123,10 @@ def _build_main(
         if spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
     ]  # fmt: skip
     buffers = {spec.target: node for node, spec in zip(nodes, specs, strict=True) if spec.kind == InputKind.BUFFER}
-    inputs = [
-        (node, _input_type(body, node, name))
-        for node in (*user_inputs, *(buffers[each] for each in written_buffers(program)))
-    ]
+    input_nodes = [*user_inputs, *(buffers[each] for each in written_buffers(program))]
+    body.sizes.assume(conditions.known)
+    body.sizes.bind([size for node in input_nodes for size in getattr(node.meta.get("val"), "shape", ())])
+    inputs = [(node, _input_type(body, node, name)) for node in input_nodes]
     body.taken.update(symbol for _, input_type in inputs for dim in input_type.shape for symbol in D.symbols_of(dim))
     function = func.FuncOp(ENTRY_NAME, ([input_type.to_mlir() for _, input_type in inputs], []))
     mark_entry(function)
@@ -143,6 +146,8 @@ def _build_main(
                 values[node] = constants.value(spec, node)
         try:
             _require_ranges(program, body)
+            for condition in conditions.checked:
+                body.require_nonnegative(body.sizes.differences(condition), f"what the trace assumes: {condition}")
             results = body.run(program.graph_module, values)
         except (UnsupportedOperation, OpError) as problem:
             raise UnsupportedAten("", f"{name}: {problem}") from None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mirlo.extend.frontend import Dim, UnsupportedOperation
 from mirlo.extend.frontend import dims as D
@@ -25,16 +25,34 @@ class SizeExpression(Protocol):
     is_Integer: bool
     is_Symbol: bool
     is_Float: bool
+    is_Function: bool
+    is_Add: bool
     is_Mul: bool
+    is_Pow: bool
     name: str
     """Of a symbol."""
     base: SizeExpression
     exp: SizeExpression
     """Of a power."""
 
+    def has(self, part: SizeExpression) -> bool: ...
+
+    def count_ops(self) -> int: ...
+
+    def as_coeff_Mul(self) -> tuple[SizeExpression, SizeExpression]: ...  # noqa: N802
+
     def __int__(self) -> int: ...
 
     def __float__(self) -> float: ...
+
+
+class SizeConditions(NamedTuple):
+    """Conditions on sizes that a trace was made under."""
+
+    known: Sequence[SizeExpression] = ()
+    """Conditions that hold in all calls."""
+    checked: Sequence[SizeExpression] = ()
+    """Conditions that calls check."""
 
 
 class SizeReader:
@@ -42,6 +60,55 @@ class SizeReader:
 
     def __init__(self) -> None:
         self._known: dict[SizeExpression, Dim] = {}
+
+    def assume(self, conditions: Iterable[SizeExpression]) -> None:
+        """Read quotients and other functions of sizes as the numbers that conditions of all calls make them."""
+        for condition in conditions:
+            if type(condition).__name__ != "Equality":
+                continue
+            multiple, number = sorted(condition.args, key=lambda each: each.is_Integer)
+            factor, part = multiple.as_coeff_Mul()
+            if number.is_Integer and part.is_Function and factor.is_Integer and int(number) % int(factor) == 0:
+                self._known[part] = int(number) // int(factor)
+
+    def bind(self, sizes: Sequence[torch.SymInt | int]) -> None:
+        """Name what no size of the inputs determines: for inputs of `s // 2` and `2 * (s // 2)`, the quotient.
+
+        A call knows a symbol that is a size, or in which a size is linear. Another size that is computed from unknown
+        symbols consists of quotients and other functions of them, which become symbols; or it becomes one as a whole.
+        """
+        expressions = dict.fromkeys(size.node.expr for size in sizes if not isinstance(size, int))
+        rest = sorted(expressions, key=lambda each: (not each.is_Symbol, each.count_ops(), str(each)))
+        bound: set[SizeExpression] = set()
+        while rest:
+            unsolved = [each for each in rest if not self._is_solved(each, bound)]
+            if len(unsolved) == len(rest):
+                parts = (each for each in self._unknown(rest[0], bound) if not self._is_symbol(each))
+                part = next(parts, rest[0])
+                self._known[part] = D.symbol(f"size_{len(self._known)}")
+                if part is rest[0]:
+                    bound.add(part)
+            rest = unsolved
+
+    def _is_solved(self, size: SizeExpression, bound: set[SizeExpression]) -> bool:
+        """Return whether all parts of a size are known, or one is, now, as the size is linear in it."""
+        unknown = self._unknown(size, bound)
+        if len(unknown) > 1 or any(not self._is_symbol(each) or not _is_linear(size, each) for each in unknown):
+            return False
+        bound.update(unknown)
+        return True
+
+    def _is_symbol(self, part: SizeExpression) -> bool:
+        return part.is_Symbol or part in self._known
+
+    def _unknown(self, size: SizeExpression, bound: set[SizeExpression]) -> list[SizeExpression]:
+        """Return the symbols and functions of symbols that a size is a polynomial of, without those that are bound."""
+        if size in bound or size.is_Integer or isinstance(self._known.get(size), int):
+            return []
+        if self._is_symbol(size):
+            return [size]
+        parts = list(dict.fromkeys(part for each in size.args for part in self._unknown(each, bound)))
+        return parts if not parts or size.is_Add or size.is_Mul or size.is_Pow else [size]
 
     def learn(self, size: torch.SymInt | int, dim: Dim) -> None:
         """Record the dim of a tensor for this size."""
@@ -54,8 +121,8 @@ class SizeReader:
 
     def only_value(self, size: torch.SymInt | int) -> int | None:
         """Return the value of a size that has one value for all inputs in the ranges of the trace."""
-        if isinstance(size, int):
-            return size
+        if isinstance(size, int) or isinstance(self._known.get(size.node.expr), int):
+            return int(self.dim(size))
         bounds = size.node.shape_env.bound_sympy(size.node.expr)
         return int(bounds.lower) if bounds.is_int and bounds.lower == bounds.upper else None
 
@@ -102,6 +169,12 @@ class SizeReader:
             if factor > 0 and max(factor.as_integer_ratio()) <= LARGEST_PART:
                 return self.of_expression(sizes[0]) * factor.numerator // factor.denominator
         raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent in integers")
+
+
+def _is_linear(size: SizeExpression, part: SizeExpression) -> bool:
+    """Return whether a size is an integer times a part, and what the part is not in."""
+    terms = [each for each in (size.args if size.is_Add else (size,)) if each.has(part)]
+    return len(terms) == 1 and terms[0].as_coeff_Mul()[1] == part
 
 
 def _floor(left: Dim, right: Dim) -> Dim:

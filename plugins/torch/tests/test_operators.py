@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
 pytest.importorskip("expecttest", reason="the database needs expecttest: make test-torch")
 pytest.importorskip("mirlo.benchmarks", reason="needs a clone of the repository")
 
-from mirlo_torch.backend.graph import memory_order  # noqa: E402
+from mirlo_torch.backend.strides import memory_order  # noqa: E402
 
 from mirlo.benchmarks import aten  # noqa: E402
 from mirlo.benchmarks.aten_samples import samples_of  # noqa: E402

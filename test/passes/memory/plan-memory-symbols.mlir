@@ -23,6 +23,19 @@ func.func @main(%x: tensor<?x8xf32, #relax.dims<["batch", 8]>> {relax.name = "x"
 
 // -----
 
+// Dims determine symbols in any order: `a` is known from the second dim, `b` from the first one then.
+
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME:    relax.symbols = ["a + b", "2*a"]
+// CHECK:         %[[A:.*]] = arith.floordivsi
+// CHECK:         arith.subi %{{.*}}, %[[A]]
+func.func @main(%x: tensor<?x?xf32, #relax.dims<["a + b", "2*a"]>> {relax.name = "x"}) -> (tensor<?xf32, #relax.dims<["b"]>> {relax.name = "y"}) {
+  %0 = "relax.full"() {shape = ["b"], value = 2.0, dtype = f32} : () -> tensor<?xf32, #relax.dims<["b"]>>
+  return %0 : tensor<?xf32, #relax.dims<["b"]>>
+}
+
+// -----
+
 // A size that data tells: the count is checked, and memory for the output asked of the run time. Until the size is
 // known, what is computed of it waits.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from mirlo_torch.backend.graph import hint
+from mirlo_torch.backend.strides import hint
 from mirlo_torch.draws import is_random
 from mirlo_torch.graph import target_name
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from mirlo.extend.frontend import Tensor, UnsupportedOperation, broadcast_shape
+from mirlo.extend.frontend import Dim, Tensor, UnsupportedOperation, broadcast_shape
 from mirlo.extend.frontend import dims as D
 from mirlo_torch.operation import AtenOperation, Ints, Operand, each_axis
 from mirlo_torch.registry import converter
@@ -194,40 +195,54 @@ def convolution_backward(
     """
     count = weight.rank - 2
     strides, pads, dilations = each_axis(stride, count), each_axis(padding, count) * 2, each_axis(dilation, count)
-    attributes = {"strides": strides, "dilations": dilations, "groups": groups}
+    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations, "groups": groups}
     by_data, by_weight, by_bias = (wanted and op.is_used(index) for index, wanted in enumerate(mask))
     spread, dense = (grad, x) if transposed else (x, grad)
     data, kernel, bias = None, None, None
     if by_data and transposed:
         data = op.emit("conv", grad, weight, padding=pads, **attributes)
     elif by_data:
-        extra = _rest(op, x, grad, weight, strides, pads, dilations)
+        rests = _rests(x, grad, weight, strides, pads, dilations)
+        extra = [_most(rest, step) for rest, step in zip(rests, strides, strict=True)]
         data = op.emit("conv_transpose", grad, weight, padding=pads, output_padding=extra, **attributes)
+        data = data.part([0] * x.rank, (*data.shape[:2], *x.shape[2:]))
     if by_weight:
         window = [op.fixed(size, "a window") for size in weight.shape[2:]]
-        extra = _rest(op, spread, dense, weight, strides, pads, dilations)
-        ends = [pad - rest for pad, rest in zip(pads[count:], extra, strict=True)]
-        if min(ends, default=0) < 0:  # the last windows are incomplete: their pixels do not contribute
-            spread = spread.part([0] * spread.rank, [
-                *spread.shape[:2], *(size + min(end, 0) for size, end in zip(spread.shape[2:], ends, strict=True))
-            ])  # fmt: skip
-        pads = [*pads[:count], *(max(end, 0) for end in ends)]
-        kernel = op.emit("conv_weight_gradient", spread, dense, window=window, padding=pads, **attributes)
+        whole, after = _whole_windows(op, spread, pads[count:], _rests(spread, dense, weight, strides, pads, dilations))
+        attributes["padding"] = [*pads[:count], *after]
+        kernel = op.emit("conv_weight_gradient", whole, dense, window=window, **attributes)
     if by_bias:
         bias = grad.sum([0, *range(2, grad.rank)])
     return [data, kernel, bias]
 
 
-def _rest(
-    op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, strides: Sequence[int], pads: Sequence[int],
-    dilations: Sequence[int],
-) -> list[int]:  # fmt: skip
+def _rests(
+    x: Tensor, y: Tensor, weight: Tensor, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+) -> list[Dim]:
     """Return, by axis, the number of elements of a convolution's padded operand after its last window."""
     rows = zip(x.shape[2:], y.shape[2:], weight.shape[2:], strides, pads, dilations, strict=False)
     return [
-        op.fixed(size + 2 * pad - (count - 1) * step - (kernel - 1) * apart - 1, "elements behind the last window")
-        for size, count, kernel, step, pad, apart in rows
+        size + 2 * pad - (count - 1) * step - (kernel - 1) * apart - 1 for size, count, kernel, step, pad, apart in rows
     ]
+
+
+def _most(rest: Dim, step: int) -> int:
+    """Return the most elements that are after the last window: fewer than a step."""
+    return rest if isinstance(rest, int) else step - 1
+
+
+def _whole_windows(op: AtenOperation, x: Tensor, pads: Sequence[int], rests: Sequence[Dim]) -> tuple[Tensor, list[int]]:
+    """Return a convolution's operand and the padding after it, so that it ends with its last window.
+
+    Elements after that window contribute nothing. If their number is not known, the operand is padded and cut here.
+    """
+    unknown = [0 if isinstance(rest, int) else pad for pad, rest in zip(pads, rests, strict=True)]
+    if any(unknown):
+        x = op.emit("pad", x, pads=[*[0] * (x.rank + 2), *unknown], mode="constant", value=0.0)
+    after = [pad - rest if isinstance(rest, int) else 0 for pad, rest in zip(pads, rests, strict=True)]
+    cuts = [max(-end, 0) if isinstance(rest, int) else rest for end, rest in zip(after, rests, strict=True)]
+    sizes = [size - cut for size, cut in zip(x.shape[2:], cuts, strict=True)]
+    return x.part([0] * x.rank, (*x.shape[:2], *sizes)), [max(end, 0) for end in after]
 
 
 @converter("aten._cdist_forward.default", "aten.cdist.default")
