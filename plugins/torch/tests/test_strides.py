@@ -94,6 +94,57 @@ def test_channels_last_in_training(passed: list[Any]) -> None:
     assert all(array.flags.c_contiguous for array in passed)
 
 
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the tensors that are copied for a call: those whose array is elsewhere, or is not contiguous."""
+    made: list[Any] = []
+    to_input = graphs.to_input
+
+    def record(x: Any) -> Any:
+        array = to_input(x)
+        if array.ctypes.data != x.data_ptr() or not array.flags.c_contiguous:
+            made.append(x)
+        return array
+
+    monkeypatch.setattr(graphs, "to_input", record)
+    return made
+
+
+def _strides(x: Any) -> list[int]:
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size != 1]
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_copy_nothing(seed: int, copies: list[Any]) -> None:
+    """Images, weights and gradients in any order in memory are read as they are; results have eager's strides."""
+    rng = random.Random(seed)
+
+    def in_order(x: Any) -> Any:
+        order = rng.choice([(0, 1, 2, 3), (0, 2, 3, 1), (0, 1, 3, 2), (3, 2, 1, 0)])
+        return x.permute(order).contiguous().permute([order.index(axis) for axis in range(4)])
+
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(16, 16, 3, rng.choice([1, 2]), 1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 8, 1),
+    )  # fmt: skip
+    for layer in (net[0], net[3]):
+        layer.weight.data = in_order(layer.weight.data)
+    x = in_order(torch.randn(2, 16, 6, 8)).requires_grad_()
+    change = in_order(torch.randn(net(x).shape))
+    rows = []
+    for run in (net, torch.compile(net, backend="mirlo", options=STRICT)):
+        net.zero_grad()
+        x.grad = None
+        result = run(x)
+        result.backward(change)
+        rows.append([result.detach(), x.grad, *(parameter.grad for parameter in net.parameters())])
+    torch.testing.assert_close(rows[1], rows[0], rtol=1e-3, atol=1e-3)
+    assert [*map(_strides, rows[1])] == [*map(_strides, rows[0])]
+    assert not copies
+
+
 class Weighted(torch.nn.Module):
     """Takes its weights before, between and after its inputs."""
 
