@@ -10,7 +10,7 @@ from mirlo.frontends.tensor import ONE_TENSOR, Tensor, concat
 from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer
 
 MAX_EXPERTS = 4096
-"""Most experts of a mixture: models have up to 512, and each is compiled."""
+"""Most experts of a mixture: models have up to 512, and each has calls of kernels of its own."""
 
 
 def _bounds(count: int) -> Expected:

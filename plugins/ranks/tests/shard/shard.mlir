@@ -87,3 +87,48 @@ func.func @main(%x: !rows, %cache: !past, %at: tensor<1x?xi64, #relax.dims<[1, "
   %3 = "relax.cache_write"(%cache, %2, %at) {shape = [1, 2, "past", 2]} : (!past, !new, tensor<1x?xi64, #relax.dims<[1, "length"]>>) -> !past
   return %3 : !past
 }
+
+// -----
+
+// Partial sums that are written to zeros stay partial.
+
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<3x2xf32>, %at: tensor<3x1xi64>) -> tensor<5x2xf32> {
+  // CHECK: %[[P:.*]] = "relax.matmul"
+  // CHECK: %[[P:.*]] = "relax.matmul"
+  // CHECK: %[[A:.*]] = "relax.scatter_nd"(%{{.*}}, %arg1, %[[P]])
+  // CHECK: %[[B:.*]] = "relax.scatter_nd"(%[[A]], %arg1, %[[P]])
+  // CHECK: %[[S:.*]] = "relax.all_reduce"(%[[B]])
+  // CHECK: return %[[S]]
+  %up = "relax.constant"() {value = dense<[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]> : tensor<2x4xf32>} : () -> tensor<2x4xf32>
+  %down = "relax.constant"() {value = dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]> : tensor<4x2xf32>} : () -> tensor<4x2xf32>
+  %start = "relax.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %to = "relax.expand"(%start) {shape = [5, 2]} : (tensor<f32>) -> tensor<5x2xf32>
+  %0 = "relax.matmul"(%x, %up) : (tensor<3x2xf32>, tensor<2x4xf32>) -> tensor<3x4xf32>
+  %1 = "relax.matmul"(%0, %down) : (tensor<3x4xf32>, tensor<4x2xf32>) -> tensor<3x2xf32>
+  %2 = "relax.scatter_nd"(%to, %at, %1) : (tensor<5x2xf32>, tensor<3x1xi64>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  %3 = "relax.scatter_nd"(%2, %at, %1) : (tensor<5x2xf32>, tensor<3x1xi64>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  return %3 : tensor<5x2xf32>
+}
+
+// -----
+
+// Written to other values they are summed first.
+
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<3x2xf32>, %at: tensor<3x1xi64>) -> tensor<5x2xf32> {
+  // CHECK: %[[S:.*]] = "relax.all_reduce"
+  // CHECK: %[[A:.*]] = "relax.scatter_nd"(%{{.*}}, %arg1, %[[S]])
+  // CHECK: %[[B:.*]] = "relax.scatter_nd"(%[[A]], %arg1, %[[S]])
+  // CHECK-NOT: all_reduce
+  // CHECK: return %[[B]]
+  %up = "relax.constant"() {value = dense<[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]> : tensor<2x4xf32>} : () -> tensor<2x4xf32>
+  %down = "relax.constant"() {value = dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]> : tensor<4x2xf32>} : () -> tensor<4x2xf32>
+  %start = "relax.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %to = "relax.expand"(%start) {shape = [5, 2]} : (tensor<f32>) -> tensor<5x2xf32>
+  %0 = "relax.matmul"(%x, %up) : (tensor<3x2xf32>, tensor<2x4xf32>) -> tensor<3x4xf32>
+  %1 = "relax.matmul"(%0, %down) : (tensor<3x4xf32>, tensor<4x2xf32>) -> tensor<3x2xf32>
+  %2 = "relax.scatter_nd"(%to, %at, %1) : (tensor<5x2xf32>, tensor<3x1xi64>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  %3 = "relax.scatter_nd"(%2, %at, %1) : (tensor<5x2xf32>, tensor<3x1xi64>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  return %3 : tensor<5x2xf32>
+}
