@@ -240,7 +240,10 @@ class Prover:
         rest = IndexExpr({t: c for t, c in goal.terms.items() if t != atom}, goal.constant)
         if positive and self._is_nonnegative_here(atom, rest, facts) and self._prove(rest, facts):
             return True
-        if any(self._prove(simpler, facts) for simpler in self._eliminate(rest, atom, factor, positive)):
+        limit = self._limit(atom, positive, facts)
+        if limit is not None and self._prove(rest + factor * limit, facts):
+            return True
+        if any(self._prove(simpler, facts) for simpler in self._eliminate(rest, atom, factor, positive, limit)):
             return True
         return self._prove_by_fact(goal, atom, positive, facts) or self._prove_by_cases(rest, atom, factor, facts)
 
@@ -251,8 +254,27 @@ class Prover:
         variable = self.variables[atom]
         return bool(variable.cases) and self._prove(loop_index(atom), facts)
 
-    def _eliminate(self, rest: IndexExpr, atom: Atom, factor: Dim, positive: bool) -> Iterable[IndexExpr]:
-        """Yield lower bounds, or multiples of these, of `rest + factor * atom` without the atom."""
+    def _limit(self, atom: Atom, positive: bool, facts: Facts) -> int | None:
+        """Return the tightest number that facts of a variable alone limit it by, if its own interval is wider."""
+        if not isinstance(atom, int):
+            return None
+        own = self.variables[atom]
+        limit = start = own.low if positive else own.high
+        sign = 1 if positive else -1
+        for fact in facts:
+            count, constant = fact.terms.get(atom), fact.constant
+            if len(fact.terms) == 1 and isinstance(count, int) and isinstance(constant, int) and count * sign > 0:
+                least = sign * -(constant // abs(count))
+                limit = least if limit is None else max(limit, least) if positive else min(limit, least)
+        return limit if limit != start else None
+
+    def _eliminate(
+        self, rest: IndexExpr, atom: Atom, factor: Dim, positive: bool, limit: int | None
+    ) -> Iterable[IndexExpr]:
+        """Yield lower bounds, or multiples of these, of `rest + factor * atom` without the atom.
+
+        The number at an end of its interval is none of them where facts limit it further.
+        """
         if isinstance(atom, int):
             known = self.variables[atom]
             for bound in known.lows if positive else known.highs:
@@ -264,7 +286,7 @@ class Prover:
             if self._is_nonnegative(atom.divisor - 1):
                 dividend = atom.inner - (atom.divisor - 1) if positive else atom.inner
                 yield rest * atom.divisor + dividend * factor
-        if constant is not None:
+        if constant is not None and limit is None:
             yield rest + factor * constant
 
     def _prove_by_fact(self, goal: IndexExpr, atom: Atom, positive: bool, facts: Facts) -> bool:

@@ -75,6 +75,51 @@ def test_what_is_proven_of_random_sizes_holds() -> None:
     assert proven > 30
 
 
+def test_facts_of_one_variable_limit_it_first() -> None:
+    """Of each variable one end is tried, not that of its interval and then that of a fact."""
+    prover = Prover()
+    own = [prover.variable([number(0)], [number(high)]) for high in (1, 2, 1, 7, 4)]
+    *_, row, column = own
+    facts = prover.refine([row * -8 + 31, column * -1 + 3])
+    last = sum(
+        (each * step for each, step in zip(own, (19800, 6600, 3300, 264, 8), strict=True)), number(2115 + 4 * 33)
+    )
+    assert prover.is_nonnegative(last * -1 + 39599, facts)
+    assert MAX_KERNEL_STEPS - prover.budget <= 3
+
+
+def test_what_facts_limit_holds() -> None:
+    """Goals of random variables with intervals are proven where they hold at all points at which the facts do."""
+    rng, proven, missed = random.Random(1), 0, 0
+    for _ in range(300):
+        prover = Prover()
+        highs = [rng.randint(1, 5) for _ in range(3)]
+        own = [prover.variable([number(0)], [number(high)]) for high in highs]
+        facts = []
+        for _ in range(rng.randint(1, 2)):
+            limited, sign = rng.choice(own), rng.choice((-1, 1))
+            facts.append(limited * (sign * rng.randint(1, 2)) + rng.randint(0, 5) * -sign)
+        goal = number(rng.randint(-3, 9))
+        for each in own:
+            goal = goal + each * rng.randint(-3, 3)
+        known = prover.refine(facts)
+        names = [next(iter(each.variables())) for each in own]
+        points = [dict(zip(names, point, strict=True)) for point in itertools.product(*(range(h + 1) for h in highs))]
+        here = [point for point in points if all(_at(fact, point) >= 0 for fact in facts)]
+        holds = prover.is_nonnegative(goal, known)
+        assert not holds or all(_at(goal, point) >= 0 for point in here), (goal, facts)
+        proven += holds and bool(here)
+        missed += bool(here) and not holds and all(_at(goal, point) >= 0 for point in here)
+    assert proven > 60 and missed == 0, (proven, missed)
+
+
+def _at(form: IndexExpr, point: dict[int, int]) -> int:
+    """Return the value of an expression of variables at a point."""
+    value = form.substitute(lambda name: number(point[name]))
+    assert isinstance(value.constant, int) and not value.terms
+    return value.constant
+
+
 def random_dim(rng: random.Random, terms: int) -> D.Dim:
     """Return a sum of products of sizes, minima and quotients."""
     sizes = [D.symbol(f"s{i}") for i in range(8)]
