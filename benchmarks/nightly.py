@@ -57,6 +57,8 @@ UNMEASURED = 0.05
 """Seconds of processor time of a case of which nothing is recorded."""
 LEAST = 2.0
 """Seconds of all cases of a function below which `--costs` leaves it out."""
+INTERRUPTED = 2
+"""The status of pytest after an interrupt, and after errors of collection, which it lists."""
 GRACE = 60.0
 """Seconds that tests have to end after an interrupt."""
 
@@ -75,7 +77,7 @@ class Result:
     failures: tuple[str, ...] = ()
     """Tests and targets that failed, with the first line of why."""
     unfinished: tuple[str, ...] = ()
-    """What time was left out for."""
+    """What did not end in time, or what a signal ended."""
     division: str = ""
     """A checksum of the costs by which shards are divided."""
 
@@ -182,7 +184,7 @@ def _cost(name: str, costs: Mapping[str, float]) -> float:
 
 
 def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
-    """Run the tests and the targets of a shard, and record the results."""
+    """Run the tests and the targets of a shard, and record the results; what a signal ends is not finished."""
     WORK.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     date = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}"
@@ -193,18 +195,27 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
         sys.executable, "-m", "pytest", "-q", "-rfE", "--whole", "--shard", f"{number}/{count}", "-n", str(jobs),
         "--dist", "worksteal", f"--cpu-times={times}",
     ]  # fmt: skip
-    status, output = _run(command, WORK / f"tests-{number}-{count}.txt", deadline)
-    passed, skipped, failures = read_summary(output)
-    unfinished = ["tests"] if status is None else []
-    if status not in (0, 1, 5, None) or (status == 1 and not failures):
-        failures.append(f"pytest ended with status {status}: {WORK / f'tests-{number}-{count}.txt'}")
-    for part in parts_of(number, count):
-        path = WORK / f"{part}.txt"
-        status, output = _run(["make", "--no-print-directory", part, f"JOBS={jobs}"], path, deadline)
-        if status is None:
-            unfinished.append(f"make {part}")
-        elif status:
-            failures += read_summary(output)[2] or [f"make {part}: status {status}, {path}"]
+    path, parts, ended = WORK / f"tests-{number}-{count}.txt", parts_of(number, count), 0
+    passed, skipped, failures, unfinished = 0, 0, list[str](), list[str]()
+    try:
+        status, output = _run(command, path, deadline)
+        passed, skipped, failures = read_summary(output)
+        if status is None or (status == INTERRUPTED and not failures):
+            unfinished.append("tests")
+        elif status not in (0, 1, 5) or (status == 1 and not failures):
+            failures.append(f"pytest ended with status {status}: {path}")
+        for part in parts:
+            ended += 1
+            path = WORK / f"{part}.txt"
+            status, output = _run(["make", "--no-print-directory", part, f"JOBS={jobs}"], path, deadline)
+            if status is None:
+                unfinished.append(f"make {part}")
+            elif status:
+                failures += read_summary(output)[2] or [f"make {part}: status {status}, {path}"]
+    except KeyboardInterrupt:
+        unfinished += ["tests", *(f"make {part}" for part in parts)][ended:]
+        if not ended:
+            passed, skipped, failures = read_summary(path.read_text(encoding="utf-8", errors="replace"))
     minutes = round((time.monotonic() - started) / 60, 1)
     result = replace(
         result, minutes=minutes, passed=passed, skipped=skipped, failures=tuple(failures), unfinished=tuple(unfinished)
@@ -215,25 +226,38 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
 
 
 def _run(command: Sequence[str], output: Path, deadline: float) -> tuple[int | None, str]:
-    """Run a command; return its status, or None after a timeout, and its output."""
+    """Run a command; return its status, or None after a timeout or if a signal ended it, and its output."""
     print(f"{datetime.now():%H:%M} {' '.join(command)}", flush=True)
     # Commands that a shell starts in the background ignore interrupts, and so would what they start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with output.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         status: int | None = None
         try:
             status = process.wait(max(0.0, deadline - time.monotonic()))
+            if status < 0:
+                status = None
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGINT)
-            try:
-                process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                end_group(process.pid)
+            _interrupt(process)
+        except KeyboardInterrupt:
+            _interrupt(process)
+            raise
         except BaseException:
             end_group(process.pid)
             raise
     return status, output.read_text(encoding="utf-8", errors="replace")
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a command, which prints what failed until then, and end it if that takes it too long."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(GRACE)
+    except BaseException as error:
+        end_group(process.pid)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
 
 
 def read_summary(output: str) -> tuple[int, int, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
@@ -76,6 +77,52 @@ def test_tests_that_end_in_time_print_what_failed(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert status is None and output.startswith("began") and "KeyboardInterrupt" in output
+
+
+ENDED = """
+import sys, threading
+from pathlib import Path
+from mirlo.benchmarks import nightly
+nightly.WORK, nightly.RECENT = Path(sys.argv[1]), Path(sys.argv[1]) / "recent"
+nightly.parts_of = lambda number, count: ["first", "second"]
+runs = iter(sys.argv[2:])
+def _run(command, output, deadline, run=nightly._run):
+    return run([sys.executable, "-c", next(runs)], output, deadline)
+nightly._run = _run
+nightly.run_shard(1, 8, 1, 1e9)
+"""
+"""Runs a shard whose tests and targets are these programs."""
+WAIT = "import time; print('began', flush=True); time.sleep(60)"
+PASS = "print('5 passed in 0.10s')"
+
+
+def record_of(folder: Path, *programs: str, ended_by: signal.Signals | None = None) -> Result:
+    """Return the record of a shard of these programs, which this signal ends in the one that waits."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDED, folder, *programs], cwd=nightly.ROOT, stdout=subprocess.DEVNULL
+    )
+    if ended_by is not None:
+        while not any(path.read_text() == "began\n" for path in folder.glob("*.txt")):
+            time.sleep(0.05)
+        process.send_signal(ended_by)
+    process.wait(60)
+    (result,) = nightly._read(folder / "recent")
+    return result
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_signal_ends_is_not_finished(number: signal.Signals, tmp_path: Path) -> None:
+    for place, left in enumerate((("tests", "make first", "make second"), ("make first", "make second"))):
+        (folder := tmp_path / str(place)).mkdir()
+        result = record_of(folder, *[PASS] * place, WAIT, ended_by=number)
+        assert (result.passed, result.failures, result.unfinished) == (5 * place, (), left)
+
+
+def test_a_command_that_a_signal_ends_is_not_finished(tmp_path: Path) -> None:
+    """The targets after it run, and one that fails is a failure."""
+    ends = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    result = record_of(tmp_path, ends, "raise SystemExit(2)", PASS)
+    assert result.unfinished == ("tests",) and len(result.failures) == 1 and "make first" in result.failures[0]
 
 
 def test_the_table_has_the_last_run_of_each_shard() -> None:
