@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from itertools import count
 from math import gcd
@@ -72,7 +71,7 @@ SCHEDULED_CODE_PASSES = ("sroa", "simplify_cfg", "loop_rotate", "instruction_com
 It moves invariants out of loops, removes common subexpressions and chooses induction variables itself. The inner loops
 of contractions are those that all passes of the default level make, or one instruction shorter.
 """
-_SCHEDULED = SCHEDULED.encode()
+_SCHEDULED, _ONCE = SCHEDULED.encode(), ONCE.encode()
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,6 @@ def generate(module: ir.Module, settings: CodeSettings, keep: Callable[[str], ob
 
 def generate_from(text: str, settings: CodeSettings) -> bytes:
     """Compile LLVM IR that is not optimized yet to a form of code, without optimizations where no loop is in it."""
-    if settings.opt_level == DEFAULT_LEVEL and f'"{ONCE}"' in text:
-        settings = replace(settings, opt_level=0)
     try:
         with freed(optimized(text, settings)) as optimized_module:
             return emit(optimized_module, settings)
@@ -124,13 +121,16 @@ def freed(module: ModuleRef) -> Iterator[ModuleRef]:
 
 def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
-    binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
-    machine = target_machine(processor, opt_level)
+    binding, processor = llvmlite(), settings.processor
+    machine = target_machine(processor, settings.opt_level)
     if processor.emulates_tiles:
         from mirlo.targets.llvm.emulated_tiles import emulate_tiles  # for tests of AMX only
 
         text = emulate_tiles(text)
     module = _parsed(text, processor, machine)
+    opt_level = _level_of(module, settings)
+    if opt_level != settings.opt_level:
+        machine = target_machine(processor, opt_level)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
     _run_passes(module, binding.create_pass_builder(machine, options), opt_level)
     if processor.arch == X86 and "bfloat" in text:
@@ -138,6 +138,14 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     if any(NARROW_STORE.match(function.name) for function in module.functions):
         module = _rewritten(module, stores_of_single_lanes, settings)
     return module
+
+
+def _level_of(module: ModuleRef, settings: CodeSettings) -> int:
+    """Return the level of optimizations of a module: none by default where its functions are marked as `ONCE`."""
+    if settings.opt_level != DEFAULT_LEVEL:
+        return settings.opt_level
+    defined = (function for function in module.functions if not function.is_declaration)
+    return 0 if any(_ONCE in each for function in defined for each in function.attributes) else settings.opt_level
 
 
 def _run_passes(module: ModuleRef, builder: PassBuilder, opt_level: int) -> None:
@@ -186,7 +194,7 @@ def emit(module: ModuleRef, settings: CodeSettings) -> bytes:
     """Return the code of llvmlite's module in the form of the settings."""
     if settings.form == LLVM_IR:
         return str(module).encode()
-    machine = target_machine(settings.processor, settings.opt_level)
+    machine = target_machine(settings.processor, _level_of(module, settings))
     result: bytes = machine.emit_object(module) if settings.form == OBJECT else machine.emit_assembly(module).encode()
     return result
 

@@ -120,7 +120,8 @@ def test_loops_whose_index_reaches_the_end_compare_by_inequality(
         (BRANCHES, True),
         (BRANCHES.replace(ROLLED, "", 1), False),
         (BRANCHES[::-1].replace(ROLLED[::-1], "", 1)[::-1], False),
-        (_loop("0", "8", "1") + OTHER, False),
+        (_loop("0", "8", "1") + OTHER, True),
+        (_loop("0", "8", "1") + OTHER.replace("@", "private @"), False),
         (_of_vectors(carried=False), True),
         (_of_vectors(carried=True), False),
     ],
@@ -170,6 +171,14 @@ def test_code_without_loops_is_not_optimized(level: int) -> None:
     zero = generate_from(text.format("nounwind"), replace(settings, opt_level=0))
     assert _instructions(once) == _instructions(zero if level == 2 else plain)
     assert _instructions(zero) != _instructions(plain) or level == 0
+
+
+def test_a_name_that_reads_like_the_mark_is_none() -> None:
+    """The attributes of functions decide, not what is in the text."""
+    settings = CodeSettings(parse_options("cpu=x86-64-v3").processor, form=ASSEMBLY)
+    text = 'define i64 @"NAME"(i64 %a) { %b = add i64 %a, 0\n %c = mul i64 %b, 8\n ret i64 %c }'
+    named, plain = (generate_from(text.replace("NAME", name), settings) for name in (ONCE, "f"))
+    assert _instructions(named) == _instructions(plain)
 
 
 def _instructions(code: bytes) -> list[str]:
