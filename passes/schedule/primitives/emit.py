@@ -476,7 +476,10 @@ class _Emitter(PointEmitter):
     def before_end(
         self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
     ) -> Carried:
-        """Emit the iterations of a loop, a part of another one, before an iteration of that other loop."""
+        """Emit the iterations of a loop, a part of another one, before an iteration of that other loop.
+
+        A loop that was neither cut nor split, as where vectors have one lane, is the whole of itself.
+        """
         part = loop.part or PartRange(0)
         high = Value(end).minimum(index(part.low + loop.extent * part.step))
         if _is_at_most_one(0, loop.extent):

@@ -361,8 +361,6 @@ def _floats(tall: int, wide: int) -> Form:
     """Return the reader of f8e4m3fn with a scale per tile of this size; 0 stands for the whole dim.
 
     Activations stay f32, so their scales are not used.
-
-    Activations stay f32, so their scales are not used.
     """
     ends = ("weight_scale_inv", "weight_scale")
 
@@ -385,8 +383,6 @@ def _mlx(stored: JsonObject) -> Form:
     """Return the reader of MLX: weight u32[columns, K * bits / 32], a continuous stream of bits.
 
     Each group has a scale and a bias, the value of code 0. Bits and group size may differ by layer.
-
-    A group has a scale and a bias, which is the value of the code 0. Layers may have numbers of their own.
     """
     common = _affine_numbers(stored, stored)
     own = {
