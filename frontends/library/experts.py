@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.errors import OpError
+from mirlo.dialects.core.types import MAX_RANK
 from mirlo.frontends.tensor import ONE_TENSOR, Tensor, concat
 from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer
 
@@ -46,9 +47,13 @@ def mix_experts(
     order = emit("argsort", flat, axis=0)
     token = order // count
     sizes = flat.reshape((choices, 1)).equals(experts).cast("i64").sum(0)
-    bind = checked(bind, _bounds(2 * total), "mix_experts", OpError)
     compute = checked(compute, ONE_TENSOR, "mix_experts", OpError)
-    bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [choices] * (2 * total))
+    limits = concat([sizes.cumsum(0) - sizes, sizes], axis=0)
+    bound: list[Dim] = []
+    while len(bound) < 2 * total:
+        few = min(MAX_RANK, 2 * total - len(bound))
+        bind_few = checked(bind, _bounds(few), "mix_experts", OpError)
+        bound += bind_few(limits.slice(0, len(bound), few), [choices] * few)
     each = rows.builder.constant(0, rows.dtype).expand((choices, width))
     for expert, (begin, size) in enumerate(zip(bound[:total], bound[total:], strict=True)):
         own = rows.gather(token.slice(0, begin, size))

@@ -304,3 +304,11 @@ def test_all_experts_have_the_same_kernels() -> None:
         mirlo.compile(mixture(count, 2)[0], target="llvm{cpu=znver3}", cache=False).artifact for count in (3, 12)
     )
     assert len({kernel.symbol for kernel in many.kernels}) == len({kernel.symbol for kernel in few.kernels})
+
+
+def test_more_experts_than_one_list_of_sizes_has() -> None:
+    """The begins and sizes of 129 experts are more than one operator binds."""
+    model, weights = mixture(129, 2)
+    x, router = floats(3, HIDDEN), RANDOM.standard_normal((3, 129)).astype(np.float32)
+    found = np.asarray(mirlo.compile(model, cache=False)(x, router))
+    np.testing.assert_allclose(found, mixed(x, router, weights, 2), rtol=1e-4, atol=1e-5)
