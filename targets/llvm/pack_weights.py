@@ -286,7 +286,7 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     # A single panel gains if whole aligned vectors replace masked ones across cache lines.
     is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
     on_unit = instruction_for(plan)
-    if isinstance(on_unit, Decline) and plan.packing is None and is_one_panel and is_whole:
+    if isinstance(on_unit, Decline) and not plan.packs_panels and is_one_panel and is_whole:
         return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
     if plan.rows.form.stride(plan.lane_axis) != 0 and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns with rows of their own do not fill the last panel", columns=plan.lane_axis.extent)

@@ -102,12 +102,16 @@ class DotTileEmitter(TileEmitter):
         operands = self.inside(self.operands(values), tile.lanes, columns.offset)
         pieces = pieces_of(D.static_dim(self.depth), lanes, tile.is_masked)
 
+        # All columns are multiplied with the same rows, which are loaded once.
+        is_shared = operands.rows.stride(tile.lanes) == 0
+        left = [self._rows_of(operands.rows, rows, piece) if is_shared else None for piece in pieces]
+
         def column(c: LoopValue) -> None:
             here = self.inside(operands, tile.lanes, c)
             self.prefetch(here, tile.over[-1], 1)
             totals = [self.zeros(lanes, self.kind) for _ in range(rows)]
-            for piece in pieces:
-                totals = self._add(here, totals, 1, piece)
+            for piece, loaded in zip(pieces, left, strict=True):
+                totals = self._add(here, totals, 1, piece, loaded)
             first = self.moved(Position(None, columns.offset * lanes, {tile.lanes.name: lanes}), tile.lanes.name, c)
             for r, total in enumerate(totals):
                 self.store(total, held, self.at(first, r * width * lanes), Piece(0, lanes, lanes))
@@ -147,15 +151,30 @@ class DotTileEmitter(TileEmitter):
             pieces = pieces_of(rest, self.lanes, self.tile.is_masked)
         else:
             pieces = [Piece(0, self.lanes, rest)]
-        behind = OperandPositions(operands.rows.shift(whole), operands.columns.shift(whole), ())
+        after = OperandPositions(operands.rows.shift(whole), operands.columns.shift(whole), ())
         for piece in pieces:
-            sums = self._add(behind, sums, count, piece)
+            sums = self._add(after, sums, count, piece)
         return sums
 
-    def _add(self, operands: OperandPositions, sums: list[ir.Value], count: int, piece: Piece) -> list[ir.Value]:
-        """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
+    def _rows_of(self, place: Position, rows: int, piece: Piece) -> dict[Dim, ir.Value]:
+        """Load a vector of elements of each row, by where it is."""
+        shifts = [r * place.stride(self.tile.rows) for r in range(rows)]
+        return {x: self._elements(self.row_factor, self.row_access, place.shift(x), piece) for x in shifts}
+
+    def _add(
+        self,
+        operands: OperandPositions,
+        sums: list[ir.Value],
+        count: int,
+        piece: Piece,
+        loaded: dict[Dim, ir.Value] | None = None,
+    ) -> list[ir.Value]:
+        """Add a vector of products to each accumulator; a partial vector is padded with zeros.
+
+        `loaded` are the vectors of rows, by where they are, if they are loaded already.
+        """
         rows, columns = operands.rows, operands.columns
-        left: dict[Dim, ir.Value] = {}
+        left: dict[Dim, ir.Value] = dict(loaded or {})
         right: dict[Dim, ir.Value] = {}
         following = []
         for i, total in enumerate(sums):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from functools import cached_property, partial, reduce
 from typing import TypeGuard
 
@@ -18,7 +19,6 @@ from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
-from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles, loop_over_all, static_tiles
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
@@ -36,10 +36,11 @@ from mirlo.passes.schedule.primitives.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.primitives.loops import THREAD
-from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers, place_whole
+from mirlo.passes.schedule.primitives.memory import PartLayouts, PlacedBuffers, allocate_buffers, place_whole
 from mirlo.passes.schedule.primitives.points import PointEmitter
 from mirlo.passes.schedule.primitives.ranges import (
     Bound,
+    Range,
     elements_of_thread,
     emit_bound,
     hoist,
@@ -48,8 +49,10 @@ from mirlo.passes.schedule.primitives.ranges import (
     reached,
     steps_of,
 )
-from mirlo.passes.schedule.primitives.registers import LAST_BLOCKS, Accumulators, Carried, RegisterResults, accumulate
+from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults, accumulate
+from mirlo.passes.schedule.primitives.shifted_tiles import RowSpan, ShiftedTilesEmitter
 from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
+from mirlo.passes.schedule.primitives.sum_blocks import SumBlocks
 from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
@@ -59,7 +62,6 @@ from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     PARALLEL,
     SERIAL,
-    TILE,
     UNROLLED,
     VECTORIZED,
     BlockLeaf,
@@ -117,10 +119,16 @@ def emit_buffer_block(block: BlockView) -> None:
 class PartEmitter:
     """Emits the nodes of a tree, part by part."""
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
+    def __init__(self, root: Root, parts: PartLayouts | None = None) -> None:
+        self._root, self._parts = root, parts or {}
         self._emitter: _Emitter | None = None
         run_passes(root)
+
+    def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
+        """Return an emitter of the same nodes, with a value in another buffer."""
+        result = copy(self)
+        result._emitter = self._new_emitter(memory, self._in(memory).placed.elsewhere(value, buffer))
+        return result
 
     def emit(
         self,
@@ -128,14 +136,16 @@ class PartEmitter:
         nodes: Sequence[Node] | None = None,
         indices: Mapping[str, LoopValue] | None = None,
         ends: Mapping[str, ir.Value] | None = None,
+        spans: Mapping[str, RowSpan] | None = None,
     ) -> None:
         """Emit some nodes at the insertion point, all of them by default.
 
         Of a loop with an index that iteration is emitted; of one with an end the iterations before it. An end is an
         iteration of the loop as it was before it was cut and split, and where an iteration of each of its parts ends.
+        Of a loop over tiles with a span the tiles of these rows are emitted.
         """
         emitter = self._in(memory)
-        emitter.ends = ends or {}
+        emitter.ends, emitter.spans = ends or {}, spans or {}
         emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
 
     def finish(
@@ -150,11 +160,15 @@ class PartEmitter:
     def _in(self, memory: TensorBuffers) -> _Emitter:
         """Return the emitter of nodes; buffers are allocated once."""
         if self._emitter is None:
-            accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
-            straight = frozenset(name for access in accesses for name in access.register_loops)
             placed = allocate_buffers(self._root, memory)
-            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
+            placed.parts = self._parts
+            self._emitter = self._new_emitter(memory, placed)
         return self._emitter
+
+    def _new_emitter(self, memory: TensorBuffers, placed: PlacedBuffers) -> _Emitter:
+        accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
+        straight = frozenset(name for access in accesses for name in access.register_loops)
+        return _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
 
 
 def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
@@ -184,6 +198,17 @@ def _at_position(
     return body(LoopPosition(name, at, part, start or IndexExpr()), held)
 
 
+def _position(bound: Bound, part: PartRange) -> ir.Value | Dim:
+    """Return where an iteration of a part of a loop begins."""
+    return Value(bound) * part.step + part.low if isinstance(bound, ir.Value) else part.low + bound * part.step
+
+
+def _incomplete(ranges: Sequence[Range], position: int) -> frozenset[Guard]:
+    """Return the guard that no iteration of a range passes at all points: the one that ends the range before it."""
+    passed = ranges[0][2] if position > 0 else frozenset[Guard]()
+    return passed if len(passed) == 1 else frozenset()
+
+
 def _is_at_most_one(low: Bound, high: Bound) -> bool:
     """Return whether a range of iterations is certainly one at most."""
     if isinstance(low, ir.Value) or isinstance(high, ir.Value):
@@ -200,6 +225,8 @@ class _Emitter(PointEmitter):
         super().__init__(placed, extents)
         self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
+        self.incomplete: frozenset[Guard] = frozenset()
+        """The guards that some points of each iteration do not pass which is emitted now."""
         self.unswitched: frozenset[str] = frozenset()
         """The loops of which a copy is emitted now."""
         self.stores: list[StoreLanes] | None = None
@@ -216,6 +243,8 @@ class _Emitter(PointEmitter):
         """The loops that are emitted now whose accumulators have begun from zero."""
         self.ends: Mapping[str, ir.Value] = {}
         """Where loops end early."""
+        self.spans: Mapping[str, RowSpan] = {}
+        """The rows that loops over tiles compute, if these are not all."""
         self.straight = straight
         """The loops each of whose iterations has registers of its own."""
         self._function = function
@@ -320,7 +349,7 @@ class _Emitter(PointEmitter):
         form = loop.form
         if isinstance(form, ShiftedTiles):
             assert not carried, "a reduction has no tiles that overlap"
-            self.shifted(loop, form, values)
+            ShiftedTilesEmitter(self, loop, form, values, self.spans.get(loop.name)).emit()
             return carried
         if isinstance(form, TileLeaf):
             assert not carried, "a register tile has its own accumulators"
@@ -375,62 +404,6 @@ class _Emitter(PointEmitter):
 
         return MatrixTileEmitter(tile, self)
 
-    def shifted(self, loop: Loop, shift: ShiftedTiles, values: LoopValues) -> None:
-        """Emit tiles of a dim of any length: whole ones, and smaller ones for the rest."""
-        whole = partial(self.shifted_tile, loop, shift, values, size=shift.size)
-        is_parallel = loop.kind == PARALLEL
-        if isinstance(shift.extent, int):
-            tiles = static_tiles(shift.extent, shift.size, shift.rests)
-            count = tiles.count(shift.size)
-            end = min(count * shift.size, shift.extent)
-            last = index(shift.extent - shift.size)
-
-            def at(i: ir.Value) -> None:
-                whole(i if end % shift.size == 0 else Value(i).minimum(last))
-
-            for_loop(0, end, shift.size, at, parallel=is_parallel)
-            for size in tiles[count:]:
-                self.shifted_tile(loop, shift, values, index(max(0, min(end, shift.extent - size))), size)
-                end += size
-            return
-        rows = dynamic_tiles(values.emit(shift.extent), shift.size, shift.rests)
-        smaller = partial(self.smaller_tiles, loop, shift, values, rows)
-        if is_parallel:
-            loop_over_all(rows, whole, smaller, parallel=True)
-        else:
-            rows.whole.loop(whole, False)
-            smaller()
-
-    def smaller_tiles(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, rows: TiledRows) -> None:
-        """Emit the smaller tiles of a dynamic number of rows; where its code is long, with one epilogue for all."""
-        inner = loop.body[0]
-        tile = inner.form if isinstance(inner, Loop) else None
-        if not isinstance(tile, TileLeaf) or not self.emitter_of(tile).shares_rest(loop, shift.rests):
-            rows.loop_over_smaller(partial(self.shifted_tile, loop, shift, values))
-            return
-        emitter = self.emitter_of(tile)
-
-        def hold(first: ir.Value, size: int) -> None:
-            emitter.held_row = create("arith.subi", first.type, first, rows.rest)
-            self.shifted_tile(loop, shift, values, first, size)
-            emitter.held_row = None
-
-        rows.loop_over_smaller(hold)
-        behind = values.at({loop.name: LoopPosition(loop.name, rows.rest, PartRange(0, shift.size))})
-        emitter.finish_rest(behind, create("arith.subi", rows.count.type, rows.count, rows.rest))
-
-    def shifted_tile(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, first: ir.Value, size: int) -> None:
-        """Emit a tile of this many elements, from one on: all of them exist."""
-        inside = values.at({loop.name: LoopPosition(loop.name, first, PartRange(0, shift.size))})
-        leaves = [leaf for leaf in leaves_of(loop) if leaf.part == TILE]
-        # Another dim may have the same size: a guard of it says nothing of this loop.
-        along = (guard for leaf in leaves for guard in leaf.guards if loop.name in guard[0].variables())
-        guards = frozenset(guard for guard in along if guard[1] == shift.extent)
-        before, self.sizes = self.sizes, {**self.sizes, shift.row: size}
-        with self.assuming(guards):
-            self.nodes(loop.body, inside, [])
-        self.sizes = before
-
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is not vectorized."""
         if self.accumulators is not None and loop.name in self.accumulators.blocked - self.summed:
@@ -450,15 +423,17 @@ class _Emitter(PointEmitter):
         if loop.name in values:
             return body(values[loop.name], carried)
         if loop.name in self.ends:
-            return self.before_end(loop, self.ends[loop.name], body, carried)
+            return self.before_end(loop, self.ends[loop.name], values, body, carried)
         elements = elements_of_thread(loop, values, self.assumed)
         if elements is not None:
             return self.each_element(loop, *elements, values, body, carried)
-        for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
+        ranges = ranges_of(loop, values, self.assumed)
+        for position, (low, high, assumed) in enumerate(ranges):
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             is_rest = position > 0
-            with self.assuming(assumed), self.placed.apart(loop) if is_rest else nullcontext():
+            apart = self.placed.apart(loop) if is_rest else nullcontext()
+            with self.assuming(assumed, _incomplete(ranges, position)), apart:
                 carried = self.iterations(loop, (low, high), values, each, carried, is_rest)
         return carried
 
@@ -474,21 +449,33 @@ class _Emitter(PointEmitter):
             )
 
     def before_end(
-        self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
+        self,
+        loop: Loop,
+        end: ir.Value,
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
     ) -> Carried:
         """Emit the iterations of a loop, a part of another one, before an iteration of that other loop.
 
         A loop that was neither cut nor split, as where vectors have one lane, is the whole of itself.
         """
         part = loop.part or PartRange(0)
-        high = Value(end).minimum(index(part.low + loop.extent * part.step))
-        if _is_at_most_one(0, loop.extent):
-            return if_any(part.low, high, lambda at, *held: body(0, list(held)), carried)
-        iteration = partial(_at_position, loop.name, part, body)
-        is_rolled = not isinstance(loop.extent, int)
-        return for_loop(
-            part.low, high, index(part.step), lambda at, *held: iteration(at, list(held)), carried, rolled=is_rolled
-        )
+        whole: list[Range] = [(0, loop.extent, frozenset())]
+        ranges = ranges_of(loop, values, self.assumed) if loop.is_peeled else whole
+        for position, (low, high, assumed) in enumerate(ranges):
+            first, stop = _position(low, part), Value(end).minimum(_position(high, part))
+            with self.assuming(assumed, _incomplete(ranges, position)):
+                if _is_at_most_one(low, high):
+                    carried = if_any(first, stop, lambda at, *held, i=low: body(i, list(held)), carried)
+                    continue
+                iteration = partial(_at_position, loop.name, part, body)
+                is_rolled = not isinstance(loop.extent, int)
+                carried = for_loop(
+                    first, stop, index(part.step), lambda at, *held, each=iteration: each(at, list(held)), carried,
+                    rolled=is_rolled,
+                )  # fmt: skip
+        return carried
 
     def tile_start(self, loop: Loop, start: TileStart, values: LoopValues) -> None:
         """Emit a tile from the line of memory on in which it begins, if there is one, within the loop's iterations."""
@@ -653,39 +640,21 @@ class _Emitter(PointEmitter):
             return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
         is_static = isinstance(low, int) and isinstance(high, int)
 
-        def rolled(low: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int | None]) -> Carried:
-            by = values.emit(step) if not blocks else self._block_step(low, high, step, blocks)
-            new_loop = scf.ForOp(low, high, by, held)
+        def rolled(first: ir.Value, last: ir.Value, held: Carried) -> Carried:
+            new_loop = scf.ForOp(first, last, values.emit(step), held)
             if kind == PARALLEL:
                 new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
             with ir.InsertionPoint(new_loop.body):
-                i, inner = new_loop.induction_variable, Carried(new_loop.inner_iter_args)
-                scf.YieldOp(block(i, by, high, inner, blocks) if blocks else iteration(i, inner))
-            if not blocks:
-                self._improve(new_loop.operation, loop, kind, is_static, bool(carried))
+                scf.YieldOp(iteration(new_loop.induction_variable, Carried(new_loop.inner_iter_args)))
+            self._improve(new_loop.operation, loop, kind, is_static, bool(carried))
             return list(new_loop.results)
 
-        def block(i: ir.Value, by: ir.Value, high: ir.Value, held: Carried, blocks: Sequence[int | None]) -> Carried:
-            """Emit the iterations of a block, from zero, and add them to the accumulators."""
-            assert self.accumulators is not None
-            size, end = blocks[0], Value(i) + by
-            is_whole = size is not None and is_static and (high_at - low_at) % (size * step) == 0  # type: ignore[operator]
-            added = rolled(i, end if is_whole else end.minimum(high), self.accumulators.zeros(), blocks[1:])
-            return self.accumulators.combine(held, added)
-
-        low_at, high_at = low, high
-        blocks = [] if self.accumulators is None else self.accumulators.sum_blocks(loop, bounds)
-        return rolled(emit_bound(low, values), emit_bound(high, values), carried, blocks)
-
-    def _block_step(self, low: ir.Value, high: ir.Value, step: int, blocks: Sequence[int | None]) -> ir.Value:
-        """Emit the step of a loop over blocks, the largest of these."""
-        if blocks[0] is not None:
-            return index(blocks[0] * step)
-        least = step * (next(iter(blocks[1:]), None) or 1)
-        return (
-            Value(create("arith.ceildivsi", high.type, Value(high) - low, index(LAST_BLOCKS * least))).maximum(1)
-            * least
-        )
+        first, last = emit_bound(low, values), emit_bound(high, values)
+        if self.accumulators is None:
+            return rolled(first, last, carried)
+        length = high - low if isinstance(low, int) and isinstance(high, int) else None
+        blocks = self.accumulators.sum_blocks(loop, bounds)
+        return SumBlocks(self.accumulators, length, step, rolled).emit(first, last, carried, blocks)
 
     def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
         """Forbid LLVM to unroll an emitted loop that is work enough, and hoist what does not vary in it."""
@@ -800,14 +769,14 @@ class _Emitter(PointEmitter):
         return None if guards is None else [guard for _, guard in guards]
 
     @contextmanager
-    def assuming(self, guards: frozenset[Guard]) -> Iterator[None]:
-        """Emit iterations that pass these guards."""
-        before = self.assumed
-        self.assumed = before | guards
+    def assuming(self, guards: frozenset[Guard], incomplete: frozenset[Guard] = frozenset()) -> Iterator[None]:
+        """Emit iterations that pass these guards, and in which some points do not pass those that are incomplete."""
+        before = self.assumed, self.incomplete
+        self.assumed, self.incomplete = self.assumed | guards, self.incomplete | incomplete
         try:
             yield
         finally:
-            self.assumed = before
+            self.assumed, self.incomplete = before
 
     def carrying(
         self,

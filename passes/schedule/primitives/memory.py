@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -104,6 +105,31 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class PartLayout:
+    """Where the elements of a value are of which only a part is in memory, that of the loops inside of others."""
+
+    outer: frozenset[str]
+    """The loops outside of the part."""
+    origin: IndexExpr
+    """Where the part begins, by loops that stand for what is outside of it."""
+    steps: tuple[Dim, ...] | None = None
+    """The elements from one index to the next of each dim; None where they are those of the whole value."""
+    ahead: IndexExpr | None = None
+    """What is to be prefetched of the columns of a tile: where it begins; only where its loops have values."""
+    share: int = 0
+    """The elements of it for each k-step, or each column where lanes are along K."""
+
+    def inside(self, form: IndexExpr) -> IndexExpr:
+        """Return a position of the value in the memory of the part."""
+        terms = {atom: step for atom, step in form.terms.items() if atom not in self.outer}
+        return IndexExpr(terms, form.constant) + self.origin
+
+
+PartLayouts = Mapping[ir.Value | None, PartLayout]
+"""The values of which only a part is in memory."""
+
+
+@dataclass(frozen=True)
 class _Place:
     """Where a block accesses a buffer, for the axes of the block as expressions of the loops."""
 
@@ -131,6 +157,8 @@ class PlacedBuffers:
         """The copies that one block writes."""
         self.private: Mapping[int, Sequence[int]] = {}
         """By parallel loop, the copies whose uses are all inside: each thread that shares the loop has its own."""
+        self.parts: PartLayouts = {}
+        """The values of which only a part is in memory."""
         self._places: dict[int, _Place] = {}
         self._known: dict[tuple[object, ...], KnownValues] = {}
         self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
@@ -177,6 +205,15 @@ class PlacedBuffers:
         finally:
             self._placed = before
 
+    def elsewhere(self, value: ir.Value, memory: ir.Value) -> PlacedBuffers:
+        """Return the buffers with that of a value in other memory."""
+        result = copy(self)
+        result._placed = {
+            key: changed(placed, value=memory) if placed.buffer.value == value else placed
+            for key, placed in self._placed.items()
+        }
+        return result
+
     def indices(self, access: BufferAccess, axes: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices of an access of a block with these axes."""
         return self._place(access, axes).indices
@@ -200,7 +237,10 @@ class PlacedBuffers:
             if access.inlined is None:
                 placed = self[access.buffer]
                 in_memory = placed.at(indices)
-                flat = self.simplified(flatten(in_memory, contiguous_strides(placed.shape)))
+                layout = self.parts.get(access.buffer.value)
+                steps = None if layout is None else layout.steps
+                flat = self.simplified(flatten(in_memory, steps or contiguous_strides(placed.shape)))
+                flat = flat if layout is None else layout.inside(flat)
             result = _Place(axes, indices, in_memory, flat)
             self._places[id(access)] = result
         return result

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.command_tree import CommandTree
     from mirlo.passes.schedule.primitives.commands import TileCommands
     from mirlo.passes.schedule.primitives.emit import PartEmitter
+    from mirlo.passes.schedule.primitives.memory import PartLayouts
 
 Made = TypeVar("Made")
 PEEL = "peel"
@@ -612,16 +613,16 @@ class Schedule(LoopQueries):
         """Emit the loops at the insertion point, in a function that has other loops too. The schedule is used up."""
         self.part_emitter().emit(memory)
 
-    def part_emitter(self) -> PartEmitter:
+    def part_emitter(self, parts: PartLayouts | None = None) -> PartEmitter:
         """Return an emitter of the loops, or of parts of them, in a function with other loops.
 
-        The schedule is used up.
+        `parts` are the values of which only a part is in memory. The schedule is used up.
         """
         from mirlo.passes.schedule.primitives.emit import PartEmitter
 
         self.require_open()
         self.is_closed = True
-        return PartEmitter(self._root)
+        return PartEmitter(self._root, parts)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.

@@ -67,8 +67,18 @@ class TileFunction(Protocol):
         ...
 
     @property
+    def ends(self) -> Mapping[str, ir.Value]:
+        """Return where loops end early."""
+        ...
+
+    @property
     def assumed(self) -> Collection[Guard]:
         """Return the guards that all iterations pass which are emitted now."""
+        ...
+
+    @property
+    def incomplete(self) -> Collection[Guard]:
+        """Return the guards that some points of each iteration do not pass which is emitted now."""
         ...
 
 
@@ -76,7 +86,7 @@ class TileFunction(Protocol):
 class TileSizes:
     """The points of a tile along a dim: of whole tiles, of the last one, and tests which of them this is."""
 
-    whole: int
+    whole: Dim
     rest: Dim = 0
     is_whole: ir.Value | None = None
     is_inside: ir.Value | None = None
@@ -103,6 +113,7 @@ class TileEmitter(VectorMemory):
         # Read once, for all sizes of the tile.
         self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
         self._inner = {loop.name for loop in tile.inner}
+        self._prefetches = [*tile.prefetches, *self._of_next_part()]
         self._flat: dict[int, ir.Value] = {}
         """The memory of the operands as one dim, for the tile that is emitted now."""
         self.held_row: ir.Value | None = None
@@ -160,6 +171,8 @@ class TileEmitter(VectorMemory):
             origin = values.with_numbers(guard.replace({name: number(0) for name in names}))
             if not isinstance(bound, int):
                 whole = bound // size * size
+                if (guard, bound) in self.function.incomplete and len(guard.variables() - names) == 1:
+                    return TileSizes(bound - whole)
                 return TileSizes(size, bound - whole, compare("lt", values.emit(origin), self.index(whole)))
             if origin.is_constant:
                 return TileSizes(min(size, bound - D.static_dim(origin.constant)))
@@ -216,14 +229,14 @@ class TileEmitter(VectorMemory):
     def operands(self, values: LoopValues) -> OperandPositions:
         """Emit the positions at which the tile reads rows and columns, and its prefetches."""
         at = self.tile.leaf.at
-        buffers = [self.row_access.buffer, self.column_access.buffer, *(each.buffer for each in self.tile.prefetches)]
+        buffers = [self.row_access.buffer, self.column_access.buffer, *(each.buffer for each in self._prefetches)]
         self._flat = {id(buffer): self.placed[buffer].flat for buffer in buffers}
         row, column = (self.start(self.form(access, at), values) for access in (self.row_access, self.column_access))
-        return OperandPositions(row, column, tuple(self._ahead(each, values) for each in self.tile.prefetches))
+        return OperandPositions(row, column, tuple(self._ahead(each, values) for each in self._prefetches))
 
     def inside(self, operands: OperandPositions, loop: Loop, i: LoopValue) -> OperandPositions:
         """Emit the operands at an iteration of a loop of the reduction."""
-        ahead = tuple(self.advance(each, loop, i) for each in operands.ahead)
+        ahead = tuple(None if each is None else self.advance(each, loop, i) for each in operands.ahead)
         return OperandPositions(self.advance(operands.rows, loop, i), self.advance(operands.columns, loop, i), ahead)
 
     def is_first(self, values: LoopValues) -> ir.Value:
@@ -232,7 +245,7 @@ class TileEmitter(VectorMemory):
 
     def is_last(self, values: LoopValues) -> ir.Value:
         """Emit whether this is the last block of K."""
-        return self._is_at(values, [loop.extent - 1 for loop in self.tile.blocks])
+        return self._is_at(values, [D.maximum(1, loop.extent) - 1 for loop in self.tile.blocks])
 
     def _is_at(self, values: LoopValues, places: Sequence[Dim]) -> ir.Value:
         tests = [
@@ -292,6 +305,9 @@ class TileEmitter(VectorMemory):
         bounds = self.clipped(loop, values)
         if bounds is not None:
             return for_loop(*bounds, self.index(1), body, sums, rolled=True)
+        early = self.function.ends.get(loop.name)
+        if early is not None:
+            return for_loop(self.index(0), early, self.index(1), body, sums, rolled=True)
         if count == 1:
             return body(0, *sums)
         end, last = self.end_of(loop, values)
@@ -588,9 +604,29 @@ class TileEmitter(VectorMemory):
 
     # Prefetches
 
-    def _ahead(self, prefetch: Prefetch, values: LoopValues) -> Position:
+    def _of_next_part(self) -> list[Prefetch]:
+        """Return the prefetch of what follows the part of the columns that is in memory, if one is wanted."""
+        buffer = self.column_access.buffer
+        layout = self.placed.parts.get(buffer.value)
+        if layout is None or layout.ahead is None:
+            return []
+        along = loop_index(self._step_of_next_part.name) * layout.share
+        return [Prefetch(buffer, "", layout.share, layout.ahead + along)]
+
+    @property
+    def _step_of_next_part(self) -> Loop:
+        """Return the loop each of whose iterations prefetches a share of the next part."""
+        return self.tile.lanes if self.tile.is_along_sum else self.tile.over[-1]
+
+    def _ahead(self, prefetch: Prefetch, values: LoopValues) -> Position | None:
         """Return the positions that a tile prefetches: its share of the reads of a loop's next iteration."""
         tile = self.tile
+        if prefetch.start is not None:
+            outside = prefetch.start.variables() - self._inner
+            if not all(name in values for name in outside):
+                return None
+            read = prefetch.distance * self._step_of_next_part.extent
+            return self.within(self.start(prefetch.start, values), self._flat[id(prefetch.buffer)], read)
         form = self.form(self.column_access, tile.leaf.at)
         if not prefetch.loop:
             return self.start(form + prefetch.distance, values)
@@ -629,14 +665,16 @@ class TileEmitter(VectorMemory):
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
         """Emit the prefetches of this many k-steps."""
-        for place, each in zip(operands.ahead, self.tile.prefetches, strict=True):
+        for place, each in zip(operands.ahead, self._prefetches, strict=True):
+            if place is None:
+                continue
             buffer = self._flat[id(each.buffer)]
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
-            if not each.loop:
+            if not each.loop and each.start is None:
                 read = steps * self.tile.width * self.tile.instruction.depth
                 self.fetch(buffer, self.at(place), read)
                 continue
-            share = D.estimate_dim(place.stride(loop))
+            share = each.distance or D.estimate_dim(place.stride(loop))
             for at in range(max(1, -(-steps * share // line))):
                 self.touch(buffer, self.at(place, at * line), READ_FEW)
 

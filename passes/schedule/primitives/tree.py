@@ -296,6 +296,8 @@ class Prefetch:
     loop: str
     """The loop for whose next iteration the elements are; empty for those `distance` elements ahead."""
     distance: int = 0
+    start: IndexExpr | None = None
+    """Where the elements begin, by loops of which some may have no value: then there is no prefetch."""
 
 
 @dataclass(eq=False)

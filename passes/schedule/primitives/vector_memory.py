@@ -81,7 +81,8 @@ class OperandPositions:
 
     rows: Position
     columns: Position
-    ahead: tuple[Position, ...]
+    ahead: tuple[Position | None, ...]
+    """None where there is none."""
 
 
 class VectorMemory:

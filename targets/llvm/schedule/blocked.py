@@ -9,7 +9,6 @@ loops.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import lcm, prod
 
@@ -30,11 +29,15 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.primitives.group_plan import schedule_of
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
+from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_tiles
+from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows, arrange_contraction
 from mirlo.targets.llvm.schedule.cost import (
     MAX_SCORES_L2,
     MIN_MASKED_ROWS,
@@ -42,9 +45,9 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_TILES_PER_BLOCK,
     ROWS_TO_PACK_FOR,
 )
-from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
-from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
@@ -58,7 +61,8 @@ def plan_blocked(
     if refusal is not None:
         return refusal
     # The rows of both contractions are those of a block, which stay in the L2 cache for all panels.
-    stages = plan_stages(replace(group, machine=replace(group.machine, reread_cycles=0.0)))
+    near = replace(group, machine=replace(group.machine, reread_cycles=0.0))
+    stages = plan_stages(near, contraction=plan_tiles)
     if len(stages) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(stages))
     first, between, last = stages
@@ -86,10 +90,9 @@ def plan_blocked(
         return decline("rows between the contractions are not one loop", loops=len(rows.rows))
     local = tuple(v for v in _in_order(plans[0], rows) if v in kept)
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
-    kept_rows = {value: elements_of_row(value, D.product(outer)) for value in local if is_dynamic}
     parts = []
-    for plan, form in ((plans[0], plans[0].writes[0]), (plans[1], plans[1].rows.form)):
-        part = _plan_block(plan, form, width, local, kept_rows)
+    for contraction, form in ((first, first.plan.writes[0]), (last, last.plan.rows.form)):
+        part = _plan_block(contraction, form, width)
         if isinstance(part, Decline):
             return part
         parts.append(part)
@@ -109,10 +112,9 @@ def _in_order(plan: RegisterTilePlan, rows: RowsPlan) -> list[ir.Value]:
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
 
-def _plan_block(
-    plan: RegisterTilePlan, unit: IndexExpr, width: Dim, local: Collection[ir.Value], kept_rows: Mapping[ir.Value, Dim]
-) -> RowBlockContraction | Decline:
+def _plan_block(contraction: VectorContractionPlan, unit: IndexExpr, width: Dim) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `unit` is a position in rows of this width."""
+    plan = contraction.plan
     if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
         return decline("a contraction reads beyond the edges of a tensor, or has unequal panels")
     if any(side.padded_shape is not None or side.is_converted for side in (plan.rows, plan.columns)):
@@ -120,35 +122,39 @@ def _plan_block(
     if plan.rows_first:
         return decline("a contraction does not share rows between columns")
     row_axis = plan.row_axis
-    outer: dict[int, tuple[LoopAxis, Dim]] = {}
     for axis in (*plan.column_loops, *plan.row_loops):
-        stride, rest = unit.stride(axis) // width, unit.stride(axis) % width
-        if rest != 0 or stride == 0:
+        if unit.stride(axis) % width != 0 or unit.stride(axis) == 0:
             return decline("an axis of a contraction does not step by rows")
-        outer[axis.id] = (axis, stride)
     if row_axis is not None and unit.stride(row_axis) != width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
     if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (plan.lane_axis, *plan.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
-    moved = _Mover(plan, row_axis, local, kept_rows)
-    return RowBlockContraction(
-        replace(
-            plan,
-            rows=replace(plan.rows, form=moved.form(plan.rows.access.value, plan.rows.form)),
-            columns=replace(plan.columns, form=moved.outside(plan.columns.form)),
-            column_loops=[], row_loops=[], is_streamed=False,
-            writes=[
-                moved.form(value, form) for (value, _), form in zip(plan.contraction.writes, plan.writes, strict=True)
-            ],
-            reads=[
-                [None if r is None or f is None else moved.form(r.value, f) for r, f in zip(s.reads, fs, strict=True)]
-                for s, fs in zip(plan.contraction.stages, plan.reads, strict=True)
-            ],
-            indices=[[moved.outside(form) for form in forms] for forms in plan.indices],
-        ),
-        outer,
-        row_axis,
-    )  # fmt: skip
+    in_block = replace(plan, column_loops=[], row_loops=[], is_streamed=False, order_of_loops=LoopOrder())
+    try:
+        loops = loops_of_block(contraction.group, in_block, width, unit is plan.rows.form, BlockOfRows())
+    except ScheduleError as error:
+        return decline("its loops make no register tile in a block of rows", found=str(error))
+    return RowBlockContraction(in_block, contraction.group, loops)
+
+
+def loops_of_block(
+    group: BlockGroup[Machine], plan: RegisterTilePlan, width: Dim, reads_rows: bool, part: BlockOfRows
+) -> BlockLoops:
+    """Arrange the loops of a contraction for one block.
+
+    Rows of this width are those that it reads, or else those that it writes.
+    """
+    s = schedule_of(group)
+    loops = arrange_contraction(s, plan, part)
+    block, steps = s.blocks()[-1], s.steps(s.blocks()[-1])
+    outer: dict[str, tuple[Dim, Dim]] = {}
+    for loop in loops.outer:
+        step = steps[loop][loops.roles.row_operand] if reads_rows else s.strides(block, loop)[1][0]
+        if step is None or step % width != 0:
+            raise ScheduleError(f"'{loop}' does not step evenly by rows")
+        outer[loop] = step // width, s.extent(loop)
+    is_counted = part.is_counted and plan.row_axis is not None
+    return BlockLoops(s, outer, is_counted, loops.tiles, loops.panel, loops.over, loops.blocks)
 
 
 def _is_inside_row(axis: LoopAxis, stride: Dim, width: Dim) -> bool:
@@ -156,30 +162,6 @@ def _is_inside_row(axis: LoopAxis, stride: Dim, width: Dim) -> bool:
     if isinstance(stride, int) and isinstance(axis.extent, int) and isinstance(width, int):
         return stride * (axis.extent - 1) < width
     return stride == 0 or (stride == 1 and axis.extent == width)
-
-
-@dataclass(frozen=True)
-class _Mover:
-    """Rewrites positions to those within a block."""
-
-    plan: RegisterTilePlan
-    row_axis: LoopAxis | None
-    local: Collection[ir.Value]
-    kept_rows: Mapping[ir.Value, Dim]
-    """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
-
-    def form(self, value: ir.Value, form: IndexExpr) -> IndexExpr:
-        if value not in self.local:
-            return self.outside(form)
-        rows = set() if self.row_axis is None else {self.row_axis.id}
-        inside = rows | {self.plan.lane_axis.id} | {axis.id for axis in self.plan.reduce}
-        terms = {axis: step for axis, step in form.terms.items() if axis in inside}
-        return IndexExpr({**terms, KEPT.id: self.kept_rows[value]} if value in self.kept_rows else terms, form.constant)
-
-    def outside(self, form: IndexExpr) -> IndexExpr:
-        """Return the position in a tensor that is stored whole: it depends on the first row of the block."""
-        step = 0 if self.row_axis is None else form.stride(self.row_axis)
-        return IndexExpr({**form.terms, BLOCK.id: step}, form.constant) if step != 0 else form
 
 
 def _with_blocks(
@@ -192,11 +174,10 @@ def _with_blocks(
     choices: BlockChoices,
 ) -> BlockedPlan | Decline:
     outer = dims_of(weights.type)[:-1]
-    extents = [1 if part.row_axis is None else part.row_axis.extent for part in (first, last)]
+    extents = [part.rows for part in (first, last)]
     steps = {*extents, D.product(list(outer))}
-    for part in (first, last):
-        steps |= {stride for _, stride in part.outer.values()}
-        steps |= {stride * axis.extent for axis, stride in part.outer.values()}
+    for stride, count in (*first.loops.outer.values(), *last.loops.outer.values()):
+        steps |= {stride, stride * count}
     # Steps of the loops over rows: adjacent dims, or several of them fused.
     chain: list[Dim] = [1]
     for dim in reversed(outer):

@@ -137,9 +137,6 @@ they sum `MIN_DEEP` products: they are a small part of a kernel's time, and with
 MIN_DEPTH_TO_HOLD = 256
 """Products per element from which on these tiles may store and load accumulators for a short epilogue, too: a single
 row of three vectors loses ten cycles of 400."""
-MAX_UNROLLED_IN_ROW = 24
-"""Operations of an epilogue, over the vectors of a row of these tiles, above which there is a loop over the vectors. In
-whole tiles it costs too much: SiLU on 4 rows of 3 vectors with 80 products takes 1.4 of the time."""
 LONG_INTRINSICS = {
     "cos": 50, "sin": 50, "tan": 50, "fmod": 40, "remainder": 50, "pow": 70, "erfinv": 40, "i0": 35, "i0e": 35,
     "i1": 35, "i1e": 35, "j0": 120, "j1": 120, "digamma": 110, "lgamma": 140, "tgamma": 200,

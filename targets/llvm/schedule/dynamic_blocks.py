@@ -6,24 +6,17 @@ Their memory cannot be on a thread's stack, as its size is dynamic: each thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import lcm
+from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles
 from mirlo.passes.schedule.loops import for_loop, store
-from mirlo.passes.schedule.primitives.index import LoopValues
-from mirlo.passes.schedule.primitives.vector_memory import Piece
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.kernel import Index
-from mirlo.targets.llvm.schedule.cost import REST_ROWS
-from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockTiles, elements_of_row
 
 _ADDI = 1
 """The sum of integers as the kind of `memref.atomic_rmw`."""
@@ -42,10 +35,10 @@ class DynamicBlockedPlan(BlockedPlan):
             elements = self.slots * self.block * elements_of_row(value, self.total)
             memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
         self.reuse_scores(memory)
-        first, last = (DynamicBlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        first, last = (BlockTiles(part, self, memory) for part in (self.first, self.last))
         rows = self.rows.row_by_row(memory)
         heads = D.product([extent for _, extent in self.loops])
-        step = lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
+        step = self.columns_at_once
         # The same block of all heads first: causal blocks take longer, the later their rows.
         tasks = D.ceildiv(self.extent, self.block) * heads
 
@@ -54,21 +47,15 @@ class DynamicBlockedPlan(BlockedPlan):
             count = (index(self.extent) - start).minimum(self.block)
             indices = self.indices(head)
             needed = self._needed(start, count, step)
-            first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
-            kept = slot * self.block
-            first.run_block(indices, start, count, kept)
+            stored = slot * self.block
+            first.emit(indices, start, count, stored, columns=needed)
             if self.rows.rows:
-                for_loop(0, count, 1, lambda r: rows.emit(kept + r, needed))
+                for_loop(0, count, 1, lambda r: rows.emit(stored + r, needed))
             else:
                 rows.emit(limit=needed)
-            last.run_block(indices, start, count, kept)
+            last.emit(indices, start, count, stored, depth=needed)
 
         emit_tasks(memory, self.slots, tasks, task)
-
-    @property
-    def total(self) -> Dim:
-        """Return the rows of all blocks."""
-        return D.product([extent for _, extent in self.loops]) * self.extent
 
 
 def emit_tasks(memory: TensorBuffers, slots: int, tasks: Dim, task: Callable[[Value, Value], None]) -> None:
@@ -101,49 +88,3 @@ def _claim_each(following: ir.Value, count: Dim, body: Callable[[Value], None]) 
     with ir.InsertionPoint(loop.after.blocks.append(kind)):
         body(Value(loop.after.blocks[0].arguments[0]))
         scf.YieldOp([])
-
-
-class DynamicBlockKernel(BlockKernel):
-    """A contraction that is emitted for blocks of a dynamic number of rows."""
-
-    def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
-        super().__init__(part, memory, order)
-        self.tiles_now: TiledRows | None = None
-
-    def run_block(self, indices: Mapping[Dim, Index], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
-        """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
-        if self.part.row_axis is not None:
-            self.tiles_now = dynamic_tiles(count, self.plan.tile_rows, REST_ROWS)
-        self._panels(self._values(indices, start).at({KEPT.id: kept}))
-
-    def dynamic_tiles(self) -> TiledRows:
-        assert self.tiles_now is not None
-        return self.tiles_now
-
-    def _rows(self, values: LoopValues, cut: list[Piece], parallel: bool) -> None:
-        axis = self.plan.row_axis
-        if axis is None:
-            super()._rows(values, cut, parallel)
-        else:
-            self._dynamic_rows(axis, values, cut, False)
-
-    def _panels(self, values: LoopValues) -> None:
-        """Emit the panels before the limit; the last one is masked if it is partial."""
-        axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
-        if limit is None or isinstance(axis.extent, int):
-            super()._panels(values)
-            return
-        whole = axis.extent // width * width
-        for first, stop, held in ((0, whole, width), (whole, axis.extent, axis.extent - whole)):
-            cut = self.plan.cut(held)
-            end = create("arith.minsi", limit.type, limit, self.constants.index(stop))
-
-            def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
-                self._panel(values.at({axis.id: i}), cut)
-
-            for_loop(first, end, width, panel)
-
-
-def elements_of_row(value: ir.Value, total: Dim) -> Dim:
-    """Return the elements of a value per row, for this many rows."""
-    return D.product(dims_of(value.type)) // total

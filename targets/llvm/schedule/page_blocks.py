@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -13,21 +11,19 @@ from mirlo.dialects.core.value import Value, emit_constant, index, select
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop
-from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.loops import either, for_loop
+from mirlo.passes.schedule.primitives.index import LoopValue
+from mirlo.passes.schedule.primitives.memory import PartLayout
 from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.tile import Extent
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
-from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row, emit_tasks
-from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockKernel, RowBlockContraction
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, emit_tasks
+from mirlo.targets.llvm.schedule.row_blocks import BlockTiles, RowBlockContraction, elements_of_row
 
-PAGE, HEAD, CHUNK, AHEAD = (LoopAxis(number, 1, False) for number in (-5, -6, -7, -8))
-"""Axes that stand for the first element of a page, for a head of keys, for the number of a page of a sequence, and for
-the first element to prefetch."""
+PAGE, HEAD, NEXT_PAGE = "#page", "#head", "#next_page"
+"""Loops that stand for the first element of a page, for a head of keys, and for the first element to prefetch."""
 
 
 @dataclass(frozen=True)
@@ -171,75 +167,104 @@ class _Task:
     """The rows of the sequence."""
 
 
-class _PageKernel(BlockKernel):
-    """A contraction that is emitted for a page."""
-
-    def run_page(self, plan: DynamicBlockedPlan, task: Value, at: dict[LoopAxis, Value]) -> None:
-        """Emit the rows of a head of keys; `task` is the number of the head in all sequences."""
-        self.rows_now = plan.extent if isinstance(plan.extent, int) else 1
-        values = self._values(plan.indices(task), 0)
-        self._panels(values.at({axis.id: value for axis, value in at.items()}))
-
-
 class _PagedProduct:
-    """One of the two contractions: kernels that read pages, and the copy of a page."""
+    """One of the two contractions, over pages of rows of its columns."""
 
     def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
-        self.emitter = emitter
-        memory, copied, order = emitter.memory, emitter.memory.copy(), emitter.plan.plan.order
-        self.reader = PageReader(read, memory, part.plan.machine)
-        memory.place(read.value, self.reader.cache)
-        elements = emitter.plan.plan.slots * read.page_elements
-        copied.place(read.value, memory.buffers.shared_scratch(elements, read.value.type.element_type))
-        self.copy = copied.slot(read.value).buffer
-        self.in_place, self.of_copy = (_PageKernel(part, each, order) for each in (memory, copied))
+        self.emitter, self.loops, self.read = emitter, part.loops, read
+        memory = emitter.memory
+        self.reader = reader = PageReader(read, memory, part.plan.machine)
+        memory.place(read.value, reader.cache)
         # The next page is prefetched in the order of memory, a row's share for each row of a head.
-        axis = part.plan.lane_axis if part.plan.dot else part.plan.reduce[0]
-        self.in_place.tiles.ahead = IndexExpr({AHEAD.id: 1, axis.id: self.reader.size}, 0)
-        self.in_place.tiles.lines_ahead = -(-self.reader.size // self.reader.line_elements)
+        (block,) = part.loops.blocks
+        layout = PartLayout(
+            frozenset([*part.loops.outer, block]),
+            IndexExpr({PAGE: 1, HEAD: reader.size}),
+            (0, 0, reader.heads * reader.size, 1),
+            IndexExpr({NEXT_PAGE: 1}),
+            reader.size,
+        )
+        self.tiles = BlockTiles(part, emitter.plan.plan, memory, {read.value: layout})
+
+    def emit_whole(self, task: _Task) -> None:
+        """Emit the pages of a sequence that are full, which are read where they are."""
+
+        def page(number: Value) -> None:
+            following = (number + 1).minimum(index(self.reader.most) - 1)
+            here, ahead = (self.reader.page(task.sequence, each) for each in (number, following))
+            self.emit_heads(self.tiles, task, number, here, ahead)
+
+        for_loop(0, self.whole_pages(task), 1, page)
+
+    def whole_pages(self, task: _Task) -> Value:
+        """Emit how many pages of a sequence are full."""
+        return task.length.divide_unsigned(self.reader.rows).minimum(index(self.reader.most))
+
+    def emit_heads(
+        self,
+        tiles: BlockTiles,
+        task: _Task,
+        number: Value,
+        page: Value,
+        following: Value | None = None,
+        depth: Value | None = None,
+    ) -> None:
+        """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
+        emitter, reader = self.emitter, self.reader
+        plan = emitter.plan.plan
+        (block,) = self.loops.blocks
+
+        def head(h: Value) -> None:
+            own = task.head + h
+            others: dict[str, LoopValue] = {HEAD: own, PAGE: page, block: number}
+            if following is not None:
+                others[NEXT_PAGE] = following + own * (reader.rows * reader.size)
+            indices, stored = plan.indices(task.sequence * emitter.heads + own), task.kept + h * plan.extent
+            tiles.emit(indices, 0, emitter.rows_of_head, stored, depth=depth, others=others)
+
+        for_loop(0, emitter.heads_of_task, 1, head, rolled=True)
+
+
+class _ScoresOfPages(_PagedProduct):
+    """The product with keys. Pages that are not full are copied, as there are scores of the rows after the last."""
+
+    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
+        super().__init__(emitter, part, read)
+        elements = emitter.plan.plan.slots * read.page_elements
+        self.copy = emitter.memory.buffers.shared_scratch(elements, read.value.type.element_type)
+        self.of_copy = self.tiles.elsewhere(read.value, self.copy)
 
     def emit_pages(self, task: _Task) -> None:
-        """Emit all pages of a sequence: full ones where they are, others from a copy."""
+        """Emit all pages of a sequence."""
         reader = self.reader
-        full = task.length.divide_unsigned(reader.rows)
-
-        def whole(number: Value) -> None:
-            following = (number + 1).minimum(index(reader.most) - 1)
-            pages = [reader.page(task.sequence, each) for each in (number, following)]
-            self.emit_heads(self.in_place, task, number, *pages)
+        self.emit_whole(task)
 
         def partial(number: Value) -> None:
-            page, first = task.slot * reader.read.page_elements, task.head * reader.size
+            page, first = task.slot * self.read.page_elements, task.head * reader.size
             target = PageCopy(self.copy, page + first, reader.heads * reader.size, reader.size)
             source = reader.page(task.sequence, number) + first
             reader.copy(source, reader.rows_of(task.length, number), target, self.emitter.heads_of_task)
             self.emit_heads(self.of_copy, task, number, page)
 
-        for_loop(0, full, 1, whole)
-        for_loop(full, reader.most, 1, partial)
+        for_loop(self.whole_pages(task), reader.most, 1, partial)
 
-    def emit_sums(self, task: _Task, emit: Callable[[LoopValues, Extent, ir.Value], None], sums: ir.Value) -> None:
-        """Emit something for the tiles of each head, whose accumulators are in memory."""
-        kernel = self.of_copy
-        of_page, kernel.emit_tile = kernel.emit_tile, lambda at, extent: emit(at, extent, sums)
-        self.emit_heads(kernel, task, index(0), index(0))
-        kernel.emit_tile = of_page
 
-    def emit_heads(
-        self, kernel: _PageKernel, task: _Task, number: Value, page: Value, following: Value | None = None
-    ) -> None:
-        """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
-        emitter, reader = self.emitter, self.reader
-        plan = emitter.plan.plan
+class _SumsOfPages(_PagedProduct):
+    """The product with values, which ends at the last row. Accumulators are in memory from page to page."""
 
-        def head(h: Value) -> None:
-            own = task.head + h
-            at = {KEPT: task.kept + h * plan.extent, HEAD: own, PAGE: page, CHUNK: number}
-            if following is not None:
-                at[AHEAD] = following + own * (reader.rows * reader.size)
-            kernel.run_page(plan, task.sequence * emitter.heads + own, at)
+    def emit_pages(self, task: _Task) -> None:
+        """Emit all pages of a sequence; without pages, an empty one, as the sums are results."""
+        reader = self.reader
+        self.emit_whole(task)
 
-        for_loop(0, emitter.heads_of_task, 1, head, rolled=True)
+        def partial(number: Value) -> None:
+            count = reader.rows_of(task.length, number)
+            (page,) = either(
+                count > 0, lambda: [reader.page(task.sequence, number)], lambda: [index(0)], [ir.IndexType.get()]
+            )
+            self.emit_heads(self.tiles, task, number, Value(page), depth=count)
+
+        for_loop(self.whole_pages(task), D.maximum(1, reader.most), 1, partial)
 
 
 class _PagedEmitter:
@@ -257,35 +282,29 @@ class _PagedEmitter:
             elements = slots * self._rows * elements_of_row(value, plan.total)
             memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
         plan.reuse_scores(memory)
-        self.products = [
-            _PagedProduct(self, part, read)
-            for part, read in ((self.plan.first, self.plan.keys), (self.plan.last, self.plan.values))
-        ]
-        contraction = self.plan.last.plan.contraction
-        elements = D.product(contraction.writes[0][1].shape)
-        self.sums = memory.buffers.shared_scratch(elements, contraction.product.accumulate_type)
-        for kernel in (self.products[1].in_place, self.products[1].of_copy):
-            kernel.tiles.sums = self.sums
+        self.keys = _ScoresOfPages(self, self.plan.first, self.plan.keys)
+        self.values = _SumsOfPages(self, self.plan.last, self.plan.values)
         self.rows = plan.rows.row_by_row(memory)
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
         emit_tasks(memory, slots, tasks, self._emit_task)
 
     @property
-    def _rows(self) -> int:
-        """Return the rows of a task that are stored."""
+    def rows_of_head(self) -> int:
+        """Return the rows that read the same head of keys."""
         extent = self.plan.plan.extent
         assert isinstance(extent, int)
-        return self.heads_of_task * extent
+        return extent
+
+    @property
+    def _rows(self) -> int:
+        """Return the rows of a task that are stored."""
+        return self.heads_of_task * self.rows_of_head
 
     def _emit_task(self, number: Value, slot: Value) -> None:
         sequence, part = number.divide_unsigned(self.plan.parts), number.remainder_unsigned(self.plan.parts)
-        keys, values = self.products
-        length = keys.reader.length(sequence).minimum(values.reader.length(sequence))
+        length = self.keys.reader.length(sequence).minimum(self.values.reader.length(sequence))
         task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
-        keys.emit_pages(task)
+        self.keys.emit_pages(task)
         for_loop(0, self._rows, 1, lambda r: self.rows.emit(task.kept + r))
-        # Without pages the sums are zero: they are in memory before the first one.
-        values.emit_sums(task, values.of_copy.tiles.begin, self.sums)
-        values.emit_pages(task)
-        values.emit_sums(task, values.of_copy.tiles.finish, self.sums)
+        self.values.emit_pages(task)

@@ -13,23 +13,26 @@ from dataclasses import replace
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import UNPROVEN
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
+from mirlo.targets.llvm.schedule.blocked import loops_of_block, outside_values, plan_blocked
+from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
-from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRead, copy_rows
+from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages
 from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
 
@@ -85,7 +88,7 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], th
     keys, values = (reads.get(each.columns.access.value) for each in (first, last))
     if keys is None or values is None:
         return decline("keys or values are not rows of pages")
-    if plan.limit is not None or any(each.packing is not None or each.group is not None for each in (first, last)):
+    if plan.limit is not None or any(each.packs_panels or each.group is not None for each in (first, last)):
         return decline("keys or values are packed, or a mask leaves some of them out")
     if len(first.reduce) != 1 or len(last.reduce) != 1 or first.unrolled or last.unrolled:
         return decline("products have several axes, or unrolled ones")
@@ -93,42 +96,45 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], th
     sequences = dims_of(keys.table.type)[0]
     if D.product([extent for _, extent in plan.loops]) != sequences * heads:
         return decline("the rows of a head are several loops", loops=len(plan.loops))
-    parts = []
-    for part, read, axis, size_axis in (
-        (plan.first, keys, first.lane_axis, first.reduce[0]),
-        (plan.last, values, last.reduce[0], last.lane_axis),
+    for contraction, read, axis, size_axis in (
+        (first, keys, first.lane_axis, first.reduce[0]),
+        (last, values, last.reduce[0], last.lane_axis),
     ):
         if axis.extent != plan.width or read.shape[1:3] != (rows, heads):
             return decline("a product does not go over the rows of pages")
-        if tuple(part.plan.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
+        if tuple(contraction.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
             return decline("rows are read in another order")
-        parts.append(_over_pages(part, axis, size_axis, read))
+        if contraction.row_axis is not None and plan.extent not in (1, contraction.row_axis.extent):
+            return decline("the rows of a head are not one loop")
+    try:
+        parts = _keys_of_page(plan, rows), _values_of_page(plan, rows)
+    except ScheduleError as error:
+        return decline("its loops make no register tile in a page", found=str(error))
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
-    return PagedPlan(plan, parts[0], parts[1], keys, values, count)
+    return PagedPlan(plan, *parts, keys, values, count)
 
 
-def _over_pages(part: RowBlockContraction, axis: LoopAxis, size_axis: LoopAxis, read: PagedRead) -> RowBlockContraction:
-    """Return a contraction over the rows of one page, at `PAGE` and `HEAD` in the cache; `axis` is that of the rows."""
-    plan = part.plan
-    _, rows, heads, size = read.shape
-    short = replace(axis, extent=rows)
+def _of_head(contraction: RegisterTilePlan, plan: DynamicBlockedPlan) -> RegisterTilePlan:
+    """Return a contraction for the rows of one head: where it has one, no tile has the rows of several heads."""
+    return replace(contraction, row_axis=None, tile_rows=1) if plan.extent == 1 else contraction
 
-    def chunk(form: IndexExpr) -> IndexExpr:
-        step = form.stride(axis)
-        return IndexExpr({**form.terms, CHUNK.id: step * rows}, form.constant) if step else form
 
-    place = IndexExpr({PAGE.id: 1, HEAD.id: size, axis.id: heads * size, size_axis.id: 1}, 0)
-    changed = replace(
-        plan,
-        rows=replace(plan.rows, form=chunk(plan.rows.form)),
-        columns=replace(plan.columns, form=place),
-        lane_axis=short if plan.lane_axis.id == axis.id else plan.lane_axis,
-        reduce=[short if each.id == axis.id else each for each in plan.reduce],
-        writes=[chunk(form) for form in plan.writes],
-        reads=[[None if form is None else chunk(form) for form in forms] for forms in plan.reads],
-        indices=[[chunk(form) for form in forms] for forms in plan.indices],
-    )
-    return replace(part, plan=changed)
+def _keys_of_page(plan: DynamicBlockedPlan, rows: int) -> RowBlockContraction:
+    """Return the product with the keys of one page, in a loop over pages."""
+    part = plan.first
+    short = replace(_of_head(part.plan, plan), lane_axis=replace(part.plan.lane_axis, extent=rows))
+    loops = loops_of_block(part.group, short, plan.width, False, BlockOfRows(is_counted=False, columns=rows))
+    return RowBlockContraction(short, part.group, loops)
+
+
+def _values_of_page(plan: DynamicBlockedPlan, rows: int) -> RowBlockContraction:
+    """Return the product with the values of one page, in a loop over pages: they are blocks of K."""
+    part = plan.last
+    axis = part.plan.reduce[0]
+    order = LoopOrder(depth_axis=axis, depth_block=rows)
+    short = replace(_of_head(part.plan, plan), reduce=[replace(axis, extent=rows)], order_of_loops=order)
+    loops = loops_of_block(part.group, short, plan.width, True, BlockOfRows(is_counted=False))
+    return RowBlockContraction(short, part.group, loops)
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop, loop_over_tiles, loop_with_tail
-from mirlo.passes.schedule.primitives.index import LoopValues
-from mirlo.passes.schedule.primitives.vector_memory import Piece
+from mirlo.passes.schedule.loops import loop_over_tiles, loop_with_tail
+from mirlo.passes.schedule.primitives.index import LoopValue
+from mirlo.passes.schedule.primitives.memory import PartLayout, PartLayouts
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.shifted_tiles import STORED_ROW, RowSpan
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, Index, plus
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
-BLOCK, KEPT = LoopAxis(-3, 1, False), LoopAxis(-4, 1, False)
-"""Axes that stand for the first row of a block, and for the first of its stored rows."""
+Index = ir.Value | int
+
+
+@dataclass(frozen=True)
+class BlockLoops:
+    """The loops of a contraction, arranged for blocks of rows."""
+
+    s: Schedule
+    outer: dict[str, tuple[Dim, Dim]]
+    """The loops outside of the blocks, with their steps in rows and their iterations."""
+    is_counted: bool
+    """Whether the loop over tiles computes as many rows as a block has, from one on; else it computes all rows."""
+    tiles: str
+    """The loop over tiles of rows."""
+    panel: str
+    over: list[str]
+    """The loops of the reduction."""
+    blocks: list[str]
+    """Loops over blocks of columns, or of K, outside of others."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +52,13 @@ class RowBlockContraction:
     """A contraction planned for a block of rows."""
 
     plan: RegisterTilePlan
-    """Without loops over rows or columns except those of tiles; positions in values of the block are relative to it."""
-    outer: Mapping[int, tuple[LoopAxis, Dim]]
-    """The outer axes, by id, with their steps in rows."""
-    row_axis: LoopAxis | None
+    group: BlockGroup[Machine]
+    loops: BlockLoops
+
+    @property
+    def rows(self) -> Dim:
+        """Return the iterations of the loop over rows."""
+        return 1 if self.plan.row_axis is None else self.plan.row_axis.extent
 
 
 @dataclass(frozen=True)
@@ -57,15 +83,14 @@ class BlockedPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
-        total = prod(extent for _, extent in self.loops) * self.extent
         for value in self.local:
-            elements = prod(value.type.shape) // total * self.block
+            elements = elements_of_row(value, self.total) * self.block
             memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
         self.reuse_scores(memory)
-        first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        first, last = (BlockTiles(part, self, memory) for part in (self.first, self.last))
         rows = self.rows.row_by_row(memory)
         heads = prod(extent for _, extent in self.loops)
-        step = lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
+        step = self.columns_at_once
 
         def blocks(head: Index) -> None:
             indices = self.indices(head)
@@ -74,18 +99,27 @@ class BlockedPlan:
             def one(start: Index, part: int) -> None:
                 count = parts[part].step
                 needed = self._needed(start, count, step)
-                first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
-                first.run(indices, start, count)
+                first.emit(indices, start, count, 0, columns=needed)
                 if self.rows.rows:
                     loop_over_tiles(0, count, 1, lambda r: rows.emit(r, needed))
                 else:
                     rows.emit()
-                last.run(indices, start, count)
+                last.emit(indices, start, count, 0, depth=needed)
 
             # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
             loop_with_tail(parts, one, parallel=heads == 1)
 
         loop_over_tiles(0, heads, 1, blocks, parallel=True)
+
+    @property
+    def total(self) -> Dim:
+        """Return the rows of all blocks."""
+        return D.product([extent for _, extent in self.loops]) * self.extent
+
+    @property
+    def columns_at_once(self) -> int:
+        """Return the columns that all loops compute at a time, if not all columns are computed."""
+        return lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
 
     @property
     def order(self) -> tuple[Dim, ...]:
@@ -142,58 +176,78 @@ class BlockedPlan:
                 return
 
 
-class BlockKernel(ContractionEmitter):
-    """A contraction that is emitted for blocks of rows, at positions given by outer loops."""
+class BlockTiles:
+    """Emits the tiles of a contraction, block of rows by block of rows."""
 
-    def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
-        super().__init__(part.plan, memory)
-        self.part = part
-        self.order = order
-        self.rows_now = 1
-        self.limit: ir.Value | None = None
-        """The end of the columns for these rows, an index; None for all."""
-        self.prepare()
+    def __init__(
+        self, part: RowBlockContraction, plan: BlockedPlan, memory: TensorBuffers, others: PartLayouts | None = None
+    ) -> None:
+        """Take a contraction of a plan; `others` are values, besides those of a block, of which memory has a part."""
+        self._loops, self._rows, self._order, self._memory = part.loops, part.rows, plan.order, memory
+        outer = frozenset([*self._loops.outer, *([self._loops.tiles] if self._loops.is_counted else [])])
+        layouts: dict[ir.Value | None, PartLayout] = {
+            value: PartLayout(outer, IndexExpr({STORED_ROW: elements_of_row(value, plan.total)}))
+            for value in plan.local
+        }
+        self._emitter = self._loops.s.part_emitter({**layouts, **(others or {})})
 
-    def run(self, indices: Mapping[Dim, Index], start: Index, count: int) -> None:
-        """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
-        self.rows_now = count
-        self._panels(self._values(indices, start))
+    def elsewhere(self, value: ir.Value, buffer: ir.Value) -> BlockTiles:
+        """Return an emitter of the same tiles, with a value in another buffer."""
+        result = copy(self)
+        result._emitter = self._emitter.elsewhere(self._memory, value, buffer)
+        return result
 
-    def _values(self, indices: Mapping[Dim, Index], start: Index) -> LoopValues:
-        """Return where the first row of a block is."""
-        at: dict[int, Index] = {}
-        for axis, stride in self.part.outer.values():
-            at[axis.id] = 0
-            for distance in self._between(stride, stride * axis.extent):
-                at[axis.id] = plus(at[axis.id], times(indices[distance], distance // stride))
-        row_axis = self.part.row_axis
-        if row_axis is not None:
-            at[BLOCK.id] = start
-            for distance in self._between(self.order[0], row_axis.extent):
-                at[BLOCK.id] = plus(at[BLOCK.id], times(indices[distance], distance))
-        return LoopValues(at)
+    def emit(
+        self,
+        indices: Mapping[Dim, Index],
+        start: Index,
+        count: Index,
+        stored: Index,
+        columns: ir.Value | None = None,
+        depth: ir.Value | None = None,
+        others: Mapping[str, LoopValue] | None = None,
+    ) -> None:
+        """Emit `count` rows from `start` on; `indices` are those of the shared loops, `others` those of other loops.
+
+        `stored` is the row of the memory of a block where the first one is; the loops over columns and along K end at
+        `columns` and `depth`, if these are given.
+        """
+        loops = self._loops
+        at: dict[str, LoopValue] = {name: self._index(indices, *each) for name, each in loops.outer.items()}
+        ends = {} if columns is None else {loops.panel: columns}
+        ends |= {} if depth is None else dict.fromkeys(loops.over, depth)
+        spans: dict[str, RowSpan] = {}
+        if loops.is_counted:
+            first = start
+            for distance in self._between(self._order[0], self._rows):
+                first = plus(first, times(indices[distance], distance))
+            spans[loops.tiles] = RowSpan(first, count, stored)
+        else:
+            at[STORED_ROW] = stored
+        self._emitter.emit(self._memory, indices={**at, **(others or {})}, ends=ends, spans=spans)
+
+    def _index(self, indices: Mapping[Dim, Index], stride: Dim, extent: Dim) -> Index:
+        """Return the index of a loop that steps by this many rows."""
+        total: Index = 0
+        for distance in self._between(stride, stride * extent):
+            total = plus(total, times(indices[distance], distance // stride))
+        return total
 
     def _between(self, low: Dim, high: Dim) -> Sequence[Dim]:
-        """Return the steps of the loops that an axis is fused of, from its step to its end."""
-        return self.order[self.order.index(low) : self.order.index(high)]
+        """Return the steps of the loops that one is fused of, from its step to its end."""
+        return self._order[self._order.index(low) : self._order.index(high)]
 
-    def _panels(self, values: LoopValues) -> None:
-        if self.limit is None:
-            super()._panels(values)
-            return
-        axis = self.plan.lane_axis
-        assert isinstance(axis.extent, int)
-        for each in tile_ranges(axis.extent, self.plan.tile_columns):
-            cut = self.plan.cut(each.step)
-            end = create("arith.minsi", self.limit.type, self.limit, self.constants.index(each.stop))
 
-            def panel(i: ir.Value, cut: list[Piece] = cut) -> None:
-                self._panel(values.at({axis.id: i}), cut)
+def elements_of_row(value: ir.Value, total: Dim) -> Dim:
+    """Return the elements of a value per row, for this many rows."""
+    return D.product(dims_of(value.type)) // total
 
-            for_loop(each.start, end, each.step, panel)
 
-    def row_tiles(self) -> list[range]:
-        return tile_ranges(self.rows_now, self.plan.tile_rows)
+def plus(a: Index, b: Index) -> Index:
+    """Emit the sum of two indices; of integers, return it."""
+    if isinstance(a, int):
+        return a + b if isinstance(b, int) else Value(b) + a
+    return Value(a) + b
 
 
 def times(value: Index, factor: Dim) -> Index:

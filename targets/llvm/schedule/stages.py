@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -22,24 +22,32 @@ from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_
 from mirlo.targets.llvm.schedule.part_rules import RunPlan, function_group
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
+ContractionPlanner = Callable[[BlockGroup[Machine], ContractionChoices], VectorContractionPlan | Decline]
 RULES = ("llvm",)
 """The targets whose rules take runs of blocks."""
 
 
 def plan_stages(
-    group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, panels: StoredPanels = NO_PANELS
+    group: BlockGroup[Machine],
+    chosen: ChoiceValues = NOTHING_CHOSEN,
+    panels: StoredPanels = NO_PANELS,
+    contraction: ContractionPlanner = plan_contraction,
 ) -> list[RunPlan]:
     """Plan the blocks in order, as many at a time as one plan accepts, with the choices for all of them."""
-    plan = partial(_plan, chosen=chosen, panels=panels)
+    plan = partial(_plan, chosen=chosen, panels=panels, contraction=contraction)
     return plan_in_stages(group, plan, plan_scalars)
 
 
 def _plan_by(
-    rule: PartRule, group: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels
+    rule: PartRule,
+    group: BlockGroup[Machine],
+    chosen: ChoiceValues,
+    panels: StoredPanels,
+    contraction: ContractionPlanner = plan_contraction,
 ) -> RunPlan | Decline:
     """Plan blocks by a rule, with the choices that are the rule's."""
     if rule.planner is plan_contraction:
-        return plan_contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
+        return contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
     plan: RunPlan | Decline = rule.planner(group, **rule.rule.arguments.bind(chosen))
     return plan
 
@@ -54,9 +62,11 @@ def _parts_of(stages: Sequence[RunPlan], names: Sequence[str]) -> list[RulePart]
     return parts
 
 
-def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels) -> RunPlan | None:
+def _plan(
+    part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels, contraction: ContractionPlanner
+) -> RunPlan | None:
     for rule in part_rules(RULES):
-        plan = _plan_by(rule, part, chosen, panels)
+        plan = _plan_by(rule, part, chosen, panels, contraction)
         if not isinstance(plan, Decline):
             return plan
         if rule.planner is plan_contraction and len(part.blocks) > 1 and any(is_product(b) for b in part.blocks):

@@ -44,7 +44,7 @@ def has_own_row(plan: RegisterTilePlan) -> bool:
     is_converted = side.needs_cast(plan.contraction.product.accumulate_type)
     is_contiguous = side.form.stride(plan.lane_axis) == 1
     rows = rows_of(plan)
-    is_copied = plan.packing is not None and plan.group is None and is_converted and is_contiguous
+    is_copied = plan.packs_panels and plan.group is None and is_converted and is_contiguous
     return is_copied and bool(rows) and all(_is_symbol(axis.extent) for axis in rows)
 
 
@@ -99,7 +99,7 @@ class VectorContractionPlan:
         rows = rows_of(self.plan)
         group, function = _for_one_row(self.group, rows)
         single, copied = plan_contraction(group, _without_tile(self.plan.choices)), memory.copy()
-        if isinstance(single, Decline) or single.plan.packing is not None:
+        if isinstance(single, Decline) or single.plan.packs_panels:
             loops.emit(memory)
         else:
             for block, other in zip(self.group.blocks, group.blocks, strict=True):
@@ -127,7 +127,7 @@ def _summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
         "lanes": plan.lanes,
         "depth": prod(axis.extent for axis in plan.contraction.reduce),
         "dot": plan.dot,
-        "packed": plan.packing is not None,
+        "packed": plan.packs_panels,
         **_order(plan),
         **({} if plan.group is None else {"instruction": plan.group.instruction}),
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
@@ -159,7 +159,7 @@ def _resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
     if plan.dot:
         return ContractionChoices(dot=True)
     free, loops = plan.free, plan.order_of_loops
-    is_packed = plan.packing is not None if plan.may_pack else None
+    is_packed = plan.packs_panels if plan.may_pack else None
     return ContractionChoices(
         plan.tile_rows,
         plan.tile_vectors,
@@ -177,18 +177,25 @@ def plan_contraction(
     group: BlockGroup[Machine], choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
-    plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
-    if isinstance(plan, Decline):
-        return plan
-    result = VectorContractionPlan(group, plan)
-    loops = result.by_primitives
+    result = plan_tiles(group, choices)
+    if isinstance(result, Decline):
+        return result
+    plan, loops = result.plan, result.by_primitives
     if not isinstance(loops, Decline):
         return result
-    if plan.packing is None or plan.group is not None:
+    if not plan.packs_panels or plan.group is not None:
         return loops
     # Windows that skip elements, of which panels have no copies: tiles read them where they are.
-    in_place = VectorContractionPlan(group, replace(plan, packing=None))
+    in_place = VectorContractionPlan(group, replace(plan, packs_panels=False))
     return loops if isinstance(in_place.by_primitives, Decline) else in_place
+
+
+def plan_tiles(
+    group: BlockGroup[Machine], choices: ContractionChoices = NO_CONTRACTION_CHOICES
+) -> VectorContractionPlan | Decline:
+    """Choose the tiles of a contraction, whose loops are arranged when they are needed."""
+    plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
+    return plan if isinstance(plan, Decline) else VectorContractionPlan(group, plan)
 
 
 def _without_tile(chosen: ContractionChoices) -> ContractionChoices:

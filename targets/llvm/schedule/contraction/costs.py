@@ -186,4 +186,4 @@ def _row_bytes(plan: RegisterTilePlan) -> float:
 
 def _copied_bytes(plan: RegisterTilePlan) -> float:
     """Return the bytes of panels that the kernel packs; constants are packed at compile time."""
-    return operand_bytes(plan.columns) if plan.packing is not None and not plan.is_stored else 0.0
+    return operand_bytes(plan.columns) if plan.packs_panels and not plan.is_stored else 0.0

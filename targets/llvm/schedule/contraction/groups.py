@@ -30,7 +30,6 @@ class DotGroup:
     """`vpdpbusd`, `vpmaddubsw`, `vpmaddwd` or `vdpbf16ps`; a name of `DOTS` or `MATRICES` on AArch64."""
     unsigned_columns: bool = False
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
-    unsigned_rows: bool = False
     widens: bool = False
     """Whether int8 of the rows is extended to int16, in registers, or in a copy if they are read several times.
 
@@ -46,8 +45,6 @@ class DotGroup:
     """Whether `pack-weights` has stored the column operand in groups."""
     tail: int = 0
     """Elements in the last group, if it is partial."""
-    step: int = 0
-    """Stride along K of the column operand, if it is not stored in groups."""
 
     @property
     def is_matrix(self) -> bool:
@@ -101,18 +98,18 @@ def kind_of_group(
     is_mixed = unsigned[0] != unsigned[1]
     if "i8mm" in machine.dots and (is_tall or is_mixed):
         size, name = (8, "mmla") if is_tall else (4, "dot")
-        return DotGroup(size, ("us" if is_mixed else "u" if unsigned[1] else "s") + name, unsigned[1], unsigned[0])
+        return DotGroup(size, ("us" if is_mixed else "u" if unsigned[1] else "s") + name, unsigned[1])
     if "i8xi8" in machine.dots:
         # Both operands are signed or both are not: rows of the other kind have their sign bit flipped.
         instruction = "udot" if unsigned[1] else "sdot"
-        return DotGroup(4, instruction, unsigned[1], unsigned[0], flips=is_mixed)
+        return DotGroup(4, instruction, unsigned[1], flips=is_mixed)
     if "u8xi8" in machine.dots:
-        return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=not is_mixed)
+        return DotGroup(4, "vpdpbusd", unsigned[1], flips=not is_mixed)
     if "i16" not in machine.dots:
         return None
     if has_small_pairs:
-        return DotGroup(4, "vpmaddubsw", unsigned[1], unsigned[0], flips=not is_mixed)
-    return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True)
+        return DotGroup(4, "vpmaddubsw", unsigned[1], flips=not is_mixed)
+    return DotGroup(2, "vpmaddwd", unsigned[1], widens=True)
 
 
 def multiplies_words(product: MultiplyAdd, machine: Machine) -> bool:
@@ -128,11 +125,6 @@ def multiplies_words(product: MultiplyAdd, machine: Machine) -> bool:
         and all(operand.argument.type == i8 for operand in operands)
         and all(_widened_by(operand, ("arith.extsi", "arith.extui")) is not None for operand in operands)
     )
-
-
-def has_signs(product: MultiplyAdd) -> bool:
-    """Return whether the upper halves of both operands, extended int8, hold signs."""
-    return all(_widened_by(operand, ("arith.extsi",)) is not None for operand in (product.lhs, product.rhs))
 
 
 def are_small_pairs(columns: np.ndarray, axis: int) -> bool:
@@ -166,10 +158,6 @@ class GroupedSum:
     """Innermost last; its extent counts whole groups."""
     rows: IndexExpr
     columns: IndexExpr
-    panel: IndexExpr
-    """The row of a group in a packed panel."""
-    packed: list[LoopAxis]
-    """The same axes, including the partial group."""
 
 
 def grouped_sum(
@@ -194,27 +182,14 @@ def grouped_sum(
         return None
     if columns.form.stride(last) == 1 and columns.form.stride(lane_axis) == group.size == last.extent:
         reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], alone)
-        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, _panel_rows(reduce), reduce)
+        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form)
     if not may_pack:
         return None
     fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
     inner = fused[-1]
-    size, step = group.size, column_form.stride(inner)
-    groups = -(-inner.extent // size)
-    packed = [*fused[:-1], LoopAxis(inner.id, groups, True)]
-    by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
-    changed = replace(group, tail=inner.extent % size, step=step)
-    whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // size, True)]
-    return GroupedSum(changed, whole, by_group[0], by_group[1], _panel_rows(packed), packed)
-
-
-def _panel_rows(axes: Sequence[LoopAxis]) -> IndexExpr:
-    """Return the row of a packed panel, which has one for each iteration of the loops of a reduction."""
-    row, weight = IndexExpr(), 1
-    for axis in reversed(axes):
-        row = row + IndexExpr({axis.id: weight})
-        weight *= axis.extent
-    return row
+    by_group = [_by_groups(form, inner, group.size) for form in (row_form, column_form)]
+    whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // group.size, True)]
+    return GroupedSum(replace(group, tail=inner.extent % group.size), whole, by_group[0], by_group[1])
 
 
 def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:

@@ -41,7 +41,7 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
 )
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, plan_operand
 from mirlo.targets.llvm.schedule.contraction.orders import choose_order, freedom
-from mirlo.targets.llvm.schedule.contraction.register_tile import Packing, RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch
 from mirlo.targets.llvm.schedule.cost import (
     DOT_BELOW_ROWS,
@@ -197,7 +197,6 @@ class _Planner:
         self.rows.form, self.columns.form = next(it), next(it)
         self.writes = [next(it) for _ in writes]
         self.reads = [[None if f is None else next(it) for f in group] for group in reads]
-        self.indices = [[next(it) for _ in group] for group in indices]
         self.lane_axis = next((axis for axis in self.spatial if axis.id == lane_axis.id), lane_axis)
 
     def plan(self) -> RegisterTilePlan:
@@ -219,24 +218,24 @@ class _Planner:
                 columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine, self.choices.pack
             )
         rows.is_converted = self._converts_rows(axes, chosen, width)
-        reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
+        reduce = self._fuse_reduce(chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
         rest = [axis for axis in axes.others if axis is not row_axis and axis not in axes.panels] + axes.panels
         row_loops = [axis for axis in rest if columns.form.stride(axis) == 0]
         unrolled = self._unrolled(reduce) if overlap else []
         is_stored = columns.access.value in self.constants
-        is_plain = not is_dot and grouped is None and (packing is None or is_stored)
+        is_plain = not is_dot and grouped is None and (not pack or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         if self.machine.invariant and free.depth_axis not in reduce[:1]:
             free = replace(free, depth_axis=None)  # other loops of the sum would be inside of blocks
-        has_own_rows = rows.form.stride(lane_axis) != 0 and packing is None
+        has_own_rows = rows.form.stride(lane_axis) != 0 and not pack
         loops = choose_order(self.choices, free, has_own_rows, row_axis, tile_rows)
         plan = RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
-            row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
+            row_loops=row_loops, reduce=reduce, packs_panels=pack, tile_rows=tile_rows, tile_vectors=tile_vectors,
             lanes=problem.lanes, unrolled=unrolled, dot=is_dot,
-            writes=self.writes, reads=self.reads, indices=self.indices,
+            writes=self.writes, reads=self.reads,
             problem=replace(problem, rows=1) if row_axis is None else tile_request(
                 problem, row_axis, rows, chosen.order
             ),
@@ -364,24 +363,20 @@ class _Planner:
         guarded = {window.position.id for window in self.rows.guards}
         return [axis for axis in axes if axis.id not in guarded]
 
-    def _fuse_reduce(
-        self, order: list[LoopAxis], pack: bool, grouped: GroupedSum | None
-    ) -> tuple[list[LoopAxis], Packing | None]:
-        """Return the reduction axes of the kernel's loops, and how a panel is packed."""
+    def _fuse_reduce(self, order: list[LoopAxis], pack: bool, grouped: GroupedSum | None) -> list[LoopAxis]:
+        """Return the reduction axes of the kernel's loops."""
         if grouped is not None:
             self.rows.form, self.columns.form = grouped.rows, grouped.columns
-            packing = Packing(grouped.panel, grouped.packed, grouped.columns, grouped.panel)
-            return grouped.reduce, packing if pack else None
+            return grouped.reduce
         if not pack:
             reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
-            return reduce, None
+            return reduce
         panel, weight = IndexExpr(), 1
         for axis in reversed(order):
             panel = panel + IndexExpr({axis.id: weight})
             weight *= axis.extent
-        axes, (source, target) = fuse(order, [self.columns.form, panel])
-        reduce, (self.rows.form, panel) = fuse(order, [self.rows.form, panel], self.alone)
-        return reduce, Packing(panel, axes, source, target)
+        reduce, (self.rows.form, _) = fuse(order, [self.rows.form, panel], self.alone)
+        return reduce
 
     def _unrolled(self, reduce: list[LoopAxis]) -> list[LoopAxis]:
         guarded = {window.tap.id for window in self.rows.guards}

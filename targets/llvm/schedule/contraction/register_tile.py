@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.primitives.vector_memory import Piece, pieces_of
+from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import Machine
@@ -17,19 +15,6 @@ from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, edge_ranges, tile_ranges
-
-
-@dataclass(frozen=True)
-class Packing:
-    """The copy of a panel of columns, one row for each k-step."""
-
-    panel: IndexExpr
-    """The row of a k-step, over the reduction axes as the tiles iterate over them."""
-    axes: list[LoopAxis]
-    """The reduction axes as packing iterates over them."""
-    source: IndexExpr
-    target: IndexExpr
-    """Position in the operand, and the row, over these."""
 
 
 @dataclass
@@ -50,8 +35,8 @@ class RegisterTilePlan:
     """All reduction axes, outermost first."""
     reduce: list[LoopAxis]
     """Reduction axes of the kernel's loops, fused, outermost first."""
-    packing: Packing | None
-    """How panels of the column operand are packed; None if it is read in place."""
+    packs_panels: bool
+    """Whether panels of the column operand are packed; else it is read in place."""
     tile_rows: int
     tile_vectors: int
     lanes: int
@@ -61,7 +46,6 @@ class RegisterTilePlan:
     """Whether the lanes run along K instead of the output."""
     writes: list[IndexExpr]
     reads: list[list[IndexExpr | None]]
-    indices: list[list[IndexExpr]]
     problem: TileProblem
     """The parameters of the choice of the tile."""
     may_pack: bool = False
@@ -95,23 +79,10 @@ class RegisterTilePlan:
         return D.product([axis.extent for axis in self.reduce])
 
     @property
-    def panel_rows(self) -> Dim:
-        """Return the rows of a packed panel: k-steps, or groups of them."""
-        assert self.packing is not None
-        return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
-
-    @property
     def panel_columns(self) -> int:
         """Return the columns of a panel's vectors, including the inactive ones of the last vector."""
         columns = min(self.lane_axis.extent, self.tile_columns)
         return sum(piece.lanes for piece in pieces_of(columns, self.lanes, self.machine.masked))
-
-    @property
-    def covered_columns(self) -> int:
-        """Return the columns of the vectors of all panels, including the inactive ones of the last vector."""
-        columns: int = self.lane_axis.extent
-        before = (columns - 1) // self.tile_columns * self.tile_columns
-        return before + sum(piece.lanes for piece in self.cut(columns - before))
 
     @property
     def row_tiles(self) -> list[tuple[range, bool]]:
@@ -143,10 +114,3 @@ class RegisterTilePlan:
     def rows_first(self) -> bool:
         """Return whether the loops over rows are outside of those over panels: row operands are read once."""
         return self.order_of_loops.rows_outside
-
-    def cut(self, columns: Dim) -> list[Piece]:
-        """Return the vectors that cover this many columns; fewer than a panel has if the number is dynamic."""
-        if not isinstance(columns, int):
-            starts = range(0, self.tile_columns, self.lanes)
-            return [Piece(start, self.lanes, columns - start) for start in starts]
-        return pieces_of(columns, self.lanes, self.machine.masked)

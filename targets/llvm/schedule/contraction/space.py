@@ -50,7 +50,7 @@ def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list
     if plan.dot:
         return [tuning_point(choices) for choices in dot]
     own = ContractionChoices(plan.tile_rows, plan.tile_vectors)
-    packing = [replace(own, pack=plan.packing is None)] if plan.may_pack else []
+    packing = [replace(own, pack=not plan.packs_panels)] if plan.may_pack else []
     is_alone = plan.problem.rows <= plan.tile_rows
     leads = [ContractionChoices(lead_bytes=count) for count in _tried("lead_bytes")] if is_alone else []
     is_shared = threads > 1 and not plan.rows_first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from mirlo.dialects.core import dims as D
@@ -57,48 +58,88 @@ def plan_of_primitives(
 
 
 def contraction_by_primitives(s: Schedule, plan: RegisterTilePlan) -> None:
-    """Arrange the loops of a contraction around a register tile."""
+    """Arrange the loops of a contraction around a register tile, and divide them among threads."""
+    loops = arrange_contraction(s, plan)
+    if plan.order_of_loops.row_block:
+        s.parallel(loops.blocks[-1])
+    else:
+        share(s, loops.outer, loops.inner, plan.order_of_loops.share)
+
+
+@dataclass(frozen=True)
+class TiledLoops:
+    """The loops around the register tiles of a contraction, outermost first."""
+
+    blocks: list[str]
+    """Those over blocks of K and of rows."""
+    outer: list[str]
+    inner: list[str]
+    panel: str
+    tiles: str
+    """Over tiles of rows."""
+    over: list[str]
+    """Those of the reduction in a tile."""
+    roles: ContractionLoops
+
+
+@dataclass(frozen=True)
+class BlockOfRows:
+    """What a contraction computes that is a part of other loops: a block of rows, inside of the loops over heads."""
+
+    is_counted: bool = True
+    """Whether these loops know the number of rows, and where they begin; else it is all rows of a head."""
+    columns: int = 0
+    """The columns of a part, of which a loop outside of panels has one after the other; 0 for all of them."""
+
+
+def arrange_contraction(s: Schedule, plan: RegisterTilePlan, part: BlockOfRows | None = None) -> TiledLoops:
+    """Arrange the loops of a contraction around a register tile; of a block of rows, in each of its panels."""
     block, *after = s.blocks()
     order, tile_rows = plan.order_of_loops, plan.tile_rows
     loops = loops_of_contraction(s, block, plan)
     copies = copy_operands(s, block, loops, plan)
-    s.reorder(*loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
+    blocks: list[str] = []
+    if part is not None and part.columns:
+        block_of_columns, lane = s.split(loops.lane, (None, part.columns))
+        loops = replace(loops, lane=lane)
+        blocks.append(block_of_columns)
+    s.reorder(*blocks, *loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, depth = take_groups(s, block, loops, plan)
     over = fuse_contiguous(s, block, over)
     row = take_row_loop(s, block, loops, plan)
-    rows = loops.rows
     lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
     factors = (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes)
-    panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan) else "mask")
+    is_apart = has_panel_apart(plan) or part is not None and has_smaller_panel(plan)
+    panel, *columns = s.split(loops.lane, factors, "peel" if is_apart else "mask")
     if plan.dot:
         over[-1], lane = s.split(over[-1], (None, plan.lanes))
         depth = [lane]
-    blocks: list[str] = []
     if order.depth_axis is not None:
         block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
         blocks.append(block_of_k)
-    tiles, row = split_rows(s, row, plan, blocks)
-    outer, inner = [*loops.panels, panel], [*rows, tiles]
-    if order.rows_outside:
-        outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
+    is_counted = part is not None and part.is_counted and plan.row_axis is not None
+    tiles, row = split_rows(s, row, plan, blocks, is_counted)
+    outer, inner = [*loops.panels, panel], [*loops.rows, tiles]
+    if part is not None:
+        outer, inner = [*loops.panels, *loops.rows], [panel, tiles]
+    elif order.rows_outside:
+        outer, inner = (loops.rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
     s.reorder(*blocks, *outer, *inner, *over, row, *columns, *depth)
     for tap in over[len(over) - (1 if plan.is_short else len(plan.unrolled)) :]:
         s.unroll(tap)
-    if plan.packing is not None:
+    if plan.packs_panels:
         copies += pack_panel(s, block, loops.column_operand, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
     parts = [tiles]
     if plan.rows.edge is not None:  # tiles at edges leave products out
-        parts = s.partition(tiles, [each.start // tile_rows for each, _ in plan.row_tiles[1:]])
-    for part in parts:
-        place_tile(s, s.blocks(part)[0], len(over), 1 + len(columns) + len(depth), plan, loops)
+        parts = s.partition(tiles, [rows.start // tile_rows for rows, _ in plan.row_tiles[1:]])
+    for each in parts:
+        place_tile(s, s.blocks(each)[0], len(over), 1 + len(columns) + len(depth), plan, loops)
     for copy in copies:
         s.convert(copy)
-    if order.row_block:
-        s.parallel(blocks[-1])
-    else:
-        share(s, outer, [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner, order.share)
+    inner = [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner
+    return TiledLoops(blocks, outer, inner, panel, tiles, over, loops)
 
 
 def has_panel_apart(plan: RegisterTilePlan) -> bool:
@@ -117,24 +158,28 @@ def has_smaller_panel(plan: RegisterTilePlan) -> bool:
 
 def is_transposed(plan: RegisterTilePlan) -> bool:
     """Return whether the kernel packs panels from columns that are not contiguous along the lanes."""
-    return plan.packing is not None and bool(plan.columns.form.stride(plan.lane_axis) != 1)
+    return plan.packs_panels and bool(plan.columns.form.stride(plan.lane_axis) != 1)
 
 
 def is_interleaved(plan: RegisterTilePlan) -> bool:
     """Return whether the kernel packs panels of groups of elements along K."""
-    return plan.packing is not None and plan.group is not None and not plan.group.is_stored
+    return plan.packs_panels and plan.group is not None and not plan.group.is_stored
 
 
-def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str]) -> list[str]:
-    """Split the loop over rows into tiles, in blocks where the order of the loops has them; add those to `blocks`."""
+def split_rows(s: Schedule, row: str, plan: RegisterTilePlan, blocks: list[str], any_number: bool = False) -> list[str]:
+    """Split the loop over rows into tiles, in blocks where the order of the loops has them; add those to `blocks`.
+
+    Tiles of `any_number` of rows, and of a number that only the run time knows, are shifted.
+    """
     tile_rows, row_block = plan.tile_rows, plan.order_of_loops.row_block
     if row_block:
         block_of_rows, *inner = s.split(row, (None, row_block // tile_rows, tile_rows))
         blocks.append(block_of_rows)
         return inner
     smaller = REST_ROWS_IN_LOOPS if len(plan.contraction.spatial) > 2 else REST_ROWS
-    rests = [rows for rows in smaller if rows < tile_rows] if plan.dynamic_rows else []
-    return s.split(row, (None, tile_rows), tail="shift" if plan.dynamic_rows else "mask", rests=rests)
+    any_number |= plan.dynamic_rows
+    rests = [rows for rows in smaller if rows < tile_rows] if any_number else []
+    return s.split(row, (None, tile_rows), tail="shift" if any_number else "mask", rests=rests)
 
 
 def take_groups(

@@ -9,14 +9,11 @@ from commands import ROOT
 FOLDER = ROOT / "targets" / "llvm" / "schedule"
 OTHERS = {
     "_ADDI": "a kind of MLIR's operation",
-    "SIGN": "the sign bit of an int8",
     "NEVER": "no number of rows is enough",
     "_MOST_OPERATIONS": "a bound on what is compared",
     "PANELS": "a value of a choice",
     "ROWS": "likewise",
     "BOTH": "likewise",
-    "LOW_HALF": "bits of an i32",
-    "MOST_PANEL_BYTES": "a part of the stack that a thread has",
     "LARGEST_PAIR": "bits of an i16, over the largest u8",
 }
 """Numbers that are no costs."""
