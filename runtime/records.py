@@ -2,8 +2,7 @@
 
 `dataclasses.dataclass` writes each method as text and compiles it, 0.5 ms for a class; a process that compiles a model
 declares 400 classes. The decorator here adds functions that loop over the names of the fields: 0.03 ms for a class.
-An instance takes one to two microseconds more; a compilation makes 20,000 to 400,000, most of them of 30 classes. So
-the method that fills an instance is compiled from text, too, for a class that has made `MANY` of them.
+An instance takes about half a microsecond more; a compilation makes 20,000 to 400,000.
 `dataclasses.fields`, `replace` and `asdict` accept its classes, and it passes on to the standard library what it does
 not implement: `order`, `slots`, `InitVar` and other rare options.
 """
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 
 _set_attribute = object.__setattr__
-MANY = 256
-"""Instances of a class after which compiling its `__init__` takes less time than looping over the fields."""
 
 
 class _Options(NamedTuple):
@@ -190,10 +187,6 @@ def _signature(fields: tuple[Field[Any], ...]) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=None)
 
 
-_Plans = tuple[tuple[str, bool, Any], ...]
-"""The fields by name, each with whether it has a factory, and the factory."""
-
-
 def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[..., None]:
     names = tuple(each.name for each in fields if each.init and not each.kw_only)
     known = frozenset(each.name for each in fields if each.init)
@@ -203,21 +196,22 @@ def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[.
     _check_order(names, required)
     count = len(names)
     has_post_init = hasattr(cls, "__post_init__")
-    plans = _plans(fields, factories)
-    others: dict[int, _Plans | None] = {}
+    plans: tuple[tuple[str, bool, Any], ...] = tuple(
+        (each.name, each.name in factories, factories.get(each.name)) for each in fields
+    )
+    others: dict[int, tuple[tuple[str, bool, Any], ...] | None] = {}
     """By the number of positional arguments: the fields that get their defaults; None if there are too few or many."""
     set_field = _set_attribute if frozen else setattr
-    instances = 0
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
-        nonlocal instances
-        instances += 1
-        if instances == MANY and cls.__dict__["__init__"] is __init__:
-            cls.__init__ = _compiled_init(cls, fields, frozen)  # type: ignore[misc]
         positional = len(args)
         if positional not in others:
-            is_whole = required <= set(names[:positional]) and positional <= count
-            others[positional] = _left(plans, names[:positional], defaults) if is_whole else None
+            first = names[:positional]
+            others[positional] = (
+                tuple(plan for plan in plans if plan[0] not in first and (plan[1] or plan[0] in defaults))
+                if required <= set(first) and positional <= count
+                else None
+            )
         rest = None if named else others[positional]
         if rest is not None:
             for name, value in zip(names, args):  # noqa: B905  # the first of the names
@@ -228,69 +222,17 @@ def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[.
             values = dict(zip(names, args), **named) if args else named  # noqa: B905  # the check is the next statement
             if len(args) > count or len(values) != len(args) + len(named) or not required <= values.keys() <= known:
                 raise _mistake(cls, fields, args, named)
-            _fill(self, set_field, plans, values, defaults)
+            for name, has_factory, factory in plans:
+                if name in values:
+                    set_field(self, name, values[name])
+                elif has_factory:
+                    set_field(self, name, factory())
+                elif name in defaults:
+                    set_field(self, name, defaults[name])
         if has_post_init:
             self.__post_init__()
 
     return _init_of_pair(names, __init__) if count == len(fields) == 2 and not has_post_init else __init__
-
-
-def _fill(
-    instance: Any, set_field: Callable[..., None], plans: _Plans, values: dict[str, Any], defaults: dict[str, Any]
-) -> None:
-    """Set the fields of an instance to these values, or to their defaults."""
-    for name, has_factory, factory in plans:
-        if name in values:
-            set_field(instance, name, values[name])
-        elif has_factory:
-            set_field(instance, name, factory())
-        elif name in defaults:
-            set_field(instance, name, defaults[name])
-
-
-def _plans(fields: tuple[Field[Any], ...], factories: dict[str, Any]) -> _Plans:
-    return tuple((each.name, each.name in factories, factories.get(each.name)) for each in fields)
-
-
-def _left(plans: _Plans, first: tuple[str, ...], defaults: dict[str, Any]) -> _Plans:
-    """Return the fields that get their defaults where positional arguments are the first ones."""
-    return tuple(plan for plan in plans if plan[0] not in first and (plan[1] or plan[0] in defaults))
-
-
-def _compiled_init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[..., None]:
-    """Return a method from text that does what that of `_init` does."""
-    scope: dict[str, Any] = {"_records_set": _set_attribute, "_records_missing": MISSING}
-    parameters: list[str] = []
-    named: list[str] = []
-    statements: list[str] = []
-    for each in fields:
-        value = each.name
-        if each.default_factory is not MISSING:
-            scope[f"_records_make_{each.name}"] = each.default_factory
-            computed = f"_records_make_{each.name}()"
-            value = f"{computed} if {each.name} is _records_missing else {each.name}" if each.init else computed
-            default = "=_records_missing"
-        elif each.default is not MISSING:
-            scope[f"_records_default_{each.name}"] = each.default
-            default = f"=_records_default_{each.name}"
-        else:
-            default = ""
-        if each.init:
-            (named if each.kw_only else parameters).append(f"{each.name}{default}")
-        if each.init or each.default_factory is not MISSING:
-            statements.append(
-                f"_records_set(_records_self, {each.name!r}, {value})"
-                if frozen
-                else f"_records_self.{each.name} = {value}"
-            )
-    if hasattr(cls, "__post_init__"):
-        statements.append("_records_self.__post_init__()")
-    listed = ", ".join(["_records_self", *parameters, *(["*", *named] if named else [])])
-    body = "\n    ".join(statements or ["pass"])
-    exec(f"def __init__({listed}):\n    {body}", scope)
-    method: Callable[..., None] = scope["__init__"]
-    method.__qualname__, method.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    return method
 
 
 def _init_of_pair(names: tuple[str, ...], init: Callable[..., None]) -> Callable[..., None]:
