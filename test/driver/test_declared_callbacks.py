@@ -211,6 +211,7 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "Pattern.rule": "it returns a rule, whose result is that of the replacement",
     "tensor_intrin(means)": of_tensor_intrin, "command_intrin(means)": of_command_intrin,
     "command_intrin(simulate)": IGNORED, "CommandProgram(execute)": IGNORED,
+    "Scratchpad(store_tensor)": IGNORED, "Scratchpad.finish(kept)": READ_AS_TRUTH,
 }  # fmt: skip
 """The test of each name of `mirlo.extend` that takes a function, or why what the function returns cannot be wrong."""
 
