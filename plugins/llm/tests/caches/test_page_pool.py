@@ -230,7 +230,7 @@ def test_a_limit_of_pages(executable: Executable) -> None:
     one, two = (pool.sequence(), Whole()), (pool.sequence(), Whole())
     step(pool, [one, two], [new_tokens(random, ROWS), new_tokens(random, ROWS + 1)])
     new = new_tokens(random, 4)
-    with pytest.raises(InputError, match="pages: 4 pages of 4 tokens are needed, there may be 3: let sequences go"):
+    with pytest.raises(InputError, match="pages: 4 pages of 4 tokens are needed, there may be 3: free or rewind"):
         pool.run(new, [one[0]], [4])
     assert (one[0].length, two[0].length) == (ROWS, ROWS + 1) and pool.used == 3
     two[0].rewind(2)

@@ -183,7 +183,7 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     first, second = (model.generator(max_new_tokens=8, **SEARCH) for _ in range(2))
     first.append(prompt), second.append(tokens_of(1, 15))
     first.next(), second.next(), second.next()
-    with pytest.raises(OutOfPagesError, match="pages: 6 pages of 16 tokens are needed, there may be 4: let sequences"):
+    with pytest.raises(OutOfPagesError, match="pages: 6 pages of 16 tokens are needed, there may be 4: free or rewind"):
         second.generate(tokens_of(2, 16))
     request = model.engine().add(tokens_of(3, 20), max_new_tokens=3, **SEARCH)
     with pytest.raises(GenerationError, match="there are no pages for the next token: generators and forks"):
