@@ -18,7 +18,7 @@ from mirlo.extend.command import main
 
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 PAGE = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+PROGRAMS = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
 @needs_simulator
