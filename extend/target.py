@@ -29,8 +29,8 @@ __all__ = [
     "register_pass",
     "register_target",
     "run_time_files",
-    "write_library",
     "rv32",
+    "write_library",
 ]
 
 record_extenders(__name__)

@@ -125,7 +125,7 @@ def test_index_lists_every_page() -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", (DOCS / "index.md").read_text(encoding="utf-8"))
     listed = set(links) - {"../README.md", "../CONTRIBUTING.md", "decisions/README.md"}
     notebooks = {f"../examples/notebooks/{path.name}" for path in (ROOT / "examples" / "notebooks").glob("*.py")}
-    packages = {f"../plugins/{path.parent.name}/README.md" for path in (ROOT / "plugins").glob("*/CHANGELOG.md")}
+    packages = {f"../plugins/{path.parent.name}/README.md" for path in (ROOT / "plugins").glob("*/README.md")}
     assert listed == notebooks | packages | {path.name for path in DOCS.glob("*.md")} - {"index.md"}
 
 
