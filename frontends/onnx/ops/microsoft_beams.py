@@ -83,7 +83,7 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tens
     own = node.index_vector(batch).expand_dims(1)
     count = node.constant(beams, own.type)
     first = own // count * count
-    position = node.index_vector(rows).expand_dims(0)
+    position = node.index_vector(rows)
     outer = node[index].cast("i64")
     flat = outer.reshape((tensor_type.shape[0] * beams * tensor_type.shape[2],))
     at = own * node.size(tensor_type.shape[2]) + position
@@ -98,5 +98,5 @@ def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     batch, heads, count, size = rows.type.shape
     flat = swap_heads(rows).reshape((batch * count, heads, size))
     start = source * node.size(count)
-    at = start + node.index_vector(count).expand_dims(0)
+    at = start + node.index_vector(count)
     return swap_heads(flat.gather(at))

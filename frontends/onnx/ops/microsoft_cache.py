@@ -85,7 +85,7 @@ def _in_cache(node: Node, query: Tensor, key: Tensor, value: Tensor, places: Tok
         value = written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
     else:
         node.ignore(TOTAL)
-    column = node.index_vector(keys).expand_dims(0, 1, 2)
+    column = node.index_vector(keys)
     seen = _seen(node, places, column)
     query = of_keys.scaled(node, query)
     read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
@@ -161,7 +161,7 @@ def token_positions(node: Node, last: Tensor, length: Dim) -> TokenPositions:
         first = maximum(first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=last.type.shape, value=0.0, dtype="i64")
-    each = first + node.index_vector(length).expand_dims(0)
+    each = first + node.index_vector(length)
     return TokenPositions(first, each, last)
 
 

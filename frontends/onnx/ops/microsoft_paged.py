@@ -223,7 +223,7 @@ def _table(node: Node, tokens: _Tokens) -> Tensor:
 
 def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
-    number = tokens.begins.expand_dims(1) + node.index_vector(tokens.longest).expand_dims(0)
+    number = tokens.begins.expand_dims(1) + node.index_vector(tokens.longest)
     _, heads, count, size = query.type.shape
     rows = swap_heads(query).reshape((count, heads, size))
     return swap_heads(rows.gather(number))
@@ -231,7 +231,7 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
-    key = node.index_vector(rows).expand_dims(0, 1, 2)
+    key = node.index_vector(rows)
     past, totals = (each.expand_dims(1, 2, 3) for each in (tokens.past, tokens.totals))
     own = past + node.index_vector(tokens.longest).expand_dims(0, 1, 3)
     seen = key < totals

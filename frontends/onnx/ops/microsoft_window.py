@@ -50,7 +50,7 @@ class RingCache:
 
     def key_positions(self) -> Tensor:
         """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
-        row = self.node.index_vector(self.keys).expand_dims(0)
+        row = self.node.index_vector(self.keys)
         return row + (self.last - row) // self._divisor * self._divisor
 
 
@@ -82,7 +82,7 @@ class WindowCache:
         node = self.node
         position = self.before - self._resident(self.before) + self._row()
         old = where(self._is_used(), position, int(np.iinfo(np.int64).max // 2))
-        step = node.index_vector(self.new).reshape((1, self.new))
+        step = node.index_vector(self.new)
         return concat([old, self.before + step], axis=1)
 
     def _row(self) -> Tensor:

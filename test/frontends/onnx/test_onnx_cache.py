@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from onnx import helper
 
 import mirlo
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.testing import oracle
 from mirlo.testing.cached_attention import attention_model, tokens
 
@@ -199,3 +201,24 @@ def test_no_sequences(total: str) -> None:
         found = model.run(feeds)
         assert found["y"].shape == (0, new, HEADS * SIZE)
         assert found["present_key"].shape == found["present_value"].shape == (0, KV_HEADS, new + past, SIZE)
+
+
+@pytest.mark.parametrize("attributes", ({}, {"local_window_size": 3}, {"causal": 0}, {"softcap": 2.0}))
+def test_positions_are_computed_where_they_are_read(attributes: dict[str, Any]) -> None:
+    """Without sequences the largest total length takes no time: no kernel writes the positions of all keys."""
+    proto = attention_model(total="input")
+    proto.graph.node[-1].attribute.extend(helper.make_attribute(*each) for each in attributes.items())
+    model = mirlo.compile(proto)
+    assert [each.symbol for each in model.artifact.kernels if each.symbol.startswith(("steps", "iota"))] == []
+    for batch, new, total in product((0, 1), (0, 1, 3), (0, 1, 5, 2**31 - 2, 2**31 - 1)):
+        if batch and (new or total > 5):
+            continue
+        feeds: dict[str, Any] = tokens(new, 0, batch=batch, total="input") | {"total": np.array(total, np.int32)}
+        feeds |= {name: np.zeros((batch, KV_HEADS, 0, SIZE), np.float32) for name in ("past_key", "past_value")}
+        if total > 2**30:
+            with contextlib.suppress(OutOfMemoryError):  # scratch memory for this length
+                model.run(feeds)
+            continue
+        found = model.run(feeds)
+        assert found["y"].shape == (batch, new, HEADS * SIZE)
+        assert found["present_key"].shape == found["present_value"].shape == (batch, KV_HEADS, total, SIZE)
