@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 
-from mirlo.dialects.core.dims import Dim, atom_parts, is_nonnegative, substitute, symbols_of, terms_of
+from mirlo.dialects.core.dim_text import FUNCTIONS
+from mirlo.dialects.core.dims import UNKNOWN, Atom, Dim, atom_parts, is_nonnegative, symbols_of, terms_of
 
 Facts = tuple[Dim, ...]
 """Dims that are not negative."""
 Sizes = dict[str, int]
+DimFunction = Callable[[Mapping[str, int]], int]
+"""Computes a dim from the sizes of its symbols."""
 USUAL = 3
 """The size of symbols that are not chosen."""
 MOST_STEPS = 2000
@@ -26,15 +30,19 @@ class ValidSizes:
     def __init__(self, symbols: Iterable[str], facts: Iterable[Dim]):
         self.facts = related(symbols, facts)
         own = list(dict.fromkeys(symbols))
-        others = {name for fact in self.facts for name in symbols_of(fact)} - set(own)
-        self.symbols = [*own, *sorted(others)]
+        self._used = [symbols_of(fact) for fact in self.facts]
+        """The symbols of each fact."""
+        self.symbols = [*own, *sorted(set().union(*self._used) - set(own))]
         numbers = {number for fact in self.facts for number in _numbers(fact)}
         self._numbers = sorted({abs(number) + d for number in numbers for d in (-1, 0, 1)} - {-1})
+        self._functions = [_function_of(fact) for fact in self.facts]
+        self._with = {name: [i for i, used in enumerate(self._used) if name in used] for name in self.symbols}
+        """The positions of the facts about each symbol."""
         self._steps = 0
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Return whether all facts hold at sizes of all symbols."""
-        return all(_value(fact, sizes) >= 0 for fact in self.facts)
+        return all(_value(function, sizes) >= 0 for function in self._functions)
 
     def nearest(self, sizes: Mapping[str, int], tried: Sequence[int] = (), fixed: Iterable[str] = ()) -> Sizes | None:
         """Return sizes at which all facts hold, with few changes of those that are given; None if none are found.
@@ -42,32 +50,51 @@ class ValidSizes:
         `tried` are sizes to change to, besides those that solve a fact and those in facts; `fixed` ones stay.
         """
         self._steps = MOST_STEPS
-        values = {name: sizes.get(name, USUAL) for name in self.symbols}
+        start = {name: sizes.get(name, USUAL) for name in self.symbols}
         free = [name for name in reversed(self.symbols) if name not in set(fixed)]
-        return self._repaired(values, free, sorted({*tried, *self._numbers}))
+        return self._repaired(start, [None] * len(self.facts), free, sorted({*tried, *self._numbers}))
 
-    def _repaired(self, values: Sizes, free: Sequence[str], tried: Sequence[int]) -> Sizes | None:
-        """Change the sizes of some free symbols, each once, until all facts hold."""
-        broken = next((fact for fact in self.facts if _value(fact, values) < 0), None)
+    def _repaired(
+        self, sizes: Sizes, values: list[int | None], free: Sequence[str], tried: Sequence[int]
+    ) -> Sizes | None:
+        """Change the sizes of some free symbols, each once, until all facts hold.
+
+        `values` are those of the facts at these sizes, None where they are not computed yet.
+        """
+        broken = self._first_broken(sizes, values)
         if broken is None:
-            return values
-        used = symbols_of(broken)
+            return sizes
+        position, before = broken
         for name in free:
-            if name in used:
+            if name in self._used[position]:
                 left = [each for each in free if each != name]
-                for size in self._candidates(broken, name, values, tried):
-                    repaired = self._repaired({**values, name: size}, left, tried)
+                for size in self._candidates(self._functions[position], before, name, sizes, tried):
+                    changed = list(values)
+                    for i in self._with[name]:
+                        changed[i] = None
+                    repaired = self._repaired({**sizes, name: size}, changed, left, tried)
                     if repaired is not None:
                         return repaired
         return None
 
-    def _candidates(self, fact: Dim, name: str, values: Sizes, tried: Sequence[int]) -> Iterator[int]:
+    def _first_broken(self, sizes: Sizes, values: list[int | None]) -> tuple[int, int] | None:
+        """Return the position of the first fact that does not hold, and its value; compute values that are missing."""
+        for i, value in enumerate(values):
+            if value is None:
+                value = values[i] = _value(self._functions[i], sizes)
+            if value < 0:
+                return i, value
+        return None
+
+    def _candidates(
+        self, fact: DimFunction, before: int, name: str, sizes: Sizes, tried: Sequence[int]
+    ) -> Iterator[int]:
         """Yield sizes of a symbol that make a fact hold, near ones first; then those that bring it nearest to that."""
-        now = values[name]
-        before = _value(fact, values)
-        slope = _value(fact, {**values, name: now + 1}) - before
+        now, changed = sizes[name], dict(sizes)
+        changed[name] = now + 1
+        slope = _value(fact, changed) - before
         solved = {now + sign * (-before // abs(slope) + d) for sign in (-1, 1) for d in (0, 1)} if slope else set()
-        pool = {*tried, *values.values(), *range(now - NEAR, now + NEAR + 1), *solved} - {now}
+        pool = {*tried, *sizes.values(), *range(now - NEAR, now + NEAR + 1), *solved} - {now}
         reached: list[tuple[int, int, int]] = []
         for size in sorted(pool, key=lambda size: (abs(size - now), size)):
             if size < 0:
@@ -75,7 +102,8 @@ class ValidSizes:
             if self._steps <= 0:
                 return
             self._steps -= 1
-            value = _value(fact, {**values, name: size})
+            changed[name] = size
+            value = _value(fact, changed)
             if value >= 0:
                 yield size
             elif value > before:
@@ -83,11 +111,38 @@ class ValidSizes:
         yield from (size for *_, size in sorted(reached)[:2])
 
 
-def _value(fact: Dim, sizes: Mapping[str, int]) -> int:
-    value: Dim = WORST
-    with suppress(ArithmeticError):
-        value = substitute(fact, sizes)
-    return value if isinstance(value, int) else WORST
+def _value(function: DimFunction, sizes: Mapping[str, int]) -> int:
+    try:
+        return function(sizes)
+    except ArithmeticError:
+        return WORST
+
+
+@lru_cache(maxsize=4096)
+def _function_of(dim: Dim) -> DimFunction:
+    """Return a function that computes a dim from the sizes of its symbols."""
+    if dim is UNKNOWN:
+        return lambda sizes: WORST
+    terms = [(factor, [_function_of_atom(atom) for atom in atoms]) for atoms, factor in terms_of(dim)]
+
+    def value(sizes: Mapping[str, int]) -> int:
+        total = 0
+        for product, factors in terms:
+            for factor in factors:
+                product *= factor(sizes)
+            total += product
+        return total
+
+    return value
+
+
+@lru_cache(maxsize=4096)
+def _function_of_atom(atom: Atom) -> DimFunction:
+    parts = atom_parts(atom)
+    if parts is None:
+        return itemgetter(atom)
+    compute, left, right = FUNCTIONS[parts[0]], _function_of(parts[1]), _function_of(parts[2])
+    return lambda sizes: compute(left(sizes), right(sizes))
 
 
 def related(symbols: Iterable[str], facts: Iterable[Dim]) -> list[Dim]:

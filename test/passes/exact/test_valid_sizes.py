@@ -182,6 +182,7 @@ FACTS: dict[str, list[D.Dim]] = {
     "a chain": [*_sum(["a", "b"], 40), *_sum(["b", "c"], 20), D.symbol("c") - 7],
     "far": [D.symbol("a") - 100_000],
     "product": [D.symbol("a") * D.symbol("b") - 6 * D.symbol("c"), 6 * D.symbol("c") - D.symbol("a") * D.symbol("b")],
+    "quotient": [D.symbol("b") // D.symbol("a") - 2],
     "none": [],
 }
 
