@@ -46,7 +46,7 @@ def main() -> int:
             words = [name, "--threads", threads, "--repeat", arguments.repeat]
             words += ["--cache", arguments.cache] if arguments.cache else []
             try:
-                print_row(COLUMNS, [name, threads, *row_elsewhere("benchmarks.onednn", words)])
+                print_row(COLUMNS, [name, threads, *row_elsewhere("mirlo.benchmarks.onednn", words)])
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 failed = 1

@@ -82,7 +82,7 @@ def largest_error(outputs: dict[str, np.ndarray], session: Any, inputs: dict[str
 
 def model_arguments(prog: str, about: str | None, models: Sequence[str], repeat: int) -> argparse.ArgumentParser:
     """Return the flags that tables of models by threads have in common."""
-    from benchmarks.models import all_names
+    from .models import all_names
 
     parser = argparse.ArgumentParser(prog=prog, description=about)
     known = f"some of {', '.join(all_names())} (default: {', '.join(models)})"

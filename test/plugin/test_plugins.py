@@ -39,6 +39,13 @@ def short_options(package: Path) -> list[str]:
     return shlex.split(options)
 
 
+@pytest.mark.parametrize("path", sorted(PLUGINS.glob("*/pyproject.toml")), ids=lambda path: path.parent.name)
+def test_its_tests_find_their_modules_from_its_folder(path: Path) -> None:
+    """Without options of its own, `make test-NAME` would run with those of the repository."""
+    options = path.read_text(encoding="utf-8").partition("[tool.pytest.ini_options]\n")[2]
+    assert re.search(r'^pythonpath = \["tests', options, re.MULTILINE) and 'testpaths = ["tests"]' in options
+
+
 @pytest.mark.sample(1)
 def test_its_own_tests_pass(package: tuple[Path, Path], whole: bool) -> None:
     if whole and package[0].name not in COLLECTED:

@@ -31,7 +31,7 @@ def test_examples(tmp_path: Path) -> None:
 @pytest.mark.skipif(not is_available(), reason="needs onednn-cpu-gomp")
 def test_benchmark(tmp_path: Path) -> None:
     flags = ("--threads", 1, "--repeat", 2, "--cache", tmp_path)
-    header, row = output_of(run_script("-m", "benchmarks.onednn", "lenet", *flags)).splitlines()
+    header, row = output_of(run_script("-m", "mirlo.benchmarks.onednn", "lenet", *flags)).splitlines()
     assert row.split()[:3] == ["lenet", "1", "100.00"] and len(row.split()) == len(header.split("  "))
 
 
