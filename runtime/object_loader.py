@@ -153,10 +153,18 @@ def _object(text: str, opt: int) -> bytes:
 
 def emit_object(module: ModuleRef, opt: int) -> bytes:
     """Return an object file of a module, of position-independent code for this machine."""
-    target = llvm_binding().Target.from_default_triple()
-    machine = target.create_target_machine(opt=opt, reloc="pic", codemodel="default")
-    code: bytes = machine.emit_object(module)
+    code: bytes = _target_machine(opt).emit_object(module)
     return code
+
+
+@cache
+def _target_machine(opt: int) -> TargetMachine:
+    """Return LLVM's back end for this machine, which takes longer to make than a small object file.
+
+    llvmlite calls LLVM in one thread at a time.
+    """
+    target = llvm_binding().Target.from_default_triple()
+    return target.create_target_machine(opt=opt, reloc="pic", codemodel="default")
 
 
 def make_engine(module: ModuleRef, machine: TargetMachine, size: int = 0) -> ExecutionEngine:
