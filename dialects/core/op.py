@@ -239,13 +239,17 @@ class DialectOp(ir.OpView):
                 _infer_once(type(self), arguments, self.operation.attributes, self.attribute_values)
         return list(dict.fromkeys(conditions))
 
+    @classmethod
+    def dims_attributes(cls) -> list[str]:
+        """Return the names of the attributes that are dims."""
+        return [name for name, declared in cls._attributes.items() if isinstance(declared, Dims)]
+
     def every_dim(self) -> Iterator[Dim]:
         """Yield the dims of operands and results, and those that attributes hold: the begin of a slice is one."""
         for value in (*self.operation.operands, *self.operation.results):
             yield from dims_of(value.type)
-        for name, declared in self._attributes.items():
-            if isinstance(declared, Dims):
-                yield from getattr(self, name) or ()
+        for name in self.dims_attributes():
+            yield from getattr(self, name) or ()
 
     def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""

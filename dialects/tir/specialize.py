@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import Dims
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attribute, ranked_tensor
@@ -99,9 +98,18 @@ def _fix_attributes(op: ir.Operation, sizes: Sizes) -> None:
     elif op.name == "tir.size":
         op.attributes["dim"] = ir.StringAttr.get(str(D.substitute(D.parse(op.opview.dim), sizes)))
     elif isinstance(op.opview, DialectOp):
-        for name, declared in type(op.opview)._attributes.items():
-            if isinstance(declared, Dims) and name in op.attributes:
+        for name in op.opview.dims_attributes():
+            if name in op.attributes:
                 op.attributes[name] = dim_attributes(substituted(dims_of_attribute(op.attributes[name]), sizes))
+
+
+def attributes_of_dims(op: ir.Operation) -> Collection[str]:
+    """Return the names of the attributes of an operation that are dims."""
+    if op.name == "tir.block":
+        return ("domain",)
+    if op.name == "tir.size":
+        return ("dim",)
+    return op.opview.dims_attributes() if isinstance(op.opview, DialectOp) else ()
 
 
 def _with_kind(entry: ir.DictAttr, sizes: Sizes) -> ir.Attribute:

@@ -21,6 +21,7 @@ from mirlo.dialects.core.dim_text import SYMBOL
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.tir.specialize import attributes_of_dims
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.graph.dce import erase_uncalled
 from mirlo.passes.registry import Pass, register_pass
@@ -73,6 +74,7 @@ class MergePrims(Pass):
 def canonical_text(function: ir.Operation, symbols: Collection[str]) -> tuple[str, list[str]]:
     """Return the text of a function with numbers for its name and for these symbols, and the symbols in their order."""
     numbers: dict[str, int] = {}
+    symbols = set(symbols) - _words(function)
 
     def number(match: re.Match[str]) -> str:
         name = match[0]
@@ -81,6 +83,25 @@ def canonical_text(function: ir.Operation, symbols: Collection[str]) -> tuple[st
     text = function.get_asm(assume_verified=True, use_local_scope=True)
     text = text.replace(f"@{symbol_name(function)}(", "@(", 1)
     return _QUOTED.sub(lambda quoted: SYMBOL.sub(number, quoted[0]), text), list(numbers)
+
+
+def _words(function: ir.Operation) -> set[str]:
+    """Return the names in a function that are not in dims: of operations, and in attributes.
+
+    A symbol may be named like one of them, as a model may name its dims: it is a dim in the text only if no name is.
+    """
+    words: set[str] = set()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        words.add(op.name)
+        dims = attributes_of_dims(op)
+        for name, attribute in op.attributes.items():
+            if name not in dims and not isinstance(attribute, ir.TypeAttr):
+                words.update(*(SYMBOL.findall(quoted) for quoted in _QUOTED.findall(str(attribute))))
+        return ir.WalkResult.ADVANCE
+
+    walk(function, visit)
+    return words
 
 
 def _symbols_and_calls(graphs: list[ir.Operation]) -> tuple[set[str], list[ir.Operation]]:

@@ -81,3 +81,33 @@ func.func @dots(%x: tensor<?xf32, #relax.dims<["n"]>>, %counts: tensor<2xi64>)
   %3 = "relax.exp"(%2) : (tensor<?xf32, #relax.dims<["y.s2"]>>) -> tensor<?xf32, #relax.dims<["y.s2"]>>
   return %1, %3 : tensor<?xf32, #relax.dims<["y.s1"]>>, tensor<?xf32, #relax.dims<["y.s2"]>>
 }
+
+// -----
+
+// A symbol may be named like an operation, or like a word of an attribute: these are not compared as sizes.
+// CHECK-LABEL: func.func @names_of_operations(
+// CHECK:         callee = @sqrt,
+// CHECK:         callee = @tanh,
+func.func @names_of_operations(%x: tensor<?xf32, #relax.dims<["tir.sqrt"]>>, %y: tensor<?xf32, #relax.dims<["tir.tanh"]>>, %counts: tensor<2xi64>)
+    -> (tensor<?xf32, #relax.dims<["tir.sqrt"]>>, tensor<?xf32, #relax.dims<["tir.tanh"]>>) {
+  "relax.bind_dims"(%counts) {symbols = ["tir.sqrt", "tir.tanh"], bounds = [9, 9]} : (tensor<2xi64>) -> ()
+  %0 = "relax.call_tir"(%x) {callee = @sqrt, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["tir.sqrt"]>>) -> tensor<?xf32, #relax.dims<["tir.sqrt"]>>
+  %1 = "relax.call_tir"(%y) {callee = @tanh, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["tir.tanh"]>>) -> tensor<?xf32, #relax.dims<["tir.tanh"]>>
+  return %0, %1 : tensor<?xf32, #relax.dims<["tir.sqrt"]>>, tensor<?xf32, #relax.dims<["tir.tanh"]>>
+}
+func.func private @sqrt(%arg0: tensor<?xf32, #relax.dims<["tir.sqrt"]>>) -> tensor<?xf32, #relax.dims<["tir.sqrt"]>> attributes {tir.prim_func} {
+  %0 = "tir.block"(%arg0) ({
+  ^bb0(%i: index, %a: f32):
+    %1 = "tir.sqrt"(%a) : (f32) -> f32
+    "tir.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
+  }) {axes = ["spatial"], domain = ["tir.sqrt"], init = [unit], maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], name = "f", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["tir.sqrt"]>>) -> tensor<?xf32, #relax.dims<["tir.sqrt"]>>
+  return %0 : tensor<?xf32, #relax.dims<["tir.sqrt"]>>
+}
+func.func private @tanh(%arg0: tensor<?xf32, #relax.dims<["tir.tanh"]>>) -> tensor<?xf32, #relax.dims<["tir.tanh"]>> attributes {tir.prim_func} {
+  %0 = "tir.block"(%arg0) ({
+  ^bb0(%i: index, %a: f32):
+    %1 = "tir.tanh"(%a) : (f32) -> f32
+    "tir.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
+  }) {axes = ["spatial"], domain = ["tir.tanh"], init = [unit], maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], name = "f", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["tir.tanh"]>>) -> tensor<?xf32, #relax.dims<["tir.tanh"]>>
+  return %0 : tensor<?xf32, #relax.dims<["tir.tanh"]>>
+}
