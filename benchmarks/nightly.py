@@ -203,7 +203,7 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
         if status is None or (status == INTERRUPTED and not failures):
             unfinished.append("tests")
         elif status not in (0, 1, 5) or (status == 1 and not failures):
-            failures.append(f"pytest ended with status {status}: {path}")
+            failures.append(f"pytest ended with status {status}: {path.name}")
         for part in parts:
             ended += 1
             path = WORK / f"{part}.txt"
@@ -211,7 +211,7 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
             if status is None:
                 unfinished.append(f"make {part}")
             elif status:
-                failures += read_summary(output)[2] or [f"make {part}: status {status}, {path}"]
+                failures += read_summary(output)[2] or [f"make {part}: status {status}, {path.name}"]
     except KeyboardInterrupt:
         unfinished += ["tests", *(f"make {part}" for part in parts)][ended:]
         if not ended:
