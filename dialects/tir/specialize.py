@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attribute, ranked_tensor
 from mirlo.dialects.core.walk import walk
-from mirlo.dialects.tir.sizes import EXTENTS, extents_of
+from mirlo.dialects.tir.sizes import EXTENTS, SYMBOLS, extents_of
 
 Sizes = Mapping[str, Dim]
 _BINDING = ("relax.bind_dims", "relax.match_dims")
@@ -105,6 +105,8 @@ def _fix_attributes(op: ir.Operation, sizes: Sizes) -> None:
 
 def attributes_of_dims(op: ir.Operation) -> Collection[str]:
     """Return the names of the attributes of an operation that are dims."""
+    if op.name == "func.func":
+        return (EXTENTS, SYMBOLS)
     if op.name == "tir.block":
         return ("domain",)
     if op.name == "tir.size":

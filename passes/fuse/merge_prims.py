@@ -11,7 +11,7 @@ Each expert of a mixture computes a number of rows of its own: its kernels are s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -96,12 +96,24 @@ def _words(function: ir.Operation) -> set[str]:
         words.add(op.name)
         dims = attributes_of_dims(op)
         for name, attribute in op.attributes.items():
-            if name not in dims and not isinstance(attribute, ir.TypeAttr):
-                words.update(*(SYMBOL.findall(quoted) for quoted in _QUOTED.findall(str(attribute))))
+            if name not in dims:
+                words.update(*map(SYMBOL.findall, _strings(attribute)))
         return ir.WalkResult.ADVANCE
 
     walk(function, visit)
     return words
+
+
+def _strings(attribute: ir.Attribute) -> Iterator[str]:
+    """Yield the strings in an attribute that are not in a type: types have no other names than those of dims."""
+    if isinstance(attribute, ir.StringAttr):
+        yield attribute.value
+    elif isinstance(attribute, ir.ArrayAttr):
+        for each in attribute:
+            yield from _strings(each)
+    elif isinstance(attribute, ir.DictAttr):
+        for i in range(len(attribute)):
+            yield from _strings(attribute[i].attr)
 
 
 def _symbols_and_calls(graphs: list[ir.Operation]) -> tuple[set[str], list[ir.Operation]]:

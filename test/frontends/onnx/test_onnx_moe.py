@@ -262,7 +262,7 @@ def test_errors() -> None:
 
 
 def mixture(experts: int, chosen: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return a mixture with so many experts, of which a token chooses some, and its weights."""
+    """Return a mixture with this many experts, of which a token chooses some, and its weights."""
     weights = {"w1": floats(experts, INNER, HIDDEN), "w2": floats(experts, HIDDEN, INNER)}
     inputs = {"x": (F32, ["t", HIDDEN]), "r": (F32, ["t", experts])}
     made = node("MoE", "x r w1 _ w2", "y", domain="com.microsoft", k=chosen, activation_type="relu")

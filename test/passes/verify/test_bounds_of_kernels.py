@@ -79,7 +79,7 @@ def test_masks_of_a_copied_panel_are_proven() -> None:
 
 @pytest.mark.parametrize("processor", TARGETS)
 def test_last_columns_of_a_copy_are_proven(processor: str) -> None:
-    """The last vector of columns is read whole, also in the last group of the copy, behind which there is memory."""
+    """The last vector of columns is read whole, also in the last group of the copy, after which there is memory."""
     _prove(COPY_OF_SEVENTEEN_COLUMNS, processor)
 
 
