@@ -21,16 +21,21 @@ STEP = 23
 """The stride of the sample of operators, and the number of samples of each."""
 
 
+def is_whole(config: pytest.Config) -> bool:
+    """Return whether all cases run: an option of the repository's tests, which the package has not by itself."""
+    return bool(config.getoption("--whole", False))
+
+
 def pytest_generate_tests(metafunc: Any) -> None:
-    whole = bool(metafunc.config.getoption("--whole", False))
+    whole = is_whole(metafunc.config)
     is_backend = metafunc.function is test_samples_by_the_backend
     found = aten.entries(())[:: 1 if whole else 3 * STEP if is_backend else STEP]
     metafunc.parametrize("entry", found, ids=[aten.name_of(entry) for entry in found])
 
 
 @pytest.mark.sample(10)
-def test_samples_are_right_or_refused_by_name(entry: Any, whole: bool) -> None:
-    for kind, outcome in aten.run(entry, TYPES, 1000 if whole else 3).items():
+def test_samples_are_right_or_refused_by_name(entry: Any, request: pytest.FixtureRequest) -> None:
+    for kind, outcome in aten.run(entry, TYPES, 1000 if is_whole(request.config) else 3).items():
         assert not outcome.wrong, (kind, outcome.wrong)
         assert not outcome.failed, (kind, outcome.failed)
 
