@@ -91,15 +91,21 @@ class CommandMemories:
         return self._number(value) if kind.is_float else wrapped(int(value), kind)
 
     def _places(self, tile: TileOperand, dims: Sequence[int], memory: Array) -> Array:
-        places = np.full(dims, tile.address)
-        for axis, (size, stride) in enumerate(zip(dims, tile.strides, strict=True)):
-            places = places + np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(dims))]) * stride
+        places = addresses(tile.address, dims, tile.strides)
         if tile.outside is None and places.size and not (places.min() >= 0 and places.max() < len(memory)):
             where = tile.scope or tile.buffer
             raise SimulationError(
                 f"bytes {places.min()} to {places.max()} of '{where}', which has {len(memory)}, are accessed"
             )
         return places
+
+
+def addresses(begin: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """Return the address of each element of an array with strides in bytes."""
+    places = np.full(shape, begin)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        places = places + np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))]) * stride
+    return places
 
 
 def _moving(tile: TileOperand, extents: Sequence[int]) -> list[int]:

@@ -19,7 +19,7 @@ from mirlo.dialects.core.dtypes import DType, dtype_of_mlir
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.command_memory import CommandMemories, SimulationError
+from mirlo.passes.exact.command_memory import CommandMemories, SimulationError, addresses
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.field_number import NumberField
@@ -199,10 +199,7 @@ class _PlacedBuffer:
 
     def places(self) -> Array:
         """Return the address of each element."""
-        places = np.full(self.shape, self.address)
-        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            places = places + np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(self.shape))]) * stride
-        return places.reshape(-1)
+        return addresses(self.address, self.shape, self.strides).reshape(-1)
 
     def load(self, memories: CommandMemories) -> None:
         memories.numbers(self.memory)[self.places()] = memories.numbers(self.given)[:: self.width]
