@@ -151,15 +151,15 @@ class ShiftedTilesEmitter:
         """Return the values of loops in a tile that begins at a row."""
         part, name = PartRange(0, self.shift.size), self.loop.name
         start, stored = (0, None) if self.span is None else (self.span.start, self.span.stored)
-        place = _sum(start, first)
+        place = plus(start, first)
         is_whole = isinstance(place, int) and place % part.step == 0
         at: dict[str, LoopValue] = {
             name: place // part.step if isinstance(place, int) and is_whole else LoopPosition(name, _value(place), part)
         }
-        return self.values.at(at if stored is None else {**at, STORED_ROW: _sum(stored, first)})
+        return self.values.at(at if stored is None else {**at, STORED_ROW: plus(stored, first)})
 
 
-def _sum(a: ir.Value | int, b: ir.Value | int) -> ir.Value | int:
+def plus(a: ir.Value | int, b: ir.Value | int) -> ir.Value | int:
     """Emit the sum of two indices; of integers, return it."""
     if isinstance(a, int):
         return a + b if isinstance(b, int) else Value(b) + a

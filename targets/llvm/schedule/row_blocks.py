@@ -19,7 +19,7 @@ from mirlo.passes.schedule.loops import loop_over_tiles, loop_with_tail
 from mirlo.passes.schedule.primitives.index import LoopValue
 from mirlo.passes.schedule.primitives.memory import PartLayout, PartLayouts
 from mirlo.passes.schedule.primitives.schedule import Schedule
-from mirlo.passes.schedule.primitives.shifted_tiles import STORED_ROW, RowSpan
+from mirlo.passes.schedule.primitives.shifted_tiles import STORED_ROW, RowSpan, plus
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
@@ -241,13 +241,6 @@ class BlockTiles:
 def elements_of_row(value: ir.Value, total: Dim) -> Dim:
     """Return the elements of a value per row, for this many rows."""
     return D.product(dims_of(value.type)) // total
-
-
-def plus(a: Index, b: Index) -> Index:
-    """Emit the sum of two indices; of integers, return it."""
-    if isinstance(a, int):
-        return a + b if isinstance(b, int) else Value(b) + a
-    return Value(a) + b
 
 
 def times(value: Index, factor: Dim) -> Index:
