@@ -67,7 +67,16 @@ class SplatTensor(TensorExpr):
     def key(self) -> tuple[TensorType, str]:
         return self.type, repr(self.number)
 
+    @property
+    def value(self) -> ir.Value:  # type: ignore[override]
+        """Raise: a body that uses the tensor itself needs it in memory."""
+        raise NeedsMemory
+
     def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
+        return self.element(indices, outside)
+
+    def element(self, indices: Sequence[ExprLike], outside: float | int | None = None) -> Expr:
+        """Return the number, whatever the indices; a body with another number outside needs memory."""
         if outside is not None and outside != self.number:
             raise NeedsMemory
         return constant(self.number, self.dtype)

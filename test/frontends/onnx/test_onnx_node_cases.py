@@ -18,6 +18,7 @@ from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS, load_converters
 from mirlo.passes.graph.constants import constant_reader
 from mirlo.passes.session import Session
+from mirlo.runtime.errors import UnmetAssumption
 from mirlo.testing import oracle
 
 # What the compiler cannot do yet, or does as ONNX Runtime does and not as ONNX's reference says.
@@ -76,6 +77,48 @@ def test_case(operator: str) -> None:
             np.testing.assert_allclose(*numbers, rtol=case.rtol or 1e-3, atol=1e-6)
         else:
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.sample(16)
+@oracle.needs_onnx(1, 19)
+@pytest.mark.parametrize("operator", _operators())
+def test_constants_of_equal_elements(operator: str) -> None:
+    """Replace each input by a constant of equal elements, which rules read without memory: results stay equal."""
+    case = _cases().get(operator)
+    if case is None or operator in DRAWN:
+        pytest.skip("ONNX has no case of one node, or its results are random")
+    model, given = _with_constants(case.model, [_array(item) for item in case.data_sets[0][0]])
+    for number, value in enumerate(model.graph.input if len(given) > 1 else ()):
+        inputs = list(given)
+        element = 0.5 if given[number].dtype.kind == "f" else given[number].flat[:1]  # the mean of halves is exact
+        inputs[number] = np.full(given[number].shape, element, given[number].dtype)
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        made.graph.initializer.append(numpy_helper.from_array(inputs[number], value.name))
+        del made.graph.input[number]
+        try:
+            wanted = _results(model, inputs)
+        except UnmetAssumption:
+            continue  # other axes or sizes than the model's results have
+        found = _results(made, inputs[:number] + inputs[number + 1 :])
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=value.name, strict=True)
+
+
+def test_padding_of_equal_elements() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        main (int64[6] pads) => (float[a, b, c] y) <float[1,1,2] x = {1.5, 1.5}, float v = {2.5}>
+        { y = Pad <mode = "constant"> (x, pads, v) }""")
+    (found,) = _results(model, [np.array([0, 1, 0, 1, 0, 2])])
+    np.testing.assert_array_equal(
+        found, np.pad(np.full((1, 1, 2), 1.5, "f4"), ((0, 1), (1, 0), (0, 2)), constant_values=2.5)
+    )
+
+
+def _results(model: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Compile without optimizations of graphs, in which no constant is folded."""
+    results = mirlo.compile(model, opt_level=0)(*inputs)
+    return [np.asarray(each) for each in (results if isinstance(results, (list, tuple)) else (results,))]
 
 
 @oracle.needs_onnx(1, 19)
