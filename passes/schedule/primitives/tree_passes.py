@@ -51,6 +51,8 @@ def _share_position(root: Root, outer: Loop, inner: Loop) -> bool:
         accesses = [access for each in computed_in(leaf) for access in accesses_of(each)]
         if any(access.buffer.scope and not access.is_held for access in accesses):
             return False  # memory of threads and blocks has what one iteration of the loops around it uses
+        if any(each.is_reduction and {outer.name, inner.name} & each.reduce_loops() for each in computed_in(leaf)):
+            return False  # threads that reduce a block are found by the loops of its axes
         at = [index.replace(known) for index in leaf.at]
         guards = [(index.replace(known), bound) for index, bound in leaf.guards]
         if any({outer.name, inner.name} & index.variables() for index in (*at, *(guard for guard, _ in guards))):

@@ -86,6 +86,24 @@ def across_threads(s: Schedule, rng: np.random.Generator) -> None:
     s.bind(row, "blockIdx.x")
 
 
+def _across_two_axes(s: Schedule, extents: tuple[int | None, ...], axes: tuple[str, str]) -> None:
+    row, column = s.loops("total")
+    s.bind(row, "blockIdx.x")
+    for loop, axis in zip(s.split(column, extents), axes, strict=True):
+        s.bind(loop, axis)
+
+
+@pytest.mark.parametrize("axes", [("threadIdx.y", "threadIdx.x"), ("threadIdx.x", "threadIdx.y")], ids=str)
+@pytest.mark.parametrize("columns", [1, 16, 64, 96])
+def test_threads_of_two_axes_reduce_a_row(columns: int, axes: tuple[str, str]) -> None:
+    text = REDUCE.format(rows=3, columns=columns, kind="i32", op="arith.addi", init=1)
+    x = np.arange(3 * columns, dtype=np.int32).reshape(3, columns)
+    with emulated("sm_80", races=True), make_context():
+        schedule = partial(_across_two_axes, extents=(None, min(columns, 32)), axes=axes)
+        f = mirlo.compile(ir.Module.parse(text), NVVM, schedules={"reduce": schedule}, cache=False)
+        np.testing.assert_array_equal(f(x), x.sum(1) + 1)
+
+
 @pytest.mark.sample(21)
 @pytest.mark.parametrize(("op", "kind", "shape"), COMBINERS, ids=str)
 @pytest.mark.parametrize("target", TARGETS)
