@@ -26,6 +26,9 @@ def stream(leaf: BlockLeaf) -> None:
     ((access, _),) = stored
     position, lanes = position_of(access, leaf.place(access)), loop.extent
     assert isinstance(lanes, int), "vectors have a known length"
+    size = lanes * element_bytes(access.buffer.element)
+    if size & (size - 1):
+        raise ScheduleError(f"stream: expected vectors of a power of two of bytes, found {size} in '{leaf.name}'")
     others = [count for atom, count in position.terms.items() if atom != loop.name]
     is_whole = D.is_certain(lambda: all(count % lanes == 0 for count in (*others, position.constant)))
     if position.coefficient(loop.name) != 1 or not is_whole:

@@ -177,10 +177,10 @@ def test_blocks_of_one_nest() -> None:
     np.testing.assert_array_equal(z, x * x)
 
 
-def _vectorized(s: Schedule) -> tuple[str, str]:
+def _vectorized(s: Schedule, lanes: int = 4) -> tuple[str, str]:
     i, j = s.loops("turn")
     tiles, line = s.split(i, (None, 8))
-    columns, lane = s.split(j, (None, 4))
+    columns, lane = s.split(j, (None, lanes))
     s.reorder(tiles, columns, line, lane)
     s.vectorize(lane)
     return columns, line
@@ -199,6 +199,9 @@ REFUSED: dict[str, Callable[[Schedule], object]] = {
     "stream: 'turn' is not alone in a vectorized loop": lambda s: s.stream("turn"),
     "stream: vectors of 'turn' do not begin at multiples of their 4 elements": lambda s: (
         _vectorized(s), s.stream("turn")
+    ),
+    "stream: expected vectors of a power of two of bytes, found 12 in 'turn'": lambda s: (
+        _vectorized(s, 3), s.stream("turn")
     ),
     "split: there is no buffer 'w'": lambda s: s.split("turn_i", (None, 4), align="w"),
     "split of 'turn_i': aligned tiles have factors (None, size), found [4, None]": lambda s: s.split(
