@@ -33,6 +33,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--database": (__file__, __file__),
     "--trust-file": ("", True),
     "--invariant": ("", True),
+    "--verify": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
 }
 """By flag, the text after it and the value of the option, where that is another than any word or a choice."""

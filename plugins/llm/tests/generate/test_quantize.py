@@ -211,8 +211,7 @@ def test_rounded_folder(bits: int, tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("kind, method", [("llama", "gptq"), ("gpt2", "awq"), ("qwen3_moe", "gptq"), ("gemma2", "awq")])
 def test_logits(kind: str, method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder computes what transformers does with its dequantized weights; they are better than rounded ones."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     options = next(given for each, given in KINDS.values() if each == kind)
     reference = make_folder(kind, tmp_path / "a", **options)
     text, prompt = tmp_path / "text.txt", np.random.default_rng(0).integers(3, SMALL["vocab_size"], 40)

@@ -273,7 +273,7 @@ def test_a_short_window_of_a_dynamic_size_is_a_loop() -> None:
         node("ReduceMean", "s axes", "y", keepdims=0),
     ]  # fmt: skip
     model = make_model(nodes, {"w": (F32, [2, 4, "k"])}, ["y"], {"x": x, "axes": np.array([1, 2])}, opset=20)
-    executable = mirlo.compile(model, "llvm{cpu=x86-64-v3}", cache=False)
+    executable = mirlo.compile(model, cache=False)
     for size in (1, 2, 3, 5):
         w = rng.standard_normal((2, 4, size), np.float32)
         np.testing.assert_allclose(executable(w), Reference(model).run(None, {"w": w})[0], rtol=1e-5)
