@@ -168,45 +168,55 @@ class RandomMemory:
 
     def _repeated(self, size: int, plane: int) -> Array:
         """Return random elements that repeat, from a random one on."""
-        pool = self._pool(plane)
-        start = int(self.rng.integers(0, POOL))
-        first = pool[start : start + size]
-        rest = size - len(first)
-        return first.copy() if rest == 0 else np.concatenate([first, np.resize(pool, rest)])
+        pool = np.roll(self._pool(plane), -int(self.rng.integers(0, POOL)))
+        elements = np.empty(size, pool.dtype)
+        whole = size - size % POOL
+        elements[:whole].reshape(-1, POOL)[:] = pool
+        elements[whole:] = pool[: size - whole]
+        return elements
 
     def _pool(self, plane: int) -> Array:
         if isinstance(self.arithmetic, FieldArithmetic):
             return _pool_of_residues(self.arithmetic.moduli[plane], self._form)
         if plane not in self._pools:
-            self._pools[plane] = self._drawn(POOL, plane)
+            self._pools[plane] = np.empty(POOL, np.float64)
+            self._draw(self._pools[plane], plane)
         return self._pools[plane]
 
     def _floats(self, count: int, plane: int) -> Array:
         """Return random elements between guards, which repeat."""
         room = GUARD_BYTES // self.arithmetic.bytes
         guards = self._repeated(2 * room, plane)
-        return np.concatenate([guards[:room], self._drawn(count, plane), guards[room:]])
+        whole = np.empty(count + 2 * room, guards.dtype)
+        whole[:room], whole[room + count :] = guards[:room], guards[room:]
+        self._draw(whole[room : room + count], plane)
+        return whole
 
-    def _drawn(self, count: int, plane: int) -> Array:
+    def _draw(self, elements: Array, plane: int) -> None:
+        """Fill memory with random elements."""
         if isinstance(self.arithmetic, FieldArithmetic):
-            return _residues(self.rng, self.arithmetic.moduli[plane], count)
-        return self.rng.standard_normal(count) * self.scale
+            _draw_residues(self.rng, self.arithmetic.moduli[plane], elements)
+        else:
+            self.rng.standard_normal(out=elements)
+            elements *= self.scale
 
 
 @cache
 def _pool_of_residues(plane: Plane, form: int) -> Array:
     """Return the contents of memory that is not written yet."""
-    return _residues(np.random.default_rng([POOL, form]), plane, POOL)
-
-
-def _residues(rng: np.random.Generator, plane: Plane, size: int) -> Array:
-    """Return random residues: numbers of as many bits; the few from the modulus on are reduced."""
-    residues = np.empty(size, np.int64)
-    for start in range(0, size, CHUNK):
-        part = residues[start : start + CHUNK]
-        np.right_shift(rng.integers(0, 1 << 32, len(part), dtype=np.uint32), 32 - plane.bits, out=part)
-        part[part >= plane.modulus] -= plane.modulus
+    residues = np.empty(POOL, np.int64)
+    _draw_residues(np.random.default_rng([POOL, form]), plane, residues)
     return residues
+
+
+def _draw_residues(rng: np.random.Generator, plane: Plane, residues: Array) -> None:
+    """Fill memory with random residues: numbers of as many bits; the few from the modulus on are reduced."""
+    for start in range(0, len(residues), CHUNK):
+        part = residues[start : start + CHUNK]
+        words = rng.bit_generator.random_raw((len(part) + 1) // 2).view(np.uint32)
+        np.right_shift(words[: len(part)], 32 - plane.bits, out=part)
+        if part.max() >= plane.modulus:
+            part[part >= plane.modulus] -= plane.modulus
 
 
 class ZeroMemory(RandomMemory):

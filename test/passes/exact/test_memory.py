@@ -1,0 +1,45 @@
+"""Random memory of translated functions: residues below the modulus, repeated contents, guards."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.memory import CHUNK, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
+from mirlo.passes.exact.primes import EXPONENTS, VALUES, Plane
+from mirlo.passes.exact.translator import Argument
+
+COUNTS = [0, 1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("plane", [VALUES, EXPONENTS], ids=["P", "Q"])
+def test_residues_are_spread_below_the_modulus(plane: Plane, count: int) -> None:
+    residues = np.full(count, -1, np.int64)
+    _draw_residues(np.random.default_rng(0), plane, residues)
+    assert ((residues >= 0) & (residues < plane.modulus)).all()
+    if count > 1000:
+        assert len(np.unique(residues)) > 0.99 * count
+        assert abs(residues.mean() / plane.modulus - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("plane", [VALUES, EXPONENTS], ids=["P", "Q"])
+def test_numbers_from_the_modulus_on_are_reduced(plane: Plane) -> None:
+    ones = SimpleNamespace(random_raw=lambda count: np.full(count, 2**64 - 1, np.uint64))
+    residues = np.empty(5, np.int64)
+    _draw_residues(cast(np.random.Generator, SimpleNamespace(bit_generator=ones)), plane, residues)
+    assert residues.tolist() == [plane.c - 1] * 5
+
+
+@pytest.mark.parametrize("count", [0, 1, POOL - 1, POOL, 2 * POOL + 3])
+def test_unwritten_memory_repeats_and_differs_between_forms(count: int) -> None:
+    argument = Argument("out", "f", 0, (count,))
+    first, second = (RandomMemory(FieldArithmetic(True, False), seed).buffer(argument, {}) for seed in (0, FORM))
+    for left, right in zip(first.wholes, second.wholes, strict=True):
+        assert len(left) == count + 2 * GUARD_BYTES // 8
+        assert np.array_equal(left[POOL:], left[:-POOL])
+        assert (left != right).all()
