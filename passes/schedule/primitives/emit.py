@@ -548,7 +548,8 @@ class _Emitter(PointEmitter):
             self.passed = passed | set(tests)
             with ir.InsertionPoint(branch.then_block), self.assuming(frozenset(ends)):
                 scf.YieldOp(self.loop(loop, values, carried))
-            self.passed, self.failed = passed, (*failed, tests) if tests else failed
+            # Where ends are part of the condition, all tests may pass where it does not hold.
+            self.passed, self.failed = passed, (*failed, tests) if tests and not ends else failed
             with ir.InsertionPoint(branch.else_block):
                 scf.YieldOp(self.loop(loop, values, carried))
         finally:
