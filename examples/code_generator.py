@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import mirlo
-from mirlo import extend
 from mirlo.extend.codegen import Artifact, CodeGenerator, conv_bias_activation
 from mirlo.extend.rules import decline
-from mirlo.extend.runtime import ExternalFunctions
-from mirlo.extend.target import Target, option
+from mirlo.extend.runtime import ExternalFunctions, register_external_loader
+from mirlo.extend.target import Target, option, register_target
 
 
 def one_group(match):
@@ -93,8 +92,8 @@ def convolve(step, x, matrices, params):
     return np.maximum(y, 0) if step["relu"] else y
 
 
-extend.register_external_loader("tutor", load)
-extend.register_target(Target("tutor", "a pretend accelerator", codegen=Tutor))
+register_external_loader("tutor", load)
+register_target(Target("tutor", "a pretend accelerator", codegen=Tutor))
 if __name__ == "__main__":
     executable = mirlo.compile(sys.argv[1], ["tutor", "llvm"])
     print(executable.profile(*executable.random_inputs().values(), repeats=3).table(limit=5))

@@ -8,10 +8,9 @@ import sys
 from dataclasses import dataclass
 
 import mirlo
-from mirlo import extend
 from mirlo.extend.codegen import CodeGenerator, c_function, contraction, elementwise_prim, wildcard
 from mirlo.extend.runtime import NativeCode
-from mirlo.extend.target import Target
+from mirlo.extend.target import Target, register_target
 
 HEAD = """#include <math.h>
 #include <stdbool.h>
@@ -66,7 +65,7 @@ def region(function, texts, constants):
     return f"int {function.name}(const mirlo_region *region, DLTensor **tensors, int64_t count) {{\n  {body}\n}}\n"
 
 
-extend.register_target(Target("looper", "loops as C", codegen=Looper))
+register_target(Target("looper", "loops as C", codegen=Looper))
 if __name__ == "__main__":
     executable = mirlo.compile(sys.argv[1], ["looper", "llvm"])
     print(executable.profile(*executable.random_inputs().values(), repeats=3).table(limit=5))

@@ -13,7 +13,6 @@ import time
 
 from mirlo.runtime import processes
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.object_loader import compile_llvm, runtime_ir
 
 PERIOD = 0.25
 """Seconds between two counts: a few of them pass in the shortest silence that a monitor may be asked for."""
@@ -74,6 +73,8 @@ class HeartbeatMonitor:
 
 def _begin(descriptor: int) -> int:
     """Start a thread that counts in memory."""
+    from mirlo.runtime.object_loader import compile_llvm, runtime_ir  # takes 20 ms, and commands import this module
+
     global _descriptor
     code = compile_llvm(runtime_ir("heartbeat"), is_kept=True)
     count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(code.address("mirlo_heartbeat"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -28,6 +27,8 @@ def code_version() -> str:
 @cache
 def compiler_digest(folders: tuple[str, ...]) -> str:
     """Return a digest of these folders of Mirlo, and of the versions of the libraries that they use."""
+    import hashlib  # takes 7 ms, and the helps of commands import this module
+
     parts = [*library_versions(), *(_digest_of_folder(folder) for folder in folders)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -41,6 +42,8 @@ def library_versions() -> tuple[str, ...]:
 
 def digest_of_sources(places: Iterable[Path]) -> str:
     """Return a digest of the names and contents of all files in these folders, or of these files."""
+    import hashlib
+
     digest = hashlib.sha256()
     for place in map(str, places):
         for file in _files_in(place):

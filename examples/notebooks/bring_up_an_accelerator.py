@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 import mirlo
-from mirlo import R, extend
+from mirlo import R
 from mirlo.extend.codegen import Artifact, CodeGenerator, is_const, is_op, wildcard
 from mirlo.extend.rules import decline
-from mirlo.extend.runtime import ExternalFunctions
-from mirlo.extend.target import Target
+from mirlo.extend.runtime import ExternalFunctions, register_external_loader
+from mirlo.extend.target import Target, register_target
 
 # %% [markdown]
 # A pattern says what the unit computes, a check what it does not. A check that declines says why.
@@ -70,8 +70,8 @@ def load(artifact, context):
     return ExternalFunctions({name: function(name) for name in artifact.functions}, keep=context.params)
 
 
-extend.register_external_loader("dense_unit", load)
-extend.register_target(Target("dense_unit", "an imaginary unit for dense layers", codegen=DenseUnit))
+register_external_loader("dense_unit", load)
+register_target(Target("dense_unit", "an imaginary unit for dense layers", codegen=DenseUnit))
 
 # %% [markdown]
 # A model of two layers: the second has 12 inputs, which the unit does not take.

@@ -25,7 +25,8 @@ def model(x: R.Tensor[(6, 24), R.f32]):
 @pytest.mark.sample(0)
 def test_calls(driver: FakeDriver) -> None:
     compiled = mirlo.compile(model, target="nvvm{chip=sm_90a}", cache=False)
-    assert not driver.calls, "nothing is placed before the first call"
+    placed = [call for call in driver.calls if not call.startswith("cuDeviceGet")]
+    assert not placed, "nothing is placed before the first call"
     for seed in range(3):
         (x,) = compiled.random_inputs(seed).values()
         y = np.maximum(x @ WEIGHT, 0)
