@@ -31,6 +31,7 @@ from mirlo.passes.exact.values import (
 )
 from mirlo.runtime.records import dataclass
 
+SHIFTS = ("shl", "ashr", "lshr")
 DIVISIONS = ("sdiv", "udiv", "srem", "urem")
 FOLDED: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 """Instructions on constants that are not emitted."""
@@ -231,12 +232,17 @@ class KernelTranslator:
         return [v for v in result if isinstance(v, FloatValue)]
 
     def arith(self, op: str, a: IntValue, b: IntValue) -> IntValue:
-        """Emit an instruction of LLVM on two integers. A quotient by zero, or one that overflows, is one by 1."""
+        """Emit an instruction of LLVM on two integers, with a result for all operands.
+
+        A quotient by zero, or one that overflows, is one by 1. A shift by the width or more is by the rest modulo it.
+        """
         lanes = a.lanes if a.lanes is not None else b.lanes
         a, b = self.splat_ints(a, lanes), self.splat_ints(b, lanes)
         known = self._folded(op, a, b)
         if known is not None:
             return known
+        if op in SHIFTS:
+            b = self._shift_count(b)
         if op in DIVISIONS:
             b = self._divisor(a, b, is_signed=op in ("sdiv", "srem"))
         return IntValue(self.f.op(f"{op} {llvm_type(f'i{a.bits}', lanes)} {a.name}, {b.name}"), a.bits, lanes)
@@ -251,6 +257,12 @@ class KernelTranslator:
         if y == NEUTRAL[op]:
             return a
         return b if op in ("add", "mul") and x == NEUTRAL[op] else None
+
+    def _shift_count(self, b: IntValue) -> IntValue:
+        """Return a count within the width, as LLVM's result is poison beyond it: vectors and scalars may differ."""
+        if b.constant is not None and 0 <= b.constant < b.bits:
+            return b
+        return self.arith("urem", b, IntValue(self.f.constant(b.bits, b.bits, b.lanes), b.bits, b.lanes))
 
     def _divisor(self, a: IntValue, b: IntValue, is_signed: bool) -> IntValue:
         """Return a divisor on which the processor does not trap, as sizes may be tried that no caller passes."""

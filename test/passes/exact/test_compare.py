@@ -140,3 +140,21 @@ def test_sizes_that_divide_by_zero_do_not_end_the_process() -> None:
     """
     verdicts = [pair.verify() for _, pair in kernel_pairs(text, options="cpu=x86-64-v2")]
     assert {verdict.status for verdict in verdicts} == {EQUAL}
+
+
+@pytest.mark.parametrize("kind", ["i32", "i64"])
+@pytest.mark.parametrize("columns", [1, 2, 37])
+def test_shifts_by_their_width_are_the_same_in_vectors(kind: str, columns: int) -> None:
+    """Shifts are drawn beyond those that an operator defines: vectors and the rest of a row shift by the same."""
+    x, row = f"tensor<6x{columns}x{kind}>", f"tensor<{columns}xi32>"
+    text = f"""
+    func.func @main(%x: {x}, %m: {row}, %s: {row}) -> tensor<6x{columns}xi8> {{
+      %y = "relax.rescale"(%x, %m, %s) {{input_zero = 0, zero_point = -4, double_round = true, dtype = i8}}
+        : ({x}, {row}, {row}) -> tensor<6x{columns}xi8>
+      return %y : tensor<6x{columns}xi8>
+    }}
+    """
+    for cpu in ("x86-64-v2", "x86-64-v4", "neoverse-n1"):
+        for _, pair in kernel_pairs(text, options=f"cpu={cpu}"):
+            verdict = pair.verify()
+            assert verdict.status == EQUAL, f"{cpu}: {verdict}"
