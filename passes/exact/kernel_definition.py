@@ -112,7 +112,8 @@ class KernelDefinition(ABC):
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         """Return the ranges of integer inputs, by position."""
-        return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, ())
+        bools = {i for i, value in enumerate(self.values()[0]) if str(element_of(value.type)) == "i1"}
+        return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bools)
 
     def conditions(self) -> list[Dim]:
         """Return dims that are not negative where there are inputs, besides those of parameters."""

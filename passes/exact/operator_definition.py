@@ -21,6 +21,7 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.field_number import NumberField
 from mirlo.passes.exact.kernel_definition import BlockDefinition, KernelDefinition
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
+from mirlo.passes.exact.operator_inputs import PREPARED
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import P
 from mirlo.passes.targets import find_target
@@ -139,15 +140,10 @@ class OperatorDefinition(KernelDefinition):
         return conditions
 
     def prepare(self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory) -> None:
-        """Make as many elements non-zero as `nonzero` is called with."""
-        if self.operator.name != "relax.nonzero":
-            return
-        (x,), count = inputs, number_of(self.outputs[0].shape[1], sizes)
-        chosen = memory.rng.permutation(x.count) < count
-        kind = TensorType.from_mlir(self.operator.operands[0].type)
-        for plane in x.planes:
-            one = np.ones_like(plane) if kind is not None and kind.dtype.is_bool else np.where(plane == 0, 1, plane)
-            plane[:] = np.where(chosen, one, 0)
+        """Make inputs that the operator may be called with."""
+        prepare = PREPARED.get(self.operator.name)
+        if prepare is not None:
+            prepare(self.operator, inputs, sizes, memory, {i for each in self.constants for i in each})
 
     def evaluate(
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
@@ -181,7 +177,7 @@ def _array(field: NumberField | None, value: ir.Value, buffer: GuardedBuffer, si
     if kind.dtype.is_float:
         return plane.reshape(shape)
     if kind.dtype.is_bool:
-        return (plane.reshape(shape) & 1).astype(bool)
+        return plane.reshape(shape).astype(bool)
     return plane.view(kind.dtype.to_numpy()).reshape(shape)
 
 

@@ -11,6 +11,8 @@ from scheduled_pairs import kernel_pairs
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.exact.compare import KernelPair
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.kernel_definition import RoundSettings
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
 
 AXIS = "axis = 1 : i64"
@@ -33,6 +35,12 @@ PROGRAMS = {
     "col2im": (
         'image = ["4", "7"], channels = 3 : i64, operandSegmentSizes = array<i32: 1, 1>',
         ["tensor<2x18x15xf32>", "tensor<2xi64>"], ["tensor<2x3x4x7xf32>"],
+    ),
+    "argsort_rows": ("", ["tensor<30x3xi1>"], ["tensor<30xi64>"]),
+    "tree_ensemble": (
+        'mode = -1 : i64, aggregate = "sum", depth = 0 : i64',
+        ["tensor<20x2xf32>", "tensor<9xf32>", "tensor<9x4xi64>", "tensor<5xi64>", "tensor<7x3xf32>"],
+        ["tensor<20x3xf32>"],
     ),
     "quantize_rows": (
         "block = 32 : i64, digits = 2 : i64, offset = -8 : i64", ["tensor<3x64xf32>"],
@@ -94,3 +102,41 @@ def test_sizes_meet_the_conditions_of_the_operator(operator: str) -> None:
     assert verdicts and all(verdict.status == EQUAL for verdict in verdicts)
     least = min(sizes["n"] for verdict in verdicts for sizes in verdict.sizes)
     assert least >= (5 if operator == "topk" else 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_inputs_of_tree_ensembles_are_trees(seed: int) -> None:
+    """Nodes, roots and comparisons are those that the operator defines, within its depth, at any size."""
+    rng = random.Random(seed)
+    mode, aggregate = rng.choice((-1, 0, 3, 5, 9, 17)), rng.choice(("sum", "min", "max"))
+    nodes, roots, leaves, features = (rng.choice(each) for each in ((1, 2, 9), (0, 1, 4), (1, 6), (1, 3)))
+    depth, integer = rng.choice((0, 1, 4, 20)), rng.choice(("i32", "i64"))
+    kinds = f"5x{features}xf32", f"{nodes}xf32", f"{nodes}x4x{integer}", f"{roots}x{integer}", f"{leaves}x2xf32"
+    operands = [f"tensor<{kind}>" for kind in kinds]
+    attributes = f'mode = {mode} : i64, aggregate = "{aggregate}", depth = {depth} : i64'
+    text = _program("tree_ensemble", attributes, operands, ["tensor<5x2xf32>"])
+    with make_context(), ir.Location.unknown():
+        verdicts = [pair.verify() for _, pair in kernel_pairs(text, options="cpu=x86-64-v3")]
+    assert verdicts and all(verdict.status == EQUAL for verdict in verdicts), [*map(str, verdicts)]
+
+
+def test_constant_nodes_stay_as_they_are() -> None:
+    """Nodes that are constants in the calls of a kernel are those of its rounds."""
+    nodes = [[0, 0, 1, -1], [1, 3, -2, -3]]
+    text = f"""func.func @main(%x: tensor<20x2xf32>, %t: tensor<2xf32>, %w: tensor<4x3xf32>) -> tensor<20x3xf32> {{
+%n = "relax.constant"() {{value = dense<{nodes}> : tensor<2x4xi64>}} : () -> tensor<2x4xi64>
+%r = "relax.constant"() {{value = dense<[0, -4]> : tensor<2xi64>}} : () -> tensor<2xi64>
+%y = "relax.tree_ensemble"(%x, %t, %n, %r, %w) {{mode = -1 : i64, aggregate = "sum", depth = 0 : i64}}
+: (tensor<20x2xf32>, tensor<2xf32>, tensor<2x4xi64>, tensor<2xi64>, tensor<4x3xf32>) -> tensor<20x3xf32>
+return %y : tensor<20x3xf32>
+}}
+"""
+    with make_context(), ir.Location.unknown():
+        ((_, pair),) = pairs = list(kernel_pairs(text, options="cpu=x86-64-v3"))
+        assert pair.verify().status == EQUAL
+        definition = pairs[0][1].definition
+        results = definition.results(FieldArithmetic(False, False, False), RoundSettings(0))
+        constants = {i for each in definition.constants for i in each}
+        assert len(constants) == 2
+        kept = [results.inputs[i].planes[0].tolist() for i in sorted(constants)]
+    assert kept == [[number for node in nodes for number in node], [0, -4]]
