@@ -8,7 +8,17 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translator import KernelTranslator, translates
-from mirlo.passes.exact.values import FloatValue, IntValue, Number, bits_of, element_of, is_float, lanes_of, llvm_type
+from mirlo.passes.exact.values import (
+    FloatValue,
+    IntValue,
+    Number,
+    PackedFloats,
+    bits_of,
+    element_of,
+    is_float,
+    lanes_of,
+    llvm_type,
+)
 
 _INTEGER = {
     "addi": "add", "subi": "sub", "muli": "mul", "divsi": "sdiv", "divui": "udiv", "remsi": "srem", "remui": "urem",
@@ -33,8 +43,33 @@ def _short(op: ir.Operation) -> str:
 
 @translates(*(f"arith.{name}" for name in _INTEGER))
 def integer_arithmetic(t: KernelTranslator, op: ir.Operation) -> None:
+    if op.name == "arith.andi":
+        for value, mask in (op.operands, reversed(op.operands)):
+            packed = t.value(value)
+            if isinstance(packed, PackedFloats):
+                t.set(op, _masked_floats(t, packed, mask))
+                return
     a, b = t.int_operands(op)
     t.set(op, t.arith(_INTEGER[_short(op)], a, b))
+
+
+def _masked_floats(t: KernelTranslator, packed: PackedFloats, mask: ir.Value) -> PackedFloats:
+    """Return bits of floats and a constant of which each float is kept, or is zero."""
+    owner = mask.owner.operation if isinstance(mask, ir.OpResult) else None
+    if owner is None or owner.name != "arith.constant":
+        raise OutsideError("bits of floats masked by no constant")
+    attribute, lanes = owner.attributes["value"], packed.lanes or 1
+    width = bits_of(element_of(mask.type)) // packed.group
+    listed = _elements(ir.DenseIntElementsAttr(attribute)) if packed.lanes else [ir.IntegerAttr(attribute).value]
+    every = (1 << width) - 1
+    parts = [int(number) >> (width * k) & every for number in listed for k in range(packed.group)]
+    if not {0, every}.issuperset(parts):
+        raise OutsideError("a part of the bits of a float")
+    count = lanes * packed.group
+    zeros = t.arithmetic.constant(t.f, 0.0, count)
+    floats = t.shuffled(packed.floats, zeros, [i if part else count + i for i, part in enumerate(parts)])
+    assert isinstance(floats, FloatValue)
+    return PackedFloats(floats, packed.group, packed.lanes)
 
 
 @translates(*(f"arith.{name}" for name in EXTREMES))

@@ -16,7 +16,7 @@ from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import P
 from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.values import element_of
-from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 
 
 @pytest.fixture(name="context", autouse=True)
@@ -158,3 +158,46 @@ def test_shifts_by_their_width_are_the_same_in_vectors(kind: str, columns: int) 
         for _, pair in kernel_pairs(text, options=f"cpu={cpu}"):
             verdict = pair.verify()
             assert verdict.status == EQUAL, f"{cpu}: {verdict}"
+
+
+def _product(rows: int, k: int, columns: int) -> str:
+    x, w, y = f"tensor<{rows}x{k}xbf16>", f"tensor<{columns}x{k}xbf16>", f"tensor<{rows}x{columns}xf32>"
+    return f"""
+    func.func @main(%x: {x}) -> {y} {{
+      %w = "relax.constant"() {{value = dense<1.0> : {w}}} : () -> {w}
+      %y = "relax.matmul"(%x, %w) {{out_dtype = f32, transpose_rhs = true}} : ({x}, {w}) -> {y}
+      return %y : {y}
+    }}
+    """
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-v1", "sapphirerapids", "znver4"])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 17, 18, 19])
+def test_products_of_partial_groups_are_equal(cpu: str, k: int) -> None:
+    """The bits of floats after the end of a row are cleared: instructions multiply whole groups."""
+    for columns in (1, 2, 17):
+        for _, pair in kernel_pairs(_product(5, k, columns), options=f"cpu={cpu} l2=4KiB"):
+            verdict = pair.verify()
+            assert verdict.status == EQUAL, f"{columns} columns: {verdict}"
+
+
+@pytest.mark.parametrize(
+    "lane, found", [(0, DIFFERENT), (0x00FF, OUTSIDE), (-1, EQUAL)], ids=["none", "half of each float", "all"]
+)
+def test_masks_of_the_bits_of_floats(lane: int, found: str) -> None:
+    """A mask keeps a float, or is zero; what a part of its bits is, residues do not know."""
+    ((_, pair),) = pairs = list(kernel_pairs(_product(5, 17, 17), options="cpu=neoverse-v1 l2=4KiB"))
+    assert pairs
+    clone = pair.scheduled.clone()
+    masked = [each for each in operations_in(clone) if each.name == "arith.andi" and _has_lanes(each)]
+    assert masked
+    for op in masked:
+        kind = op.results[0].type
+        attribute = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element_of(kind), lane))
+        op.operands[1] = _constant(op, attribute)
+    verdict = KernelPair(pair.definition, clone).verify()
+    assert verdict.status == found, verdict
+
+
+def _has_lanes(op: ir.Operation) -> bool:
+    return isinstance(op.results[0].type, ir.VectorType) and op.operands[0].owner.operation.name == "vector.bitcast"
