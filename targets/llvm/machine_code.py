@@ -141,11 +141,15 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
 
 
 def _level_of(module: ModuleRef, settings: CodeSettings) -> int:
-    """Return the level of optimizations of a module: none by default where its functions are marked as `ONCE`."""
+    """Return the level of optimizations of a module: none by default where all its functions are marked as `ONCE`.
+
+    In a library the function that calls the kernels is linked to them, and they have loops.
+    """
     if settings.opt_level != DEFAULT_LEVEL:
         return settings.opt_level
-    defined = (function for function in module.functions if not function.is_declaration)
-    return 0 if any(_ONCE in each for function in defined for each in function.attributes) else settings.opt_level
+    defined = [function for function in module.functions if not function.is_declaration]
+    is_once = bool(defined) and all(any(_ONCE in each for each in function.attributes) for function in defined)
+    return 0 if is_once else settings.opt_level
 
 
 def _run_passes(module: ModuleRef, builder: PassBuilder, opt_level: int) -> None:

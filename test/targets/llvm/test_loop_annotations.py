@@ -173,6 +173,35 @@ def test_code_without_loops_is_not_optimized(level: int) -> None:
     assert _instructions(zero) != _instructions(plain) or level == 0
 
 
+_FUSED = """define void @f(ptr %p) {{
+  %a = load float, ptr %p
+  %b = fmul contract float %a, %a
+  %c = fadd contract float %b, %a
+  store float %c, ptr %p
+  ret void
+}}
+"""
+_CALLER = 'define void @entry(ptr %p) #0 {{ call void @f(ptr %p)\n ret void }}\nattributes #0 = {{ "{}" }}\n'
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+@pytest.mark.parametrize("texts", [(_FUSED, _CALLER), (_CALLER, _FUSED)])
+def test_a_function_without_loops_leaves_the_code_of_those_with_it(texts: tuple[str, str], level: int) -> None:
+    """A library is one module: its kernels have the code, and the fused products and sums, of each alone."""
+    settings = CodeSettings(parse_options("cpu=x86-64-v3").processor, opt_level=level, form=ASSEMBLY)
+    alone = _instructions(generate_from(_FUSED.format(), settings))
+    both = generate_from("".join(text.format(ONCE) for text in texts), settings).decode()
+    body = both[both.index("\nf:\n") : both.index("\n.Lfunc_end", both.index("\nf:\n"))]
+    assert _instructions(body.encode()) == alone
+    assert any("vfmadd" in line for line in alone) == (level > 0)
+
+
+def test_a_module_of_declarations_has_the_level_of_its_settings() -> None:
+    settings = CodeSettings(parse_options("cpu=x86-64-v3").processor, form=ASSEMBLY)
+    marked = f'declare void @f() #0\nattributes #0 = {{ "{ONCE}" }}'
+    assert not _instructions(generate_from(marked, settings))
+
+
 def test_a_name_that_reads_like_the_mark_is_none() -> None:
     """The attributes of functions decide, not what is in the text."""
     settings = CodeSettings(parse_options("cpu=x86-64-v3").processor, form=ASSEMBLY)
