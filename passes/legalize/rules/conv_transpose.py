@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -119,12 +120,12 @@ def _steps(windows: SlidingWindows) -> tuple[Sequence[Dim], Sequence[int], Seque
     return windows.kernel, windows.strides, windows.dilations
 
 
-def _unreached(kernel: Dim, stride: int, dilation: int) -> list[int]:
-    """Return the remainders of the positions, divided by the stride, to which no tap contributes."""
+def _unreached(kernel: Dim, stride: int, dilation: int) -> list[range]:
+    """Return the ranges of remainders of the positions, divided by the stride, to which no tap contributes."""
     if not isinstance(kernel, int):
         return []
-    reached = {tap * dilation % stride for tap in range(min(kernel, stride))}
-    return [phase for phase in range(stride) if phase not in reached]
+    reached = sorted({tap * dilation % stride for tap in range(min(kernel, stride))})
+    return [range(a + 1, b) for a, b in pairwise((-1, *reached, stride)) if b - a > 1]
 
 
 def _reached(value: Expr, windows: SlidingWindows, axes: Sequence[Expr]) -> Expr:
@@ -133,9 +134,18 @@ def _reached(value: Expr, windows: SlidingWindows, axes: Sequence[Expr]) -> Expr
     for i, begin, kernel, stride, dilation in zip(at, windows.begins, *_steps(windows), strict=True):
         if not isinstance(kernel, int) and stride > 1 and dilation == 1:
             value = select((i + begin) % stride >= kernel, constant(0, value.dtype), value)
-        for phase in _unreached(kernel, stride, dilation):
-            value = select(((i + begin) % stride).equals(phase), constant(0, value.dtype), value)
+        for phases in _unreached(kernel, stride, dilation):
+            value = select(_is_in((i + begin) % stride, phases, stride), constant(0, value.dtype), value)
     return value
+
+
+def _is_in(phase: Expr, phases: range, stride: int) -> Expr:
+    """Return whether a phase, which is below the stride, is in a range."""
+    if len(phases) == 1:
+        return phase.equals(phases.start)
+    if phases.stop == stride:
+        return phase >= phases.start
+    return (phase >= phases.start) & (phase < phases.stop)
 
 
 def _with_bias(value: Expr, windows: SlidingWindows, axes: Sequence[Expr], bias: TensorExpr | None) -> Expr:

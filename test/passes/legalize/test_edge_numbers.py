@@ -59,7 +59,10 @@ def test_gelu_of_negative_elements_of_f32_does_not_cancel(target):
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True])
-@pytest.mark.parametrize(("stride", "kernel", "dilation"), [(3, 1, 1), (3, 2, 1), (2, 2, 2), (4, 2, 3)])
+@pytest.mark.parametrize(
+    ("stride", "kernel", "dilation"),
+    [(3, 1, 1), (3, 2, 1), (2, 2, 2), (4, 2, 3), (7, 2, 3), (5000, 2, 1), (5000, 2, 3)],
+)
 def test_transposed_convolutions_are_zero_where_no_tap_contributes(stride, kernel, dilation, is_dynamic):
     x, weight = np.array([[[np.inf, 1.0]]], np.float32), np.ones((1, 1, kernel), np.float32)
     node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], strides=[stride], dilations=[dilation])
