@@ -21,6 +21,7 @@ WRONG: list[Any] = [None, 3, "text", True, [None], [3], {}, {1}, np.zeros(3), ob
 
 
 def _error(patch: pytest.MonkeyPatch, made: Any) -> str:
+    CONVERTERS.load()  # what a patch replaces, it puts back
     patch.setitem(CONVERTERS, "tanh", lambda op: made())
     with make_context(), pytest.raises(mirlo.MirloError) as error:
         import_stablehlo(PROGRAM)
