@@ -25,6 +25,9 @@ from mirlo.passes.schedule.primitives.vector_memory import (
 )
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 
+CASTS = ("arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp")
+"""Operations that keep zeros, bit for bit."""
+
 
 class DotTileEmitter(TileEmitter):
     """Emits a tile of rows x columns dot products, each accumulated in a vector."""
@@ -188,10 +191,17 @@ class DotTileEmitter(TileEmitter):
         return following
 
     def _elements(self, factor: ProductInput, access: BufferAccess, place: Position, piece: Piece) -> ir.Value:
-        """Load a vector of elements along K of a row or of a column, with as many lanes as an accumulator."""
+        """Load a vector of elements along K of a row or of a column, with as many lanes as an accumulator.
+
+        Lanes past the end of K are zeros, also where the body computes something else of a zero.
+        """
         inside = replace(piece, offset=0)
         vector = self.load(self._flat[id(access.buffer)], self.at(place, piece.offset), inside)
-        return widen(self, self._convert(factor, access, vector, piece.lanes), self.lanes)
+        vector = self._convert(factor, access, vector, piece.lanes)
+        if piece.is_partial and any(op.name not in CASTS for op in factor.body_ops):
+            zeros = self.zeros(piece.lanes, vector.type.element_type)
+            vector = create("arith.select", vector.type, self.mask(inside), vector, zeros)
+        return widen(self, vector, self.lanes)
 
 
 def add_vectors(left: ir.Value, right: ir.Value) -> ir.Value:
