@@ -109,6 +109,7 @@ def run_seeds(mode: str, target: str, levels: tuple[int, ...], first: int, count
         raise SystemExit(f"{' '.join(command)}: status {done.returncode}, and no report") from None
     seconds = sum(after[2:4]) - sum(before[2:4])
     findings = tuple(f"{entry['seed']}: {entry['state']}: {entry['what']}" for entry in report["found"])
+    findings = tuple(text.replace(f"{ROOT}/", "") for text in findings)  # places in files of this checkout
     return SeedRun(
         mode, target, levels, first, report["count"], report["states"], findings, round(seconds, 1), name,
         f"{datetime.now(timezone.utc):%Y-%m-%d}", processor(),
