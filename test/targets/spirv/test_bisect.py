@@ -33,4 +33,4 @@ def test_a_wrong_rule_is_found(is_wrong: bool, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return
     assert "first node that departs: 'bent' (Tanh), node 2 of 2" in done.stdout, done.stderr
-    assert "relax.tanh: wrong (plugin.py:4)" in done.stdout
+    assert "relax.tanh: wrong (plugin.py:5)" in done.stdout
