@@ -27,6 +27,8 @@ def refusal(a, b):
 @legalize("relax.matmul", target="npu")
 def matmul(op, b):
     """Products of matrices in whole tiles."""
+    if op.transpose_lhs or op.transpose_rhs:
+        return decline("the unit reads matrices by rows", lhs=op.transpose_lhs, rhs=op.transpose_rhs)
     return refusal(op.lhs, op.rhs) or b.emit(Gemm, op.lhs, op.rhs)
 
 
