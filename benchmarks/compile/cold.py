@@ -30,7 +30,9 @@ print(usage.ru_utime + usage.ru_stime)
 
 def seconds(python: str, folder: Path, model: Path) -> float:
     """Return the processor time, of the user and of the system, of a process that compiles a model."""
-    result = subprocess.run([python, "-c", COMPILE, str(model)], cwd=folder, capture_output=True, text=True, check=True)
+    result = subprocess.run([python, "-c", COMPILE, str(model)], cwd=folder, capture_output=True, text=True)
+    if result.returncode:
+        raise SystemExit(f"{folder}: {model.name} is not compiled:\n{result.stderr.strip()}")
     return float(result.stdout.split()[-1])
 
 

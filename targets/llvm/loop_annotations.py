@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import element_of
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
 ON_BRANCH = "loop_annotation"
@@ -20,10 +21,12 @@ SCHEDULED = "mirlo-scheduled"
 
 LLVM's other passes make vectors of loops over scalars, and unroll those."""
 ONCE = "mirlo-once"
-"""Attribute of a function of LLVM IR: no function of its module has a loop.
+"""Attribute of a function of LLVM IR without arithmetic of floats: no function of its module has a loop.
 
 Such is the function that calls the kernels of a model. LLVM would keep addresses in registers, or spill them, from one
 call to the next, hundreds of calls later: that takes it longer than the largest kernel, and a call no less time."""
+FAST_MATH = "fastmathFlags"
+"""Attribute of each arithmetic operation of floats in the LLVM dialect, and of calls."""
 _PASSTHROUGH = "passthrough"
 """Attribute of a function of the LLVM dialect: attributes in LLVM IR that the dialect does not know."""
 _NE, _SLT = 1, 2
@@ -48,14 +51,25 @@ def annotate_branches(module: ir.Module, is_apart: bool) -> None:
 
 
 def mark_once(module: ir.Module) -> None:
-    """Mark the functions of a module of the LLVM dialect as `ONCE` if none of them has a loop."""
+    """Mark the functions of a module of the LLVM dialect as `ONCE` if none of them has a loop.
+
+    One that computes with floats is not: whether a product and a sum are rounded once depends on the level, and other
+    kernels have the level of their settings.
+    """
     functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
     for function in functions:
         branches = {block: _terminator(block) for block in function.regions[0].blocks}
         if _latches(function.regions[0].blocks[0], branches):
             return
     for function in functions:
-        _add_attribute(function, ONCE)
+        if not _computes_floats(function):
+            _add_attribute(function, ONCE)
+
+
+def _computes_floats(function: ir.Operation) -> bool:
+    operations = (op.operation for block in function.regions[0].blocks for op in block.operations)
+    results = (result for op in operations if FAST_MATH in op.attributes for result in op.results)
+    return any(isinstance(element_of(result.type), ir.FloatType) for result in results)
 
 
 def _add_attribute(function: ir.Operation, name: str) -> None:

@@ -43,10 +43,17 @@ def late_model() -> onnx.ModelProto:
     return make_model([node("NonZero", "x", "y"), node("Unique", "x", "z")], {"x": (F32, ("n", 5))}, ["y", "z"])
 
 
+def short_model() -> onnx.ModelProto:
+    """Return a model whose code has no loop: a product and a sum are rounded once, or twice."""
+    nodes = [node("Mul", "x x", "a"), node("Sub", "a b", "y")]
+    return make_model(nodes, {"x": (F32, (3,)), "b": (F32, (3,))}, ["y"])
+
+
 MODELS: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
     "dynamic": (dynamic_model, {"x": RNG.standard_normal((7, 40)).astype(np.float32)}),
     "no rows": (dynamic_model, {"x": np.zeros((0, 40), np.float32)}),
     "int8": (int8_model, {"x": RNG.integers(0, 256, (5, 70)).astype(np.uint8)}),
+    "short": (short_model, {"x": np.float32([1.1, 1.7, 2.3]), "b": np.square(np.float32([1.1, 1.7, 2.3]))}),
     "late": (late_model, {"x": RNG.integers(0, 3, (6, 5)).astype(np.float32)}),
 }
 

@@ -152,7 +152,17 @@ llvm.func @loop(%c: i1) { llvm.br ^head
 """
 
 
-@pytest.mark.parametrize(("text", "marked"), [(STRAIGHT, 2), (STRAIGHT + LOOP, 0), (LOOP, 0), ("", 0)])
+FLOATS = """
+llvm.func @kernel(%a: f32) -> f32 {
+  %b = llvm.fmul %a, %a {fastmathFlags = #llvm.fastmath<contract>} : f32
+  llvm.return %b : f32 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [(STRAIGHT, 2), (STRAIGHT + LOOP, 0), (LOOP, 0), ("", 0), (STRAIGHT + FLOATS, 2), (FLOATS, 0)],
+)
 def test_modules_without_loops(text: str, marked: int) -> None:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
