@@ -120,8 +120,6 @@ class ModelTokenizer:
     def encode_pair(self, text: str, other: str | None, longest: int | None) -> tuple[list[int], list[int]]:
         """Return the tokens of a text or a pair with special tokens, and the text, 0 or 1, of each.
 
-        With `longest`, a text with more tokens is truncated; of a pair, the longer one.
-
         With `longest`, a text that has more tokens loses its end; of a pair, the longer one.
         """
         if len(text) + len(other or "") > INLINE_CHARACTERS:

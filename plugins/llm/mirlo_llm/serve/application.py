@@ -102,10 +102,12 @@ class Server(Gate):
             ("GET", "/v2/health/ready", protocol.ready),
         ]
         if options.has_ollama:
-            ollama = OllamaRoutes(self.state, openai, version("mirlo"))
+            ollama = OllamaRoutes(self.state, openai, embeddings, version("mirlo"))
             routes += [
                 ("POST", "/api/chat", ollama.chat),
                 ("POST", "/api/generate", ollama.generate),
+                ("POST", "/api/embed", ollama.embed),
+                ("POST", "/api/embeddings", ollama.embedding),
                 ("POST", "/api/show", ollama.show),
                 ("GET", "/api/tags", ollama.tags),
                 ("GET", "/api/ps", ollama.running),

@@ -49,12 +49,17 @@ class EmbeddingBackend(Backend):
         """Compute one short text."""
         self.model.rows_of([([0, 0], [0, 0])])
 
-    async def encode(self, texts: Sequence[str | list[int]], query: str | None = None) -> list[Tokens]:
-        """Return the tokens of texts, or of pairs of a query and each; a text may be given as its tokens."""
+    async def encode(
+        self, texts: Sequence[str | list[int]], query: str | None = None, truncate: bool = False
+    ) -> list[Tokens]:
+        """Return the tokens of texts, or of pairs of a query and each; a text may be given as its tokens.
+
+        A text that is longer than the model takes is an error; with `truncate` its end is left out.
+        """
 
         def tokens() -> list[Tokens]:
             try:
-                return [self._encoded(text, query) for text in texts]
+                return [self._encoded(text, query, truncate) for text in texts]
             except MirloError as error:
                 raise RequestError(400, str(error)[:2000], code="context_length_exceeded") from None
 
@@ -86,9 +91,10 @@ class EmbeddingBackend(Backend):
     def _run(self, inputs: Arrays) -> Arrays:
         return {ROWS: self.model.rows_of(list(inputs[TEXTS]), self.options.batch)}
 
-    def _encoded(self, text: str | list[int], query: str | None) -> Tokens:
+    def _encoded(self, text: str | list[int], query: str | None, truncate: bool) -> Tokens:
         if isinstance(text, str):
-            tokens, kinds = self.model.encode(text) if query is None else self.model.encode(query, text)
+            pair = (text, None) if query is None else (query, text)
+            tokens, kinds = self.model.encode(*pair, truncate=truncate)
         else:
             tokens, kinds = text, [0] * len(text)
         most = min(filter(None, (self.options.max_prompt_tokens, self.model.config.longest)))

@@ -6,18 +6,25 @@ from datetime import datetime, timezone
 
 from mirlo_llm.serve.body import BodyFields, Receive, Scope, Send
 from mirlo_llm.serve.embedding_backend import EmbeddingBackend
+from mirlo_llm.serve.embeddings import EmbeddingApi, EmbeddingRoutes
 from mirlo_llm.serve.errors import protocol_form
 from mirlo_llm.serve.language import LanguageBackend
 from mirlo_llm.serve.models import ServedModel
 from mirlo_llm.serve.ollama_api import (
     OLLAMA_CHAT_KEYS,
+    OLLAMA_EMBED_KEYS,
+    OLLAMA_EMBEDDING_KEYS,
     OLLAMA_TEXT_KEYS,
     SHOW_KEYS,
     OllamaTextWriter,
     OllamaWriter,
     model_name,
     read_ollama_chat,
+    read_ollama_embed,
+    read_ollama_embedding,
     read_ollama_text,
+    write_ollama_embed,
+    write_ollama_embedding,
 )
 from mirlo_llm.serve.openai import GenerationApi, OpenAIRoutes
 from mirlo_llm.serve.requests import read_json_body
@@ -26,13 +33,15 @@ from mirlo_llm.serve.state import ServerState
 
 CHAT = GenerationApi(OLLAMA_CHAT_KEYS, read_ollama_chat, OllamaWriter, protocol_form, LINES, model_name)
 TEXT = GenerationApi(OLLAMA_TEXT_KEYS, read_ollama_text, OllamaTextWriter, protocol_form, LINES, model_name)
+EMBED = EmbeddingApi(OLLAMA_EMBED_KEYS, read_ollama_embed, write_ollama_embed, model_name)
+EMBEDDING = EmbeddingApi(OLLAMA_EMBEDDING_KEYS, read_ollama_embedding, write_ollama_embedding, model_name)
 
 
 class OllamaRoutes:
     """The endpoints below /api."""
 
-    def __init__(self, state: ServerState, openai: OpenAIRoutes, version: str) -> None:
-        self._state, self._openai, self._version = state, openai, version
+    def __init__(self, state: ServerState, openai: OpenAIRoutes, embeddings: EmbeddingRoutes, version: str) -> None:
+        self._state, self._openai, self._embeddings, self._version = state, openai, embeddings, version
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a conversation in the format of Ollama's API."""
@@ -41,6 +50,14 @@ class OllamaRoutes:
     async def generate(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Continue a text in the format of Ollama's API."""
         await self._openai.generate(scope, receive, send, TEXT)
+
+    async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Embed texts in the format of Ollama's API."""
+        await self._embeddings.answer(scope, receive, send, EMBED)
+
+    async def embedding(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Embed one text in the format of Ollama's earlier API."""
+        await self._embeddings.answer(scope, receive, send, EMBEDDING)
 
     async def tags(self, scope: Scope, receive: Receive, send: Send) -> None:
         """List the models in the format of Ollama's API."""

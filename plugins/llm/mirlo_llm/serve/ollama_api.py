@@ -1,4 +1,4 @@
-"""Ollama's API for conversations and texts, converted to and from OpenAI's; answers are lines of JSON."""
+"""Ollama's API for conversations, texts and embeddings, converted to and from OpenAI's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mirlo_llm.generate.request import LENGTH
 from mirlo_llm.serve.answer_items import CALL, REASONING, TEXT, AnswerItem, Event, ItemWriter
 from mirlo_llm.serve.answer_reader import AnswerForm
 from mirlo_llm.serve.body import BodyFields, fields_of
+from mirlo_llm.serve.embeddings import MAX_TEXTS, Embedded, EmbeddingRequest, read_dimensions, require_some
 from mirlo_llm.serve.engine_thread import AnswerJob, Delivery
 from mirlo_llm.serve.errors import refused
 from mirlo_llm.serve.generation_body import EFFORTS, MAX_MESSAGES, GenerationBody, read_chat, read_completion
@@ -24,6 +25,8 @@ OLLAMA_CHAT_KEYS = {"model", "messages", "tools", "format", "options", "stream",
 OLLAMA_TEXT_KEYS = {
     "model", "prompt", "suffix", "images", "system", "raw", "format", "options", "stream", "think", "keep_alive",
 }  # fmt: skip
+OLLAMA_EMBED_KEYS = {"model", "input", "truncate", "dimensions", "options", "keep_alive"}
+OLLAMA_EMBEDDING_KEYS = {"model", "prompt", "options", "keep_alive"}
 SHOW_KEYS = {"model", "name", "verbose"}
 MAX_IMAGES, MAX_CALLS = 64, 128
 _OPTIONS = {
@@ -62,6 +65,35 @@ def read_ollama_text(body: BodyFields, options: ServeOptions) -> GenerationBody:
         return read_completion(BodyFields({**common, "prompt": prompt}), options)
     system = [{"role": "system", "content": body.text("system")}] if body.has("system") else []
     return read_chat(BodyFields({**common, "messages": [*system, _with_images(body, "user", prompt)]}), options)
+
+
+def read_ollama_embed(body: BodyFields) -> EmbeddingRequest:
+    """Read the body of a request for embeddings: of a text, or of several."""
+    given = body.value("input")
+    listed = [given] if isinstance(given, str) else body.list("input", MAX_TEXTS)
+    texts: list[str | list[int]] = [each for each in listed if isinstance(each, str)]
+    if len(texts) != len(listed):
+        raise refused("input", "expected a text, or an array of texts")
+    truncates = body.flag("truncate", True)
+    return EmbeddingRequest(require_some(texts, "input"), read_dimensions(body), truncates=truncates)
+
+
+def write_ollama_embed(request: EmbeddingRequest, embedded: Embedded) -> object:
+    """Return the answer to a request for embeddings."""
+    return {
+        "model": embedded.model, "embeddings": embedded.rows.tolist(), "total_duration": round(embedded.seconds * 1e9),
+        "load_duration": 0, "prompt_eval_count": embedded.tokens,
+    }  # fmt: skip
+
+
+def read_ollama_embedding(body: BodyFields) -> EmbeddingRequest:
+    """Read the body of a request for one embedding, as older clients ask for it."""
+    return EmbeddingRequest([body.text("prompt")], truncates=True)
+
+
+def write_ollama_embedding(request: EmbeddingRequest, embedded: Embedded) -> object:
+    """Return the answer to a request for one embedding."""
+    return {"embedding": embedded.rows[0].tolist()}
 
 
 def _common(body: BodyFields) -> dict[str, object]:

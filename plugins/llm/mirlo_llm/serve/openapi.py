@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
+from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, MAX_TEXTS, RERANKING_KEYS
 from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS
 from mirlo_llm.serve.messages_api import COUNT_KEYS, MESSAGE_KEYS
-from mirlo_llm.serve.ollama_api import OLLAMA_CHAT_KEYS, OLLAMA_TEXT_KEYS, SHOW_KEYS
+from mirlo_llm.serve.ollama_api import (
+    OLLAMA_CHAT_KEYS,
+    OLLAMA_EMBED_KEYS,
+    OLLAMA_EMBEDDING_KEYS,
+    OLLAMA_TEXT_KEYS,
+    SHOW_KEYS,
+)
 from mirlo_llm.serve.protocol import VERSION
 from mirlo_llm.serve.responses_api import RESPONSE_KEYS
 from mirlo_llm.serve.tokens import DETOKENIZE_KEYS, TOKENIZE_KEYS
@@ -97,6 +103,16 @@ BODIES: Mapping[str, tuple[str, Schema]] = {
     "/detokenize": (JSON, _body(DETOKENIZE_KEYS, ["tokens"], tokens={"type": "array", "items": COUNT})),
     "/api/chat": (JSON, _body(OLLAMA_CHAT_KEYS, ["model", "messages"], messages=_array(ANY_OBJECT, minItems=1))),
     "/api/generate": (JSON, _body(OLLAMA_TEXT_KEYS, ["model", "prompt"], prompt=TEXT)),
+    "/api/embed": (
+        JSON,
+        _body(
+            OLLAMA_EMBED_KEYS,
+            ["model", "input"],
+            truncate=FLAG,
+            input={"anyOf": [TEXT, _array(TEXT, minItems=1, maxItems=MAX_TEXTS)]},
+        ),
+    ),
+    "/api/embeddings": (JSON, _body(OLLAMA_EMBEDDING_KEYS, ["model", "prompt"], prompt=TEXT)),
     "/api/show": (JSON, _body(SHOW_KEYS, [])),
     "/v1/audio/transcriptions": ("multipart/form-data", _FORM),
     "/v1/audio/translations": ("multipart/form-data", _FORM),

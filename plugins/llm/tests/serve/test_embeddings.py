@@ -45,7 +45,7 @@ def client(folder: Path) -> Iterator[Any]:
     write_encoder(classifier, labels=3)
     paths = {"encoder": folder, "reranker": reranker, "classifier": classifier, "sum": sum_model}
     sources = [ModelSource(name, path) for name, path in paths.items()]
-    server = Server(sources, ServeOptions(queue=8, max_body=1 << 20, batch=4))
+    server = Server(sources, ServeOptions(queue=8, max_body=1 << 20, batch=4, has_ollama=True))
     with ready_client(server) as client:
         yield client
 
@@ -63,6 +63,46 @@ def test_embeddings(client: Any, model: generate.EmbeddingModel) -> None:
     (only,) = client.post("/v1/embeddings", json=body).json()["data"]
     found = np.frombuffer(base64.b64decode(only["embedding"]), "<f4")
     np.testing.assert_allclose(found, model.embed("rain", dimensions=5), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.sample(0)
+def test_embeddings_of_ollamas_api(client: Any, model: generate.EmbeddingModel) -> None:
+    body = {"model": "encoder:latest", "input": TEXTS, "dimensions": 5, "keep_alive": "5m", "options": {"num_ctx": 8}}
+    answer = client.post("/api/embed", json=body).json()
+    np.testing.assert_allclose(answer["embeddings"], model.embed(TEXTS, dimensions=5), rtol=1e-5, atol=1e-6)
+    count = sum(len(model.encode(text)[0]) for text in TEXTS)
+    assert answer["model"] == "encoder" and answer["prompt_eval_count"] == count and answer["total_duration"] > 0
+    for path, key in (("/api/embed", "input"), ("/api/embeddings", "prompt")):
+        found = client.post(path, json={"model": "encoder", key: "rain"}).json()
+        row = found["embedding"] if key == "prompt" else found["embeddings"][0]
+        np.testing.assert_allclose(row, model.embed("rain"), rtol=1e-5, atol=1e-6)
+
+
+def test_long_texts_of_ollamas_api_are_truncated_by_default(client: Any, model: generate.EmbeddingModel) -> None:
+    text = "rain " * 2 * model.config.longest
+    found = client.post("/api/embed", json={"model": "encoder", "input": text}).json()
+    assert found["prompt_eval_count"] == model.config.longest
+    np.testing.assert_allclose(found["embeddings"][0], model.embed(text, truncate=True), rtol=1e-5, atol=1e-6)
+    refused = client.post("/api/embed", json={"model": "encoder", "input": text, "truncate": False})
+    assert refused.status_code == 400 and "tokens, the model takes up to" in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("embed", {"input": []}, "input: there are no texts"),
+        ("embed", {"input": [1, 2]}, "input: expected a text, or an array of texts"),
+        ("embed", {"input": ["a"] * 2049}, "input: expected up to 2048"),
+        ("embed", {"input": "a", "dimensions": 1000}, "dimensions: expected 1 to"),
+        ("embed", {"input": "a", "model": "reranker"}, "scores pairs of texts"),
+        ("embed", {"input": "a", "model": "sum"}, "gives no embeddings"),
+        ("embed", {}, "input: expected an array, found nothing"),
+        ("embeddings", {"prompt": ["a"]}, "prompt: expected a text"),
+    ],
+)
+def test_wrong_requests_of_ollamas_api(client: Any, path: str, body: dict[str, Any], text: str) -> None:
+    answer = client.post(f"/api/{path}", json={"model": "encoder", **body})
+    assert answer.status_code == 400 and text in answer.json()["error"]
 
 
 def test_reranking(client: Any, model: generate.EmbeddingModel, folder: Path) -> None:
