@@ -11,6 +11,7 @@ from mirlo.extend.runtime import Executable
 from mirlo_llm.generate.checkpoints.deferred import deferred_graph
 from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
 from mirlo_llm.generate.config import GENERATION, ModelConfig
+from mirlo_llm.generate.errors import require_executable
 
 if TYPE_CHECKING:
     from mirlo.extend.frontend import ImportedModule
@@ -37,6 +38,5 @@ def _compiled(config: ModelConfig, graphs: Graphs, which: int, mapped: bool, opt
         lambda: graphs()[which](weights, source), lambda: [*sources, *checkpoint_files(weights)],
         ("encoder", "decoder")[which],
     )  # fmt: skip
-    compiled = compile_model(graph, **options)
-    assert isinstance(compiled, Executable)
+    compiled = require_executable(compile_model(graph, **options), weights)
     return compiled if mapped else compiled.resident()

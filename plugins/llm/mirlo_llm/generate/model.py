@@ -25,7 +25,7 @@ from mirlo_llm.generate.code_options import DEFAULT, CodeOptions
 from mirlo_llm.generate.config import ModelConfig, read_config
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.engine import ServingEngine
-from mirlo_llm.generate.errors import GenerationError, ModelFolderError
+from mirlo_llm.generate.errors import GenerationError, ModelFolderError, require_executable
 from mirlo_llm.generate.generator import Generator
 from mirlo_llm.generate.guidance import FORMS, Grammar
 from mirlo_llm.generate.json_file import is_count, read_json
@@ -302,12 +302,9 @@ def load(
     compiled = compile_model(model_to_compile(config, code, adapted), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])
-    if not isinstance(compiled, Executable):
-        raise ModelFolderError(
-            f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
-        )
+    executable = require_executable(compiled, config.model)
     of_images = None if config.images is None else partial(_compile_image_encoder, config, mapped, options)
-    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages, of_images)
+    return LanguageModel(config, executable if mapped else executable.resident(), files, prefix_bytes, pages, of_images)
 
 
 def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[str, Any]) -> Executable:
@@ -323,8 +320,8 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
 
     graph = deferred_graph(make, partial(_source_files, config), "images")
     of_decoders = ("last_rows", "ranks", "ring_caches", "kv_cache_dtype", "dims", "shapes")
-    compiled = compile_model(graph, **{name: each for name, each in options.items() if name not in of_decoders})
-    assert isinstance(compiled, Executable)
+    own = {name: each for name, each in options.items() if name not in of_decoders}
+    compiled = require_executable(compile_model(graph, **own), config.model)
     return compiled if mapped else compiled.resident()
 
 

@@ -6,15 +6,26 @@ import cProfile
 import pstats
 from pathlib import Path
 
+import pytest
 from layered_folders import write_layers
 from mirlo_llm import generate
+from mirlo_llm.folders import FORM
+from mirlo_llm.generate.errors import ModelFolderError
 
-TARGET = "llvm{cpu=znver4}"
+import mirlo
+from mirlo.extend.runtime import UnloadedModel
+
+
+def compile_folder(folder: Path) -> UnloadedModel:
+    """Compile a model for a processor that this one need not be."""
+    compiled = mirlo.compile(FORM.open(str(folder)), cache=False, target="llvm{cpu=znver4}", jobs=1, load=False)
+    assert isinstance(compiled, UnloadedModel)
+    return compiled
 
 
 def compiled_kernels(folder: Path) -> tuple[set[str], int]:
     """Return the functions that the kernels of a model call, and how many calls there are."""
-    kernels = generate.load(folder, cache=False, target=TARGET).executable.artifact.kernels
+    kernels = compile_folder(folder).artifact.kernels
     return {kernel.symbol for kernel in kernels}, len(kernels)
 
 
@@ -27,10 +38,16 @@ def test_equal_layers_share_kernels(tmp_path: Path) -> None:
 def test_work_grows_linearly(tmp_path: Path) -> None:
     def calls(layers: int) -> int:
         folder, profile = write_layers(tmp_path / str(layers), layers), cProfile.Profile()
-        profile.runcall(generate.load, folder, cache=False, target=TARGET, jobs=1)
+        profile.runcall(compile_folder, folder)
         return pstats.Stats(profile).total_calls  # type: ignore[attr-defined,no-any-return]
 
     calls(2)
     least = calls(2)  # what each compilation does
     few, many = (calls(layers) - least for layers in (4, 10))
     assert many <= 4.4 * few  # 8 layers more than 2 are 4 times 2
+
+
+def test_code_for_another_machine_is_named(tmp_path: Path) -> None:
+    folder, other = write_layers(tmp_path / "model", 1), "llvm{cpu=spacemit-x60}"
+    with pytest.raises(ModelFolderError, match=r"model.safetensors: generation needs code for this machine: .*riscv64"):
+        generate.load(folder, cache=False, target=other)

@@ -17,7 +17,7 @@ from mirlo_llm.generate.code_options import DEFAULT, TRANSFORMERS, CodeOptions
 from mirlo_llm.generate.config import require_folder
 from mirlo_llm.generate.embedding.config import EmbeddingConfig, read_embedding_config
 from mirlo_llm.generate.embedding.pooling import POOLINGS
-from mirlo_llm.generate.errors import GenerationError, ModelFolderError
+from mirlo_llm.generate.errors import GenerationError, ModelFolderError, require_executable
 from mirlo_llm.generate.json_file import MAX_BYTES, is_count, read_bytes, read_json
 from mirlo_llm.generate.model import FORWARDED
 from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer
@@ -244,9 +244,8 @@ def load(
     refuse_unknown("mirlo.generate.load_embedding", list(options), [*OWN_OPTIONS, *FORWARDED])
     config = read_embedding_config(require_folder(folder, "an embedding model"), pooling, normalize)
     compiled = compile_model(_graph_of(config, code) if config.is_checkpoint else config.model, **options)
-    if not isinstance(compiled, Executable):
-        raise ModelFolderError(f"{config.model}: the model works on sequences or strings: export one of tokens")
-    return EmbeddingModel(config, compiled if mapped else compiled.resident())
+    executable = require_executable(compiled, config.model)
+    return EmbeddingModel(config, executable if mapped else executable.resident())
 
 
 def _graph_of(config: EmbeddingConfig, code: CodeOptions) -> ImportedModule:
