@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
@@ -80,7 +80,7 @@ def replacing(path: str | os.PathLike[str], is_private: bool = False) -> Iterato
         import tempfile
 
         with tempfile.TemporaryFile() as file:
-            yield file
+            yield cast("BinaryIO", file)  # on Windows it wraps one
             file.seek(0)
             with open(path, "r+b", buffering=0) as opened:
                 shutil.copyfileobj(file, opened)

@@ -6,6 +6,7 @@ import marshal
 import sys
 
 KEEP = "surrogateescape"
+NO_FORKS = "this system has no forks, and so no server of the tools"
 
 
 def run(
@@ -17,6 +18,8 @@ def run(
     files: list[int],
 ) -> int:
     """Return the exit code of a command with these standard streams; it is negative if a signal ended it."""
+    if sys.platform == "win32":
+        raise OSError(NO_FORKS)
     module, _, name = function.partition(":")
     command = marshal.dumps((module, name, list(arguments), folder, dict(environment)))
     descriptors = b"".join(file.to_bytes(4, sys.byteorder) for file in files)
@@ -34,7 +37,9 @@ def run(
 
 
 if __name__ == "__main__":
-    import posix  # there is no server where there is no fork
+    if sys.platform == "win32":
+        raise OSError(NO_FORKS)
+    import posix
 
     environment = {key.decode(errors=KEEP): value.decode(errors=KEEP) for key, value in posix.environ.items()}
     code = run(sys.argv[1], sys.argv[2], sys.argv[3:], posix.getcwd(), environment, [0, 1, 2])

@@ -26,6 +26,7 @@ from typing import NoReturn
 from mirlo.dialects.core import installed
 from mirlo.passes.rules import RuleWarning
 from mirlo.targets.llvm import TARGET as LLVM
+from mirlo.testing.tool_client import NO_FORKS
 from mirlo.testing.unoptimized import UNOPTIMIZED, unoptimized
 
 IMPORTED = (
@@ -48,6 +49,8 @@ STREAMS = 3
 
 def serve(path: str) -> None:
     """Run commands until the process that started this one closes its standard input."""
+    if sys.platform == "win32":
+        raise OSError(NO_FORKS)
     for name in IMPORTED:
         importlib.import_module(name)
     for name in PACKAGES:
@@ -84,6 +87,8 @@ def serve(path: str) -> None:
 
 def report_ended(running: dict[int, socket.socket]) -> None:
     """Send the exit codes of ended forks to the clients that wait for them."""
+    if sys.platform == "win32":
+        raise OSError(NO_FORKS)
     while running:
         process, status = os.waitpid(-1, os.WNOHANG)
         if not process:
@@ -94,6 +99,8 @@ def report_ended(running: dict[int, socket.socket]) -> None:
 
 def run(connection: socket.socket) -> NoReturn:
     """Run the command of a connection in this process, and end it."""
+    if sys.platform == "win32":
+        raise OSError(NO_FORKS)
     files = array.array("i")
     data, ancillary, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(STREAMS * files.itemsize))
     for _, _, content in ancillary:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -35,6 +36,8 @@ def run_ranks(
 
     The result of the rank `without`, which may never return, is None.
     """
+    if sys.platform == "win32":
+        raise OSError("this system has no forks")
     context = multiprocessing.get_context("fork")
     folder = tempfile.mkdtemp(prefix="ranks")  # paths of sockets must be short
     variables = {"MIRLO_RANKS_FOLDER": folder, "WORLD_SIZE": str(ranks), **environment}
