@@ -1,12 +1,13 @@
 """Recognition of decomposed attention: softmax(q @ k^T * scale + mask) @ v, in the forms that exporters write.
 
 The scale may be applied before or after the product or to its operands, masks may be added or selected by `where`,
-keys and values may be repeated for groups of query heads, and a softmax of rows without any key may be guarded
-against NaN.
+keys and values may be repeated for groups of query heads, and the weights of rows without any key may be replaced by
+zeros: where they are NaN, or where the mask hides all keys.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 
 import numpy as np
@@ -46,12 +47,15 @@ def attention(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace softmax(query @ key^T * scale + mask) @ value, with masks that are added or selected by `where`."""
     if op.transpose_lhs or op.out_dtype is not None:
         return decline("the weights are transposed, or summed up in another type")
-    weights = _weights(op.lhs, b)
+    lhs, tested = _without_hidden_rows(op.lhs, b)
+    weights = _weights(lhs, b)
     if isinstance(weights, Decline):
         return weights
     scores = _scores(weights, b)
     if isinstance(scores, Decline):
         return scores
+    if tested is not None and tested not in scores.masks:
+        return decline("the weights are replaced by zeros where another mask than that of the scores hides all keys")
     rank = kind_of(op.output).rank
     if rank not in (3, 4):
         return decline("attention is of tensors of rank 3 or 4", rank=rank)
@@ -88,6 +92,22 @@ def grouped_heads(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if kind_of(key).shape[1] != kind_of(value).shape[1]:
         return decline("key and value are repeated differently")
     return b.emit(OPS["attention"], op.query, key, value, op.mask, **op.attribute_values())
+
+
+def _without_hidden_rows(value: ir.Value, b: Rewriter) -> tuple[ir.Value, ir.Value | None]:
+    """Return p and the mask for where(reduce_max(mask) == -inf, 0, p), whose zeros attention has anyway."""
+    guarded = defining(value, "relax.where")
+    if guarded is None or not only_use(value) or b.splat(guarded.x) != 0:
+        return value, None
+    test = defining(guarded.condition, "relax.equal")
+    for largest, number in ((test.lhs, test.rhs), (test.rhs, test.lhs)) if test is not None else ():
+        maximum = defining(largest, "relax.reduce_max")
+        if maximum is None or b.splat(number) != -math.inf or not maximum.keepdims:
+            continue
+        rank = kind_of(maximum.x).rank
+        if [axis % rank for axis in maximum.axes or ()] == [rank - 1] and beside(value, b):
+            return guarded.y, maximum.x
+    return value, None
 
 
 def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline:

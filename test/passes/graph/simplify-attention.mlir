@@ -55,6 +55,43 @@ func.func @guarded(%q: tensor<1x2x4x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tenso
   return %8 : tensor<1x2x4x16xf32>
 }
 
+// ONNX's function of Attention: zeros where the mask hides all keys of a query.
+// CHECK-LABEL: func.func @all_hidden(
+// CHECK-NEXT:    %[[A:.*]] = "relax.attention"(%arg0, %arg1, %arg2, %arg3) {{.*}}scale = 1.000000e+00
+// CHECK-NEXT:    return %[[A]]
+func.func @all_hidden(%q: tensor<1x2x4x16xf16>, %k: tensor<1x2x6x16xf16>, %v: tensor<1x2x6x16xf16>,
+                      %mask: tensor<1x1x4x6xf16>) -> tensor<1x2x4x16xf16> {
+  %low = "relax.constant"() {value = dense<0xFC00> : tensor<1xf16>} : () -> tensor<1xf16>
+  %zero = "relax.constant"() {value = dense<0.0> : tensor<1xf16>} : () -> tensor<1xf16>
+  %0 = "relax.matmul"(%q, %k) {transpose_rhs = true} : (tensor<1x2x4x16xf16>, tensor<1x2x6x16xf16>) -> tensor<1x2x4x6xf16>
+  %1 = "relax.add"(%0, %mask) : (tensor<1x2x4x6xf16>, tensor<1x1x4x6xf16>) -> tensor<1x2x4x6xf16>
+  %2 = "relax.softmax"(%1) {axis = -1 : i64} : (tensor<1x2x4x6xf16>) -> tensor<1x2x4x6xf16>
+  %3 = "relax.reduce_max"(%mask) {axes = array<i64: -1>, keepdims = true} : (tensor<1x1x4x6xf16>) -> tensor<1x1x4x1xf16>
+  %4 = "relax.equal"(%3, %low) : (tensor<1x1x4x1xf16>, tensor<1xf16>) -> tensor<1x1x4x1xi1>
+  %5 = "relax.where"(%4, %zero, %2) : (tensor<1x1x4x1xi1>, tensor<1xf16>, tensor<1x2x4x6xf16>) -> tensor<1x2x4x6xf16>
+  %6 = "relax.matmul"(%5, %v) : (tensor<1x2x4x6xf16>, tensor<1x2x6x16xf16>) -> tensor<1x2x4x16xf16>
+  return %6 : tensor<1x2x4x16xf16>
+}
+
+// Another mask is tested than the one that is added.
+// WHY:           attention: the weights are replaced by zeros where another mask than that of the scores hides all keys
+// CHECK-LABEL: func.func @others_hidden(
+// CHECK-NOT:     "relax.attention"
+// CHECK:         return
+func.func @others_hidden(%q: tensor<1x2x4x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x16xf32>,
+                         %mask: tensor<1x1x4x6xf32>, %other: tensor<1x1x4x6xf32>) -> tensor<1x2x4x16xf32> {
+  %low = "relax.constant"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %zero = "relax.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "relax.matmul"(%q, %k) {transpose_rhs = true} : (tensor<1x2x4x16xf32>, tensor<1x2x6x16xf32>) -> tensor<1x2x4x6xf32>
+  %1 = "relax.add"(%0, %mask) : (tensor<1x2x4x6xf32>, tensor<1x1x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %2 = "relax.softmax"(%1) {axis = -1 : i64} : (tensor<1x2x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %3 = "relax.reduce_max"(%other) {axes = array<i64: -1>, keepdims = true} : (tensor<1x1x4x6xf32>) -> tensor<1x1x4x1xf32>
+  %4 = "relax.equal"(%3, %low) : (tensor<1x1x4x1xf32>, tensor<f32>) -> tensor<1x1x4x1xi1>
+  %5 = "relax.where"(%4, %zero, %2) : (tensor<1x1x4x1xi1>, tensor<f32>, tensor<1x2x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %6 = "relax.matmul"(%5, %v) : (tensor<1x2x4x6xf32>, tensor<1x2x6x16xf32>) -> tensor<1x2x4x16xf32>
+  return %6 : tensor<1x2x4x16xf32>
+}
+
 // A constant mask of the keys after each query is `causal`.
 // CHECK-LABEL: func.func @causal(
 // CHECK:         "relax.attention"(%arg0, %arg1, %arg2) {causal = true,{{.*}}scale = 1.000000e+00
