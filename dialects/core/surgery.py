@@ -76,7 +76,7 @@ def erase_dead(block: ir.Block, is_pure: Callable[[ir.Operation], bool]) -> int:
     """Erase the pure operations of a block that have no users, last first; return how many."""
     count = 0
     for op in reversed([o.operation for o in block.operations]):
-        if is_pure(op) and is_dead(op):
+        if is_dead(op) and is_pure(op):
             op.erase()
             count += 1
     return count

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 
 from mirlo.dialects import relax
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import EXTRA_DIALECTS
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
@@ -167,8 +168,23 @@ class OpPattern(Pattern):
             yield from itertools.permutations(node.operands, len(self.operands))
             return
         yield node.operands
-        if Trait.COMMUTATIVE in traits_of(node.op) and len(self.operands) == 2 and not self.in_order:
+        if self._is_commutative(node.op):
             yield node.operands[::-1]
+
+    def _parts_exclude(self, value: ir.Value) -> bool:
+        op = value.owner
+        if self.operands is None or self.in_any_order or len(op.regions):
+            return False
+        operands = list(op.operands)
+        if len(operands) < len(self.operands) or (len(operands) > len(self.operands) and not self.more):
+            return True
+        if not any(pattern.excludes(each) for pattern, each in zip(self.operands, operands, strict=False)):
+            return False
+        return not self._is_commutative(op) or any(map(Pattern.excludes, self.operands, reversed(operands)))
+
+    def _is_commutative(self, op: ir.Operation | ir.OpView) -> bool:
+        """Return whether the two operands of an operation may be matched in reverse order."""
+        return len(self.operands or ()) == 2 and not self.in_order and Trait.COMMUTATIVE in traits_of(op.operation)
 
     def __str__(self) -> str:
         listed = [str(operand) for operand in self.operands or ()] + ["..."] * self.more

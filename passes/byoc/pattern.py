@@ -22,6 +22,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
 from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.errors import nearest
@@ -159,6 +160,22 @@ class Pattern:
         roots: frozenset[str] | None = known["_root_names"]
         return roots is not None and (value.node is None or value.node.name not in roots)
 
+    def excludes(self, value: ir.Value) -> bool:
+        """Return whether the operators that a value is computed by exclude a match: no graph is read for that."""
+        if self.label is not None:
+            return False  # another part of this label may be matched first, and decides then
+        known = vars(self)
+        if "_root_names" not in known:
+            known["_root_names"] = self.roots()
+        roots: frozenset[str] | None = known["_root_names"]
+        if roots is not None and (not isinstance(value, ir.OpResult) or value.owner.name not in roots):
+            return True
+        return self._parts_exclude(value)
+
+    def _parts_exclude(self, value: ir.Value) -> bool:
+        """Return whether the parts of a pattern exclude a match of a value."""
+        return False
+
     def _memo_key(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
@@ -183,6 +200,8 @@ class Pattern:
 
         @functools.wraps(replacement)
         def matched(op: ir.OpView, b: MatchSource) -> object:
+            if not b.explains and all(map(self.excludes, op.operation.results)):
+                return NoMatch("the pattern does not match")
             graph = b.block_graph() if has_outputs else b.operand_graph
             node = graph.node_of(op.operation)
             search = Search(graph, muted=not b.explains)
@@ -296,6 +315,9 @@ class LeafPattern(Pattern):
         elif search.holds(self.predicates, value, state, value):
             yield state
 
+    def _parts_exclude(self, value: ir.Value) -> bool:
+        return self.is_constant is not None and self.is_constant != is_constant(value)
+
     def __str__(self) -> str:
         return self.expected
 
@@ -317,6 +339,9 @@ class Alternatives(Pattern):
     def roots(self) -> frozenset[str] | None:
         choices = [choice.roots() for choice in self.choices]
         return None if any(names is None for names in choices) else frozenset().union(*choices)  # type: ignore[arg-type]
+
+    def _parts_exclude(self, value: ir.Value) -> bool:
+        return all(choice.excludes(value) for choice in self.choices)
 
     def parts(self) -> list[Pattern]:
         return list(self.choices)
@@ -348,6 +373,9 @@ class Both(Pattern):
     def roots(self) -> frozenset[str] | None:
         left, right = self.left.roots(), self.right.roots()
         return right if left is None else left if right is None else left & right
+
+    def _parts_exclude(self, value: ir.Value) -> bool:
+        return self.left.excludes(value) or self.right.excludes(value)
 
     def parts(self) -> list[Pattern]:
         return [self.left, self.right]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -99,16 +100,33 @@ class Rewriter:
 
     def splat(self, value: ir.Value) -> float | None:
         """Return the value of a small splat constant, else None."""
-        if not is_constant(value) or value.owner.opview.param is not None:
+        if not is_constant(value):
             return None
-        array = self.array(value)
-        if array is None or array.size == 0:
+        constant = value.owner.opview
+        if constant.param is not None:
             return None
-        first = array.reshape(-1)[0]
-        return float(first) if (array == first).all() else None
+        known = _SPLATS.setdefault(value.context, {})
+        address = hash(constant.value)
+        if address not in known:
+            known[address] = _splat_of(self.array(value))
+        return known[address]
 
     def name_of(self, value: ir.Value) -> str:
         return constant_name(value) if is_constant(value) else "constant"
+
+
+_SPLATS: WeakKeyDictionary[ir.Context, dict[int, float | None]] = WeakKeyDictionary()
+"""What all elements of the constants of each context equal, by the addresses of their attributes (`core/types.py`).
+
+Rules ask for those of one constant dozens of times, and a layer's constants are those of other layers."""
+
+
+def _splat_of(array: np.ndarray | None) -> float | None:
+    """Return what all elements of an array equal; None if they differ, or there are none."""
+    if array is None or array.size == 0:
+        return None
+    first = array.reshape(-1)[0]
+    return float(first) if (array == first).all() else None
 
 
 def plain_value(value: object) -> Any:
