@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import time
 
+import numpy as np
 import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend.codegen import is_const, is_op, repeat, rewrite, rewriter, several, wildcard
+from mirlo.extend.codegen import is_const, is_op, is_var, repeat, rewrite, rewriter, several, wildcard
 from mirlo.extend.rules import decline
+from mirlo.passes.byoc.graph import BlockGraph
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.partition import Partitioner
-from mirlo.passes.byoc.pattern import check_pattern
+from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.records import Placement
-from mirlo.passes.byoc.search import PatternError
+from mirlo.passes.byoc.search import PatternError, Search, State
 from mirlo.passes.byoc.tables import entry_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import RuleError, combine, recognize, simplify
@@ -240,3 +242,58 @@ def test_a_rule_for_a_pattern_is_checked_when_it_is_registered(register) -> None
         register(is_op("relax.multiply")(wildcard(), is_op("relax.tanhh")(wildcard())))(lambda match, b: match["x"])
     with pytest.raises(PatternError, match="asks for the attribute 'minimum' of 'relax.clip', which has none such"):
         register(is_op("relax.clip")(wildcard()).has_attr(minimum=0))(lambda match, b: match["x"])
+
+
+UNARY, BINARY = ("relu", "exp", "tanh"), ("add", "multiply", "subtract")
+
+
+def _drawn_pattern(random: np.random.Generator, depth: int) -> Pattern:
+    """Return a pattern of any form, with parts of two labels."""
+    form = random.choice(
+        ["wildcard", "const", "var"] if depth == 0 else ["op", "op", "op", "or", "and", "not", "wildcard"]
+    )
+    inner = [_drawn_pattern(random, depth - 1) for _ in range(2)] if depth else []
+    if form == "op":
+        is_binary = bool(random.integers(2))
+        names = random.choice(BINARY if is_binary else UNARY, random.integers(1, 3), replace=False)
+        pattern: Pattern = is_op(*(f"relax.{name}" for name in names))
+        operands: list[object] = inner if is_binary else inner[:1]
+        if is_binary and random.integers(4) == 0:
+            operands = [inner[0], ...]
+        pattern = pattern(*operands) if random.integers(4) else pattern  # type: ignore[operator]
+        if random.integers(4) == 0:
+            pattern = pattern.ordered() if random.integers(2) else pattern.unordered()  # type: ignore[attr-defined]
+    elif form in ("or", "and"):
+        pattern = inner[0] | inner[1] if form == "or" else inner[0] & inner[1]
+    else:
+        leaves = {"wildcard": wildcard, "const": is_const, "var": is_var}
+        pattern = ~inner[0] if form == "not" else leaves[form]()
+    return pattern.named(str(random.choice(["a", "b"]))) if random.integers(5) == 0 else pattern
+
+
+def _drawn_function(random: np.random.Generator) -> str:
+    lines, known = [f'%c = "relax.constant"() {{value = dense<2.0> : {KIND}}} : () -> {KIND}'], ["%x", "%c"]
+    for i in range(12):
+        if random.integers(2):
+            lines.append(unary(f"%{i}", random.choice(UNARY), random.choice(known[-4:])))
+        else:
+            lines.append(binary(f"%{i}", random.choice(BINARY), *random.choice(known[-4:], 2)))
+        known.append(f"%{i}")
+    return function(*lines, returned=known[-1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_names_of_operators_exclude_has_no_match(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    excluded = matched = 0
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(_drawn_function(random))
+        block = module.body.operations[0].regions[0].blocks[0]
+        graph = BlockGraph(block, Session())
+        for pattern in [_drawn_pattern(random, 1 + i % 3) for i in range(60)]:
+            for value in graph.values.values():
+                has_match = next(pattern.solve(value, State(), Search(graph, muted=True)), None) is not None
+                excludes = pattern.excludes(value.mlir)
+                assert not (has_match and excludes), (str(pattern), str(value.mlir))
+                excluded, matched = excluded + excludes, matched + has_match
+    assert excluded > 200 and matched > 50
