@@ -35,15 +35,28 @@ class _Target:
 
 @converter("Upsample")
 def upsample(node: Node) -> Converted:
-    return _simple_resize(node, node.attr.floats("scales"))
+    return _simple_resize(node, _grown(node.attr.floats("scales")))
 
 
 @converter("Upsample", since=9)
-@converter("Resize", since=10)
 def upsample_input(node: Node) -> Converted:
     if node.value(1).known is None:
         return _dynamic_upsample(node)
+    return _simple_resize(node, _grown([float(scale) for scale in node.array(1)]))
+
+
+@converter("Resize", since=10)
+def resize_10(node: Node) -> Converted:
+    if node.value(1).known is None:
+        return _dynamic_upsample(node)
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
+
+
+def _grown(scales: Sequence[float]) -> Sequence[float]:
+    """Return scales of Upsample, which are at least 1."""
+    if not all(scale >= 1 for scale in scales):
+        raise NodeError(f"scales must be at least 1: found {list(scales)}")
+    return scales
 
 
 def _dynamic_upsample(node: Node) -> Tensor:
