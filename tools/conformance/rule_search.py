@@ -18,7 +18,7 @@ from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
 from mirlo.passes.schedule.schedule import ScheduleRecord
-from mirlo.passes.targets import chain
+from mirlo.passes.targets import HOST, chain, thread_limits
 from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case import TABLE
 from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
@@ -43,10 +43,10 @@ def check_rule(rule: Rule, target: str, operators: Sequence[str]) -> CaseCheck:
 
     A schedule rule that takes nothing is tried once more without the rules before it: `apply_rule` names any of them.
     """
-    host = str(Targets.parse(target).or_host().host)
+    trusted = trusted_target(target)
 
     def checked() -> CaseCheck:
-        return RuleSearch(name_of_rule(rule), target, host, rule=rule, operators=tuple(operators)).check()
+        return RuleSearch(name_of_rule(rule), target, trusted, rule=rule, operators=tuple(operators)).check()
 
     check = checked()
     earlier = _rules_before(rule) if check.untaken and rule.kind == SCHEDULE.kind else []
@@ -54,6 +54,15 @@ def check_rule(rule: Rule, target: str, operators: Sequence[str]) -> CaseCheck:
         return check
     with refused_rules(lambda other, arguments: other in earlier):
         return checked()
+
+
+def trusted_target(target: str) -> str:
+    """Return the target that computes references with default rules: the host of a list, or the CPU for a GPU.
+
+    The default schedule is serial loops, which a kernel of a GPU must not be.
+    """
+    targets = Targets.parse(target).or_host()
+    return str(targets.host) if thread_limits(targets.host_target.name) is None else HOST
 
 
 def _rules_before(rule: Rule) -> list[Rule]:

@@ -15,14 +15,14 @@ from mirlo.extend.rules import LEGALIZE, decline, legalize
 from mirlo.passes.byoc.operators import is_const, is_op, wildcard
 from mirlo.passes.rules import Rule
 from mirlo.tools.conformance import case_search
-from mirlo.tools.conformance.case import UndefinedResult
+from mirlo.tools.conformance.case import TABLE, UndefinedResult
 from mirlo.tools.conformance.case_search import GraphCase
-from mirlo.tools.conformance.check import names
+from mirlo.tools.conformance.check import names, own_rules
 from mirlo.tools.conformance.derivations import graphs_of
 from mirlo.tools.conformance.derived import derive_cases, evaluate, expected
 from mirlo.tools.conformance.kernels import kernel_case
-from mirlo.tools.conformance.programs import CompiledPrograms, compile_programs
-from mirlo.tools.conformance.rule_search import RuleSearch
+from mirlo.tools.conformance.programs import CompiledPrograms, compile_programs, operator_program
+from mirlo.tools.conformance.rule_search import RuleSearch, trusted_target
 from mirlo.tools.conformance.search import search
 from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
 from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
@@ -266,3 +266,14 @@ def test_rules_of_packages_are_compared_exactly(factor: float, is_exact: bool) -
         rules[:] = [other for other in rules if other is not rule]
     texts = [text for each in check.kinds.values() for text in each]
     assert any(text.endswith(", exactly") for text in texts) != is_exact
+
+
+@pytest.mark.parametrize("target", ["c", "llvm", "nvvm", "spirv"])
+def test_references_need_no_schedule_of_the_target(target: str) -> None:
+    names()
+    example = TABLE.cases("attention", "f32")[0]
+    rule = own_rules(target, [], schedules=True)[0]
+    search_of_rule = RuleSearch("", target, trusted_target(target), rule=rule)
+    program = operator_program("attention", example)
+    found = search_of_rule._compile_references({"attention": program})["attention"].compute(program.arrays)
+    np.testing.assert_allclose(found, example.expected, rtol=1e-5)
