@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -24,12 +25,7 @@ from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import LONG, KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import ExactFunction, compile_function
-from mirlo.passes.exact.operations import (
-    compared_constants,
-    has_comparisons,
-    has_exponentials,
-    has_infinities,
-)
+from mirlo.passes.exact.operations import Operations
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
 from mirlo.passes.exact.sizes import SizeSearch
@@ -49,10 +45,13 @@ class KernelPair:
     def __init__(self, definition: KernelDefinition, scheduled: ir.Operation, calls: Iterable[Facts] = ()):
         """Make a pair; `calls` has for each call the dims that its caller checks are not negative."""
         self.definition, self.scheduled = definition, scheduled
-        self._forms = definition.operation, scheduled
         self._symbols = self._find_symbols()
         self.calls = list(dict.fromkeys(tuple(related(self._symbols, facts)) for facts in calls))
         """Of these dims, those about the sizes of the kernel, and about sizes that they relate to those."""
+
+    @cached_property
+    def _operations(self) -> Operations:
+        return Operations(self.definition.operation, self.scheduled)
 
     def verify(
         self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()
@@ -67,7 +66,8 @@ class KernelPair:
             return KernelVerdict(self.definition.name, OUTSIDE, str(error))
 
     def _verify(self, rounds: int, has_exact_casts: bool, sizes: Sequence[Mapping[str, int]]) -> KernelVerdict:
-        arithmetic = FieldArithmetic(has_exponentials(*self._forms), has_infinities(*self._forms), has_exact_casts)
+        operations = self._operations
+        arithmetic = FieldArithmetic(operations.has_exponentials, operations.has_infinities, has_exact_casts)
         symbols = self._symbols
         places: list[str] | None = [] if symbols else None
         scheduled = self.compile_scheduled(arithmetic, places)
@@ -76,7 +76,7 @@ class KernelPair:
             [[*facts, *self.definition.conditions()] for facts in self.calls or [()]],
             self.definition.points_at,
         )  # fmt: skip
-        settings = RoundSettings(0, compared=tuple(compared_constants(*self._forms)))
+        settings = RoundSettings(0, compared=tuple(operations.compared_constants()))
         for count, chosen in enumerate(search):
             settings = replace(settings, sizes=tuple(chosen.items()))
             least, first = (rounds, 0) if count == 0 else (1, count)
@@ -133,7 +133,7 @@ class KernelPair:
 
     def _range_round(self, settings: RoundSettings) -> KernelVerdict | None:
         """Run both forms on large 64-bit floats, where exponentials overflow unless a maximum is subtracted."""
-        if not (has_exponentials(*self._forms) and has_comparisons(*self._forms)):
+        if not (self._operations.has_exponentials and self._operations.has_comparisons):
             return None
         arithmetic = DoubleArithmetic()
         settings = replace(settings, number=0, scale=LARGE)

@@ -25,7 +25,7 @@ from mirlo.passes.exact.inputs import integer_inputs
 from mirlo.passes.exact.kernel_definition import KernelDefinition, argument_of
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, RandomMemory, ZeroMemory, number_of
 from mirlo.passes.exact.named_numbers import named
-from mirlo.passes.exact.operations import compared_constants, has_exponentials, has_infinities, operations_in
+from mirlo.passes.exact.operations import Operations, operations_in
 from mirlo.passes.exact.operator_definition import definition_of, graph_of_operator
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.rounds import round_constants
@@ -256,18 +256,15 @@ def _without_rounding(numbers: Array) -> Array:
 
 def common_round(number: int, sizes: Mapping[str, int], *modules: GraphModule) -> GraphRound:
     """Return a round for comparing functions of modules."""
-    operations = [module.module.operation for module in modules]
-    arithmetic = FieldArithmetic(
-        has_exponentials(*operations), _has_infinities(modules), has_named_numbers=True
-    )  # fmt: skip
-    table = round_constants(number, tuple(compared_constants(*operations)))
+    operations = Operations(*(module.module.operation for module in modules))
+    has_infinities = operations.has_infinities or _has_infinities(modules)
+    arithmetic = FieldArithmetic(operations.has_exponentials, has_infinities, has_named_numbers=True)
+    table = round_constants(number, tuple(operations.compared_constants()))
     return GraphRound(number, arithmetic, table, sizes)
 
 
 def _has_infinities(modules: Sequence[GraphModule]) -> bool:
-    """Return whether blocks or constants of the graph contain infinities."""
-    if has_infinities(*(module.module.operation for module in modules)):
-        return True
+    """Return whether constants of the graph contain infinities."""
     return any(
         op.name == "relax.constant" and not _is_finite(op, module.params)
         for module in modules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -17,41 +18,54 @@ _COMPARISONS = (*MAXIMA, "arith.cmpf")
 
 
 def operations_in(operation: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield all operations below an operation."""
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                yield op.operation
-                yield from operations_in(op.operation)
+    """Yield all operations below an operation, each before those in it."""
+    rest = [iter(block.operations) for region in operation.regions for block in region.blocks][::-1]
+    while rest:
+        view = next(rest[-1], None)
+        if view is None:
+            rest.pop()
+            continue
+        op = view.operation
+        yield op
+        regions = op.regions
+        if len(regions):
+            rest += [iter(block.operations) for region in regions for block in region.blocks][::-1]
 
 
-def has_exponentials(*functions: ir.Operation) -> bool:
-    return any(op.name in EXPONENTIALS for function in functions for op in operations_in(function))
+class Operations:
+    """The operations of functions, which are visited once."""
 
+    def __init__(self, *functions: ir.Operation):
+        self._all = [op for function in functions for op in operations_in(function)]
+        self.names = frozenset(op.name for op in self._all)
 
-def has_comparisons(*functions: ir.Operation) -> bool:
-    return any(op.name in _COMPARISONS for function in functions for op in operations_in(function))
+    @property
+    def has_exponentials(self) -> bool:
+        return not self.names.isdisjoint(EXPONENTIALS)
 
+    @property
+    def has_comparisons(self) -> bool:
+        return not self.names.isdisjoint(_COMPARISONS)
 
-def has_infinities(*functions: ir.Operation) -> bool:
-    """Return whether infinities or NaN are among the constants of functions."""
-    return any(not math.isfinite(value) for function in functions for _, value in _constants(function))
+    @property
+    def has_infinities(self) -> bool:
+        """Return whether infinities or NaN are among the constants."""
+        return any(not math.isfinite(value) for _, value in self._constants)
 
+    def rounded_constants(self) -> list[float]:
+        """Return the constants of kernels and small ones of graphs that may stand for other numbers."""
+        return sorted(value for value in {value for _, value in self._constants} if is_rounded(value))
 
-def rounded_constants(*functions: ir.Operation) -> list[float]:
-    """Return the constants of kernels and small ones of graphs that may stand for other numbers."""
-    values = {value for function in functions for _, value in _constants(function)}
-    return sorted(value for value in values if is_rounded(value))
+    def compared_constants(self) -> list[float]:
+        """Return the constants whose position in the order matters: operands of maxima and comparisons."""
+        return sorted({
+            value for op, value in self._constants
+            if op.name != "tir.block" and math.isfinite(value) and _is_compared(op.results[0])
+        })  # fmt: skip
 
-
-def compared_constants(*functions: ir.Operation) -> list[float]:
-    """Return the constants whose position in the order matters: operands of maxima and comparisons, also in vectors."""
-    values = set()
-    for function in functions:
-        for op, value in _constants(function):
-            if op.name != "tir.block" and math.isfinite(value) and _is_compared(op.results[0]):
-                values.add(value)
-    return sorted(values)
+    @cached_property
+    def _constants(self) -> list[tuple[ir.Operation, float]]:
+        return [each for op in self._all for each in _constants(op)]
 
 
 def _is_compared(value: ir.Value) -> bool:
@@ -62,19 +76,18 @@ def _is_compared(value: ir.Value) -> bool:
     return False
 
 
-def _constants(function: ir.Operation) -> Iterator[tuple[ir.Operation, float]]:
-    """Yield each float constant with its operation, also initial values of reductions and values beyond edges."""
-    for op in operations_in(function):
-        if op.name == "arith.constant" and is_float(element_of(op.results[0].type)):
-            attribute = op.attributes["value"]
-            if not isinstance(attribute, ir.DenseElementsAttr):
-                yield op, float(ir.FloatAttr(attribute).value)
-            elif attribute.is_splat:
-                yield op, float(attribute.get_splat_value().value)
-            else:
-                dense: Any = ir.DenseFPElementsAttr(attribute)
-                yield from ((op, float(dense[i])) for i in range(len(dense)))
-        elif op.name == "tir.block":
-            view = BlockView(op)
-            attributes = [*view.init, *(operand.outside for operand in view.inputs)]
-            yield from ((op, float(a.value)) for a in attributes if a is not None and isinstance(a, ir.FloatAttr))
+def _constants(op: ir.Operation) -> Iterator[tuple[ir.Operation, float]]:
+    """Yield float constants with their operation, also initial values of reductions and values beyond edges."""
+    if op.name == "arith.constant" and is_float(element_of(op.results[0].type)):
+        attribute = op.attributes["value"]
+        if not isinstance(attribute, ir.DenseElementsAttr):
+            yield op, float(ir.FloatAttr(attribute).value)
+        elif attribute.is_splat:
+            yield op, float(attribute.get_splat_value().value)
+        else:
+            dense: Any = ir.DenseFPElementsAttr(attribute)
+            yield from ((op, float(dense[i])) for i in range(len(dense)))
+    elif op.name == "tir.block":
+        view = BlockView(op)
+        attributes = [*view.init, *(operand.outside for operand in view.inputs)]
+        yield from ((op, float(a.value)) for a in attributes if a is not None and isinstance(a, ir.FloatAttr))

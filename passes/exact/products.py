@@ -1,13 +1,15 @@
 """Sums of products of a definition as matrix products of 64-bit floats, which are exact.
 
-Residues are moved to the integers around zero. Where the sum of a row might exceed the integers that floats have, one
-factor is split into two numbers of half the bits, and rows are summed in parts. Loops take ten times as long.
+Residues are moved to the integers around zero. The larger factor is read in panels, which stay in the processor's
+cache; the smaller one is split into as many numbers of fewer bits as sums need that 64-bit floats have exactly. Loops
+take ten times as long.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -17,20 +19,21 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.exact.definition import depends
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, number_of
 from mirlo.passes.exact.primes import Plane
+from mirlo.passes.exact.strided import Ranges, StridedOperand
 from mirlo.passes.exact.values import is_float
 from mirlo.runtime.processes import one_blas_thread
 from mirlo.runtime.records import dataclass
 
-EXACT_SUM = (1 << 53) - (1 << 32)
-"""The greatest sum of a row: rounded quotients of it times the modulus are integers that floats have, too."""
-HALF_BITS = 15
-"""The bits of the lower part of a number that is split."""
+EXACT_SUM = 1 << 52
+"""The greatest sum of a row: with a residue, and with a rounded quotient times the modulus, floats have it exactly."""
 LEAST_POINTS = 1 << 20
 """The points of a block from which matrices take less time than loops."""
 LEAST_WIDTH = 4
 """The least rows and columns of a matrix."""
-MOST_ELEMENTS = 1 << 22
-"""The most elements of a part of the columns."""
+MOST_DEPTH = 1 << 20
+"""The most products of a sum, of which parts of numbers have few enough bits."""
+MOST_ELEMENTS = 1 << 18
+"""The most elements of a panel, which the processor's cache has."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class SumOfProducts:
     block: BlockView
     left: OperandView
     right: OperandView
+    """The operand of more elements, which are read in panels of columns."""
     batch: tuple[int, ...]
     """The axes of both operands and of the result."""
     rows: tuple[int, ...]
@@ -61,17 +65,20 @@ class SumOfProducts:
             reads[axis] = (True, axis in block.reduce)
         if any(reads[axis] != (True, True) for axis in block.reduce):
             return None
+        if math.prod(block.domain[axis] for axis in block.reduce) > MOST_DEPTH:
+            return None
         batch, rows, columns = (
             tuple(axis for axis in block.spatial if reads[axis] == which)
             for which in ((True, True), (True, False), (False, True))
         )
         if len(batch) + len(rows) + len(columns) != len(block.spatial):
             return None
-        result = SumOfProducts(block, left, right, batch, rows, columns)
-        return result if min(result._count(rows), result._count(columns)) >= LEAST_WIDTH else None
-
-    def _count(self, axes: Sequence[int]) -> int:
-        return math.prod(self.block.domain[axis] for axis in axes)
+        widths = [math.prod(block.domain[axis] for axis in axes) for axes in (rows, columns)]
+        if min(widths) < LEAST_WIDTH:
+            return None
+        if widths[0] > widths[1]:
+            return SumOfProducts(block, right, left, batch, columns, rows)
+        return SumOfProducts(block, left, right, batch, rows, columns)
 
     def write(
         self, left: GuardedBuffer, right: GuardedBuffer, result: GuardedBuffer, moduli: Sequence[Plane],
@@ -81,69 +88,179 @@ class SumOfProducts:
         if any(_has_special(each, moduli) for each in (left, right)):
             return False
         (output,) = self.block.outputs
-        factors = _Matrix(self, self.left, self.rows, sizes), _Matrix(self, self.right, self.columns, sizes)
-        shape = [number_of(dim, sizes) for dim in output.shape]
-        step = max(1, MOST_ELEMENTS // self._count((*self.batch, *self.block.reduce)))
+        rows = _Matrix(self, self.left, (self.batch, self.rows, self.block.reduce), sizes)
+        columns = _Matrix(self, self.right, (self.batch, self.columns, self.block.reduce), sizes)
+        results = _Matrix(self, output, (self.batch, self.rows, self.columns), sizes)
+        panels = list(self._panels(columns, results))
+        depth = self._count(self.block.reduce)
         with one_blas_thread():
             for plane, to in zip(moduli, result.planes, strict=True):
-                rows = factors[0].read(left, plane, slice(None))
-                for start in range(0, self._count(self.columns), step):
-                    part = slice(start, start + step)
-                    products = _products(rows, factors[1].read(right, plane, part).swapaxes(1, 2), plane)
-                    at = self._places((self.batch, self.rows, self.columns), (slice(None), slice(None), part))
-                    to[_flat_index(output.map, at, shape)] = products
+                factor, _ = rows.read(rows.elements(left, plane), self._ranges())
+                shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
+                if isinstance(right, NumberBuffer):
+                    shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
+                split = SplitFactor(_around_zero(factor, plane), most * depth, shift, plane)
+                elements = columns.elements(right, plane)
+                for panel in panels:
+                    part, is_transposed = columns.read(elements, panel, transposes=True)
+                    part -= shift
+                    sums = split.times(part if is_transposed else part.swapaxes(1, 2), self._batch_part(panel))
+                    results.write(to, panel, sums)
         return True
 
-    def _places(self, groups: Sequence[Sequence[int]], parts: Sequence[slice]) -> dict[int, Array]:
-        """Return the indices of axes, each group of which is a dim of matrices, of which parts are taken."""
-        zero: Array = np.zeros((1, 1, 1), np.int64)
-        at = {axis: zero for axis, dim in enumerate(self.block.domain) if dim == 1}
-        for position, (axes, part) in enumerate(zip(groups, parts, strict=True)):
-            shape = [1] * len(groups)
-            shape[position] = -1
-            extents = [self.block.domain[axis] for axis in axes]
-            indices = np.unravel_index(np.arange(self._count(axes))[part], extents) if axes else ()
-            at.update({axis: each.reshape(shape) for axis, each in zip(axes, indices, strict=True)})
-        return at
+    def _count(self, axes: Sequence[int]) -> int:
+        return math.prod(self.block.domain[axis] for axis in axes)
+
+    def _ranges(self) -> dict[int, range]:
+        return {axis: range(dim) for axis, dim in enumerate(self.block.domain)}
+
+    def _panels(self, *matrices: _Matrix) -> Iterator[Ranges]:
+        """Yield the indices of panels: parts of the columns of one matrix, or all columns of some."""
+        axes = (*self.batch, *self.columns)
+        left = max(1, MOST_ELEMENTS // max(1, self._count(self.block.reduce)))
+        steps: dict[int, int] = {}
+        for axis in reversed(axes):
+            extent = self.block.domain[axis]
+            multiple = math.lcm(*(each.divisor(axis) for each in matrices))
+            steps[axis] = max(1, extent if extent <= left else max(multiple, left // multiple * multiple))
+            left = max(1, left // extent) if extent <= left else 1
+        parts = [
+            [range(start, min(start + steps[axis], extent)) for start in range(0, extent, steps[axis])]
+            for axis, extent in ((axis, self.block.domain[axis]) for axis in axes)
+        ]
+        for chosen in product(*parts):
+            yield {**self._ranges(), **dict(zip(axes, chosen, strict=True))}
+
+    def _batch_part(self, panel: Ranges) -> Any:
+        """Return the positions of the matrices of a panel."""
+        positions = np.arange(self._count(self.batch)).reshape([self.block.domain[axis] for axis in self.batch])
+        chosen = positions[tuple(slice(panel[axis].start, panel[axis].stop) for axis in self.batch)].reshape(-1)
+        is_range = len(chosen) == 0 or chosen[-1] - chosen[0] + 1 == len(chosen)
+        return slice(chosen[0], chosen[-1] + 1) if is_range and len(chosen) else chosen
+
+
+class SplitFactor:
+    """The smaller factor of products, as a sum of numbers of few bits times powers of two, one below the other."""
+
+    def __init__(self, factor: Array, most: int, shift: int, plane: Plane):
+        """Split integers around zero so that sums of products by numbers are exact.
+
+        `most` is the greatest number that the other factor has, times the length of a row; all of its numbers are
+        less by `shift` than they are.
+        """
+        self._plane = plane
+        greatest = int(np.abs(factor).max(initial=0))
+        width = greatest.bit_length() + 1
+        self._count, self._bits = next(
+            (parts, bits)
+            for parts, bits in ((parts, -(-width // parts)) for parts in count(1))
+            if most * (greatest if parts == 1 else _greatest_part(greatest, parts, bits)) < EXACT_SUM
+        )
+        self._rows = factor.shape[1]
+        self._lost = self._times_shift(factor, shift)
+        stacked = np.empty((factor.shape[0], self._count * self._rows, factor.shape[2]))
+        for part in reversed(range(self._count)):  # the lowest part is the last one
+            to = stacked[:, part * self._rows : (part + 1) * self._rows]
+            if part == 0:
+                to[:] = factor
+                break
+            higher = np.rint(factor * 2.0**-self._bits)
+            np.subtract(factor, higher * 2.0**self._bits, out=to)
+            factor = higher
+        self._stacked = stacked
+
+    def _times_shift(self, factor: Array, shift: int) -> Array:
+        """Return what products lack: the sum of each row times what was subtracted."""
+        sums = factor.sum(axis=2, keepdims=True).astype(np.int64) % self._plane.modulus
+        lost: Array = (sums * shift % self._plane.modulus).astype(np.float64)
+        return lost
+
+    def times(self, other: Array, matrices: Any) -> Array:
+        """Return residues of the products of some of the matrices by others."""
+        parts, rows, plane = self._stacked[matrices] @ other, self._rows, self._plane
+        total = parts[:, :rows]
+        for part in range(1, self._count):
+            total = _reduced(total, plane)
+            total *= 2.0**self._bits
+            total += parts[:, part * rows : (part + 1) * rows]
+        total += self._lost[matrices]
+        residues: Array = _reduced(total, plane).astype(np.int64)
+        residues += (residues < 0) * plane.modulus
+        return residues
+
+
+def _greatest_part(greatest: int, parts: int, bits: int) -> int:
+    """Return the greatest of the numbers that integers are split into."""
+    return max(1 << bits - 1, (greatest >> bits * (parts - 1)) + 1)
+
+
+def _around_zero(numbers: Array, plane: Plane) -> Array:
+    numbers[numbers > plane.modulus >> 1] -= plane.modulus
+    return numbers
 
 
 class _Matrix:
-    """A factor as matrices: the elements of its batch, its rows or columns, and those of the sums."""
+    """An operand as matrices, whose dims are groups of axes."""
 
-    def __init__(self, product: SumOfProducts, operand: OperandView, axes: tuple[int, ...], sizes: Mapping[str, int]):
-        self._product, self._operand, self._axes = product, operand, axes
+    def __init__(
+        self, product: SumOfProducts, operand: OperandView, groups: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
+    ):  # fmt: skip
+        self._operand, self._groups = operand, groups
+        self._axes = [axis for group in groups for axis in group]
+        self._ones = [axis for axis, dim in enumerate(product.block.domain) if dim == 1]
         self._shape = [number_of(dim, sizes) for dim in operand.shape]
-        self._groups = product.batch, axes, product.block.reduce
+        self._strided = StridedOperand.of(operand.map, self._shape, product.block.domain, operand.outside is not None)
 
-    def read(self, buffer: GuardedBuffer, plane: Plane, part: slice) -> Array:
-        """Return integers around zero, as 64-bit floats."""
+    def divisor(self, axis: int) -> int:
+        """Return the number of which panels of an axis are multiples."""
+        return 1 if self._strided is None else self._strided.divisor(axis)
+
+    def elements(self, buffer: GuardedBuffer, plane: Plane) -> Array:
+        """Return the elements in memory, with zeros beyond the edges where they are read in strides."""
         numbers = buffer.numbers if isinstance(buffer, NumberBuffer) else buffer.planes[plane.index]
-        matrix = self._transposed(numbers, part)
-        if matrix is None:
-            at = self._product._places(self._groups, (slice(None), part, slice(None)))
-            matrix = self._gathered(numbers, at)
-        if isinstance(buffer, NumberBuffer):
-            return matrix.astype(np.float64)
-        result: Array = matrix.astype(np.float64)
-        np.subtract(result, plane.modulus, out=result, where=result > plane.modulus >> 1)
-        return result
+        return numbers if self._strided is None else self._strided.padded(numbers)
 
-    def _transposed(self, numbers: Array, part: slice) -> Array | None:
-        """Return a view where each dim of the operand is an axis; None elsewhere."""
-        wide = [(each, size) for each, size in zip(self._operand.map.results, self._shape, strict=True) if size != 1]
-        if self._operand.outside is not None or not all(isinstance(each, ir.AffineDimExpr) for each, _ in wide):
-            return None
-        axes, shape = [each.position for each, _ in wide], [size for _, size in wide]
-        domain = self._product.block.domain
-        if len({*axes}) != len(axes) or [domain[axis] for axis in axes] != shape:
-            return None
-        order = [axes.index(axis) for group in self._groups for axis in group if domain[axis] != 1]
-        counts = [self._product._count(group) for group in self._groups]
-        return np.asarray(numbers.reshape(shape).transpose(order).reshape(counts)[:, part])
+    def read(self, elements: Array, ranges: Ranges, transposes: bool = False) -> tuple[Array, bool]:
+        """Return matrices of elements as 64-bit floats, and whether the last two dims are transposed.
+
+        With `transposes` they are where elements are in memory so.
+        """
+        if self._strided is None:
+            return self._gathered(elements, self._indices(ranges)).astype(np.float64), False
+        groups = list(self._groups)
+        is_transposed = transposes and self._is_contiguous(groups[1])
+        if is_transposed:
+            groups[1:] = reversed(groups[1:])
+        axes = [axis for group in groups for axis in group]
+        copy = self._strided.view(elements, axes, ranges).astype(np.float64, order="C")
+        counts = [math.prod(len(ranges[axis]) for axis in group) for group in groups]
+        return self._strided.without_surplus(copy, axes, ranges).reshape(counts), is_transposed
+
+    def write(self, elements: Array, ranges: Ranges, numbers: Array) -> None:
+        """Write matrices of numbers."""
+        if self._strided is None or not self._strided.is_whole(self._axes, ranges):
+            elements[_flat_index(self._operand.map, self._indices(ranges), self._shape)] = numbers
+            return
+        view = self._strided.view(elements, self._axes, ranges)
+        view[...] = numbers.reshape(view.shape)
+
+    def _is_contiguous(self, axes: Sequence[int]) -> bool:
+        return self._strided is not None and any(self._strided.is_contiguous(axis) for axis in axes)
+
+    def _indices(self, ranges: Ranges) -> dict[int, Array]:
+        """Return the indices of axes, each group of which is a dim of matrices."""
+        zero: Array = np.zeros((1, 1, 1), np.int64)
+        at = dict.fromkeys(self._ones, zero)
+        for position, axes in enumerate(self._groups):
+            shape = [1] * len(self._groups)
+            shape[position] = -1
+            indices = np.meshgrid(*(np.array(ranges[axis], np.int64) for axis in axes), indexing="ij")
+            at.update({axis: each.reshape(shape) for axis, each in zip(axes, indices, strict=True)})
+        return at
 
     def _gathered(self, numbers: Array, at: Mapping[int, Array]) -> Array:
         if self._operand.outside is None:
-            return numbers[_flat_index(self._operand.map, at, self._shape)]
+            return np.asarray(numbers[_flat_index(self._operand.map, at, self._shape)])
         inside: Array = np.ones((1, 1, 1), bool)
         indices = []
         for expression, size in zip(self._operand.map.results, self._shape, strict=True):
@@ -225,38 +342,6 @@ def _evaluated(expression: ir.AffineExpr, at: Mapping[int, Array]) -> Array:
     if isinstance(expression, ir.AffineMulExpr):
         return left * right
     return left // right if isinstance(expression, ir.AffineFloorDivExpr) else left % right
-
-
-def _products(left: Array, right: Array, plane: Plane) -> Array:
-    """Return products of matrices modulo a prime, of integers as floats."""
-    most = [max(float(np.abs(each).max(initial=0)), 1.0) for each in (left, right)]
-    depth = left.shape[2]
-    if most[0] * most[1] * depth < EXACT_SUM:
-        total = left @ right
-    elif most[0] >= most[1]:
-        total = sum(_parts(left, right, most[1], plane))
-    else:
-        total = sum(_parts(right.swapaxes(1, 2), left.swapaxes(1, 2), most[0], plane)).swapaxes(1, 2)
-    residues: Array = _reduced(total, plane).astype(np.int64)
-    np.add(residues, plane.modulus, out=residues, where=residues < 0)
-    return residues
-
-
-def _parts(split: Array, other: Array, most: float, plane: Plane) -> Iterator[Any]:
-    """Yield products of parts of rows, of which the left factor is split, reduced modulo a prime."""
-    high = split * 2.0**-HALF_BITS
-    np.rint(high, out=high)
-    low = high * -(2.0**HALF_BITS)
-    low += split
-    halves = low, high
-    width = max(1, int(EXACT_SUM / (most * max(1 << HALF_BITS - 1, float(np.abs(high).max())))))
-    for start in range(0, split.shape[2], width):
-        least, most_part = (each[:, :, start : start + width] @ other[:, start : start + width] for each in halves)
-        total = _reduced(most_part, plane)
-        total *= 2.0**HALF_BITS
-        total = _reduced(total, plane)
-        total += _reduced(least, plane)
-        yield total
 
 
 def _reduced(numbers: Array, plane: Plane) -> Array:

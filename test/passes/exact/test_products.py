@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,8 @@ from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.kernel_definition import BlockDefinition, RoundSettings
 from mirlo.passes.exact.memory import GuardedBuffer, NumberBuffer, RandomMemory
-from mirlo.passes.exact.primes import INFINITY, VALUES
+from mirlo.passes.exact.primes import EXPONENTS, INFINITY, VALUES, Plane
+from mirlo.passes.exact.strided import StridedOperand
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 
@@ -22,6 +26,7 @@ PRODUCTS = {
     "batches": ('"relax.matmul"(%x, %w)', "2x3x5x8xf32", "2x3x8x6xf32", "2x3x5x6xf32"),
     "one matrix for a batch": ('"relax.matmul"(%x, %w)', "2x5x8xf32", "8x6xf32", "2x5x6xf32"),
     "batch of one": ('"relax.matmul"(%x, %w)', "1x5x8xf32", "8x6xf32", "1x5x6xf32"),
+    "rows that are wider than columns": ('"relax.matmul"(%x, %w)', "40x12xf32", "12x5xf32", "40x5xf32"),
     "convolution": (
         '"relax.conv"(%x, %w) {strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, '
         "dilations = array<i64: 1, 1>, groups = 1 : i64}",
@@ -44,7 +49,7 @@ def _definition(name: str, monkeypatch: pytest.MonkeyPatch, least: int) -> Block
     return BlockDefinition(prim_functions(module.operation)[0].operation.clone())
 
 
-@pytest.mark.parametrize("most", [1 << 22, 16], ids=["whole", "parts"])
+@pytest.mark.parametrize("most", [1 << 22, 16], ids=["whole", "panels"])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_matrices_are_those_of_loops(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "MOST_ELEMENTS", most)
@@ -135,3 +140,81 @@ def test_other_blocks_are_no_products(monkeypatch: pytest.MonkeyPatch) -> None:
         Pipeline("builtin.module(legalize{target=c})").run(module, Session())
         definition = BlockDefinition(prim_functions(module.operation)[0].operation.clone())
     assert not definition._products
+
+
+INDICES: dict[str, tuple[str, Callable[[int, int], Sequence[int]], tuple[int, int], tuple[int, ...]]] = {
+    "transposed": ("(i, j) -> (j, i)", lambda i, j: (j, i), (3, 4), (4, 3)),
+    "panels": ("(i, j) -> (j floordiv 4, i, j mod 4)", lambda i, j: (j // 4, i, j % 4), (3, 12), (3, 3, 4)),
+    "a last panel that is not full": (
+        "(i, j) -> (j floordiv 4, i, j mod 4)", lambda i, j: (j // 4, i, j % 4), (3, 10), (3, 3, 4),
+    ),
+    "rests first": ("(i, j) -> (i mod 2, j, i floordiv 2)", lambda i, j: (i % 2, j, i // 2), (5, 2), (2, 2, 3)),
+    "windows": ("(i, j) -> (i * 2 + j)", lambda i, j: (i * 2 + j,), (4, 3), (9,)),
+    "windows beyond both edges": ("(i, j) -> (i + j * 2 - 3)", lambda i, j: (i + j * 2 - 3,), (6, 3), (5,)),
+    "backwards": ("(i, j) -> (j, 4 - i)", lambda i, j: (j, 4 - i), (5, 2), (2, 5)),
+    "groups": ("(i, j) -> (i floordiv 3, j)", lambda i, j: (i // 3, j), (6, 2), (2, 2)),
+    "one element": ("(i, j) -> (0)", lambda i, j: (0,), (1, 1), (1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_strided_operands_are_those_of_their_maps(name: str) -> None:
+    text, indices, domain, shape = INDICES[name]
+    numbers = np.arange(1, np.prod(shape) + 1)
+    with make_context():
+        strided = _strided(text, shape, domain, "edges" in name)
+    assert strided is not None
+    elements = strided.padded(numbers)
+    parts = [
+        [range(start, end) for start in range(0, extent, strided.divisor(axis)) for end in range(start + 1, extent + 1)]
+        for axis, extent in enumerate(domain)
+    ]
+
+    def element(at: dict[int, int]) -> int:
+        index = indices(at[0], at[1])
+        is_inside = all(0 <= each < size for each, size in zip(index, shape, strict=True))
+        return int(numbers.reshape(shape)[tuple(index)]) if is_inside else 0
+
+    for ranges in (dict(enumerate(chosen)) for chosen in product(*parts)):
+        for axes in ((0, 1), (1, 0)):
+            copy = np.ascontiguousarray(strided.view(elements, axes, ranges))
+            expected = [[element({axes[0]: i, axes[1]: j}) for j in ranges[axes[1]]] for i in ranges[axes[0]]]
+            assert strided.without_surplus(copy, axes, ranges).tolist() == expected
+            assert strided.is_whole(axes, ranges) == (copy.size == len(ranges[0]) * len(ranges[1]))
+
+
+@pytest.mark.parametrize("text, shape, domain", [
+    ("(i, j) -> ((i + j) mod 3)", (3,), (2, 2)),
+    ("(i, j) -> (i floordiv 2, i mod 3, j)", (3, 3, 1), (6, 1)),
+    ("(i, j) -> (i ceildiv 2, j)", (4, 2), (6, 2)),
+    ("(i, j) -> (i + j - 1)", (5,), (3, 3)),
+], ids=["rests of sums", "two divisors", "rounded up", "beyond an edge that is none"])  # fmt: skip
+def test_other_maps_have_no_strides(text: str, shape: tuple[int, ...], domain: tuple[int, int]) -> None:
+    with make_context():
+        assert _strided(text, shape, domain, False) is None
+
+
+def _strided(text: str, shape: Sequence[int], domain: Sequence[int], has_edges: bool) -> StridedOperand | None:
+    attribute = ir.Attribute.parse(f"affine_map<{text}>")
+    return StridedOperand.of(ir.AffineMapAttr(attribute).value, shape, domain, has_edges)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 700, 5000])
+@pytest.mark.parametrize("plane", [VALUES, EXPONENTS], ids=["P", "Q"])
+def test_products_of_the_largest_residues_are_exact(plane: Plane, depth: int) -> None:
+    """Residues around half of the modulus are the largest numbers: each sum is near the bound of its parts."""
+    rng = np.random.default_rng(0)
+    half = plane.modulus >> 1
+    left = np.where(rng.random((2, 3, depth)) < 0.5, half, -half) - rng.integers(0, 2, (2, 3, depth))
+    right = np.where(rng.random((2, depth, 4)) < 0.5, half, -half)
+    for shift, numbers in ((half, right + half), (0, right)):
+        split = products.SplitFactor(left.astype(np.float64), (half + 1) * depth, shift, plane)
+        actual = split.times((numbers - shift).astype(np.float64), slice(None))
+        expected = (left.astype(object) @ numbers.astype(object)) % plane.modulus
+        assert (actual == expected).all()
+
+
+def test_sums_too_deep_for_parts_are_no_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "MOST_DEPTH", 299)
+    with make_context(), ir.Location.unknown():
+        assert not _definition("matmul", monkeypatch, 1)._products
