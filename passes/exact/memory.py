@@ -15,6 +15,7 @@ from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import Plane
+from mirlo.passes.exact.reused_memory import empty_array
 from mirlo.passes.exact.translator import GUARD_BYTES, Argument
 from mirlo.runtime.cache import digest_of
 from mirlo.runtime.records import dataclass
@@ -169,7 +170,7 @@ class RandomMemory:
     def _repeated(self, size: int, plane: int) -> Array:
         """Return random elements that repeat, from a random one on."""
         pool = np.roll(self._pool(plane), -int(self.rng.integers(0, POOL)))
-        elements = np.empty(size, pool.dtype)
+        elements = empty_array(size, pool.dtype)
         whole = size - size % POOL
         elements[:whole].reshape(-1, POOL)[:] = pool
         elements[whole:] = pool[: size - whole]
@@ -187,7 +188,7 @@ class RandomMemory:
         """Return random elements between guards, which repeat."""
         room = GUARD_BYTES // self.arithmetic.bytes
         guards = self._repeated(2 * room, plane)
-        whole = np.empty(count + 2 * room, guards.dtype)
+        whole = empty_array(count + 2 * room, guards.dtype)
         whole[:room], whole[room + count :] = guards[:room], guards[room:]
         self._draw(whole[room : room + count], plane)
         return whole

@@ -14,6 +14,7 @@ from mirlo.passes.exact.calls import CalledKernel, called_kernels
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.keep_definitions import definitions_of, functions_by_name
 from mirlo.passes.exact.operator_definition import definition_of
+from mirlo.passes.exact.reused_memory import release_memory
 from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS, VerdictCache
@@ -77,6 +78,7 @@ class VerifySchedule(Pass):
                 session.notes.append(verdict)
                 self._report(verdict, function.location, session)
         erase_op(kept)
+        release_memory()
 
     def _verdict(
         self, name: str, scheduled: ir.Operation, definitions: dict[str, ir.Operation], kernel: CalledKernel,
