@@ -101,7 +101,7 @@ class KernelPair:
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> ExactFunction:
-        module = ModuleText(self.definition.points >= LONG)
+        module = ModuleText(inlines_sums=self.definition.points >= LONG)
         arguments = translate_scheduled(
             self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
         )

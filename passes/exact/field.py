@@ -1,6 +1,7 @@
 """Arithmetic of residues: exact sums, products and quotients, a keyed order, exp as a power, hashes for the rest.
 
-A value is a residue modulo P, with exponentials also one modulo Q. Sums of products stay unreduced below 2^39 in loops.
+A value is a residue modulo P, with exponentials also one modulo Q. Sums of products stay below
+`Plane.loose` in loops.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class FieldArithmetic(Arithmetic):
         kind = llvm_type("i64", a.lanes)
 
         def total(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
-            return _folded(g, g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}"), a.lanes, plane)
+            return _below(g, g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}"), a.lanes, plane.loose)
 
         names = [
             _shared(f, f"sum_{plane.index}", partial(total, plane), operands, a.lanes)
@@ -273,10 +274,15 @@ def _folded(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
     return f.op(f"add {kind} {low}, {scaled}")
 
 
+def _below(f: FunctionText, x: str, lanes: int | None, limit: int) -> str:
+    """Subtract a limit from a number below twice the limit, unless it is less."""
+    less = f.op(f"sub {llvm_type('i64', lanes)} {x}, {f.constant(limit, 64, lanes)}")
+    return f.extreme("umin", x, less, 64, lanes)
+
+
 def _below_twice(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
     """Reduce a number below twice the modulus."""
-    less = f.op(f"sub {llvm_type('i64', lanes)} {x}, {f.constant(plane.modulus, 64, lanes)}")
-    return f.extreme("umin", x, less, 64, lanes)
+    return _below(f, x, lanes, plane.modulus)
 
 
 def _reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
@@ -315,7 +321,7 @@ def _shared(
     Kernels have hundreds of products. Where they run for a short time, most of the time is LLVM's, and half as much
     with calls.
     """
-    if f.module.is_inline:
+    if f.is_inline:
         return compute(f, *operands)
     name = f"exact.{name}_{lanes or 0}"
     if name not in f.module.helpers:

@@ -24,9 +24,11 @@ class HelperText:
 class ModuleText:
     """A module: declarations, helper functions and kernels."""
 
-    def __init__(self, is_inline: bool = False) -> None:
+    def __init__(self, is_inline: bool = False, inlines_sums: bool = False) -> None:
         self.is_inline = is_inline
         """Whether products and accesses are no calls: faster code, which takes longer to compile."""
+        self.inlines_sums = inlines_sums
+        """The same for innermost loops that carry values: sums take most of the time of a kernel, few lines of it."""
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, HelperText] = {}
         self.functions: list[str] = []
@@ -45,6 +47,8 @@ class FunctionText:
         self.entry: list[str] = []
         """What is computed once, before the body."""
         self.lines: list[str] = []
+        self.is_inline = module.is_inline
+        """Whether products and accesses are no calls."""
         self.block = "body"
         """The label of the block under construction."""
         self._count = 0

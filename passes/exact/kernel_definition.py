@@ -32,9 +32,9 @@ from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
-LONG, LONG_DEFINITION = 1 << 28, 1 << 22
-"""The points of the blocks of a kernel from which it runs for longer than fast code takes to compile; a definition's
-code is short."""
+LONG, LONG_DEFINITION = 1 << 26, 1 << 22
+"""The points of the blocks of a kernel from which its sums take longer than their fast code takes to compile; a
+definition's code is short."""
 DEFINITION = "definition"
 """The name of the function of a definition."""
 KEPT_BYTES = 64 << 20

@@ -63,7 +63,9 @@ def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument
             code = compile_llvm(_for_this_machine(helper.definition), HELPER_LEVEL, is_kept=True)
             define_symbol(helper_name, code.address(helper_name))
             _helpers[helper_name] = code
-    code = compile_llvm(_for_this_machine(str(module)), INLINE_LEVEL if module.is_inline else LEVEL)
+    code = compile_llvm(
+        _for_this_machine(str(module)), INLINE_LEVEL if module.is_inline or module.inlines_sums else LEVEL
+    )
     return NativeFunction(name, arguments, code, code.address(name))
 
 

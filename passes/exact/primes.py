@@ -29,6 +29,11 @@ class Plane:
     bits: int
     c: int
 
+    @property
+    def loose(self) -> int:
+        """Return the limit of sums of products: a multiple of the modulus, and more than any product of residues."""
+        return self.modulus * (self.modulus - 1)
+
     def residue(self, value: Fraction) -> int:
         """Return a rational number modulo the prime: denominators of floats are powers of two."""
         return value.numerator * pow(value.denominator, -1, self.modulus) % self.modulus

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import PARALLEL
+from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translator import KernelTranslator, translates
 from mirlo.passes.exact.values import INDEX_BITS, IntValue, Number
@@ -24,7 +25,14 @@ def loop(t: KernelTranslator, op: ir.Operation) -> None:
             t.values[argument] = value
         return t.emit_block(block)
 
+    is_inline = t.f.is_inline
+    t.f.is_inline = is_inline or (t.f.module.inlines_sums and bool(start) and _is_innermost(op))
     t.set(op, *t.loop(lower, upper, step, start, body, PARALLEL in op.attributes))
+    t.f.is_inline = is_inline
+
+
+def _is_innermost(op: ir.Operation) -> bool:
+    return not any(each.name in ("scf.for", "scf.while") for each in operations_in(op))
 
 
 @translates("scf.while")

@@ -390,7 +390,7 @@ class KernelTranslator:
         if offset.lanes is not None:
             return self.gather(buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes), None)
         kind = llvm_type(element, lanes)
-        if self.f.module.is_inline:
+        if self.f.is_inline:
             addresses = self.addresses(buffer, offset, lanes or 1)
             return self.loaded(buffer, [self.f.op(f"load {kind}, ptr {each}, align 1") for each in addresses], lanes)
         helper = self._access_helper(buffer, lanes, is_store=False)
@@ -494,7 +494,7 @@ class KernelTranslator:
             self.scatter(value, buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes))
             return
         kind = llvm_type(element, value.lanes)
-        if self.f.module.is_inline:
+        if self.f.is_inline:
             for each, part in zip(self.addresses(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
                 self.f.effect(f"store {kind} {part}, ptr {each}, align 1")
             return

@@ -36,7 +36,7 @@ class FloatValue:
     planes: tuple[str, ...]
     lanes: int | None = None
     is_loose: bool = False
-    """Whether residues may be as large as 2^39: not reduced yet."""
+    """Whether residues are below `Plane.loose` only: not reduced yet."""
 
 
 @dataclass(frozen=True)
