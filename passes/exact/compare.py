@@ -25,7 +25,7 @@ from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import LONG, KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import ExactFunction, compile_function
-from mirlo.passes.exact.operations import Operations
+from mirlo.passes.exact.operations import OperationList
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
 from mirlo.passes.exact.sizes import SizeSearch
@@ -50,8 +50,8 @@ class KernelPair:
         """Of these dims, those about the sizes of the kernel, and about sizes that they relate to those."""
 
     @cached_property
-    def _operations(self) -> Operations:
-        return Operations(self.definition.operation, self.scheduled)
+    def _operations(self) -> OperationList:
+        return OperationList(self.definition.operation, self.scheduled)
 
     def verify(
         self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()

@@ -23,7 +23,7 @@ from mirlo.passes.exact.double import DoubleArithmetic, MovedDoubleArithmetic, r
 from mirlo.passes.exact.graph_function import GraphModule, GraphRound, common_round
 from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.exact.memory import Array
-from mirlo.passes.exact.operations import MAXIMA, Operations, operations_in
+from mirlo.passes.exact.operations import MAXIMA, OperationList, operations_in
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 from mirlo.passes.locations import node_labels
@@ -331,7 +331,7 @@ def _difference(graphs: GraphModule, round_: GraphRound) -> str:
 def _construct(graphs: GraphModule) -> str:
     """Return a construct of two graphs without exact meaning, on which rules may rely; empty if there is none."""
     root = graphs.module.operation
-    operations = Operations(root)
+    operations = OperationList(root)
     constants, names = [f"{value:.9g}" for value in operations.rounded_constants()], operations.names
     if constants:
         return f"they have rounded constants ({_shown(constants)})"

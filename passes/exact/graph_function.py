@@ -25,7 +25,7 @@ from mirlo.passes.exact.inputs import integer_inputs
 from mirlo.passes.exact.kernel_definition import KernelDefinition, argument_of
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, RandomMemory, ZeroMemory, number_of
 from mirlo.passes.exact.named_numbers import named
-from mirlo.passes.exact.operations import Operations, operations_in
+from mirlo.passes.exact.operations import OperationList, operations_in
 from mirlo.passes.exact.operator_definition import definition_of, graph_of_operator
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.rounds import round_constants
@@ -256,7 +256,7 @@ def _without_rounding(numbers: Array) -> Array:
 
 def common_round(number: int, sizes: Mapping[str, int], *modules: GraphModule) -> GraphRound:
     """Return a round for comparing functions of modules."""
-    operations = Operations(*(module.module.operation for module in modules))
+    operations = OperationList(*(module.module.operation for module in modules))
     has_infinities = operations.has_infinities or _has_infinities(modules)
     arithmetic = FieldArithmetic(operations.has_exponentials, has_infinities, has_named_numbers=True)
     table = round_constants(number, tuple(operations.compared_constants()))

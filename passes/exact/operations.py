@@ -32,7 +32,7 @@ def operations_in(operation: ir.Operation) -> Iterator[ir.Operation]:
             rest += [iter(block.operations) for region in regions for block in region.blocks][::-1]
 
 
-class Operations:
+class OperationList:
     """The operations of functions, which are visited once."""
 
     def __init__(self, *functions: ir.Operation):
