@@ -78,7 +78,7 @@ def split(
     for part in reversed(new_loops):
         value, step = value + loop_index(part.name) * step, step * part.extent
     is_exact = D.is_certain(lambda: step <= loop.extent)
-    if factors[0] is None and (is_exact or peel or new_loops[0].extent == 1 or loop.part is not None):
+    if factors[0] is None:
         whole = loop.part or PartRange(0)
         new_loops[0].part = PartRange(whole.low, whole.step * known)
     substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))

@@ -279,6 +279,8 @@ class TransposedTile:
         if not is_square(count, size):
             return None
         active, lines = LaneGuards(self.rows), list[ir.Value]()
+        if self.limit is not None:
+            self.values.start(where)  # which all lanes share
         for lane in range(self.lanes):
             inside = self._values_at(lane)
             line = LoopLanes(self.leaf, self.loop, inside, self.placed, active, self.passed).read(access, axes)

@@ -109,8 +109,7 @@ def arrange_contraction(s: Schedule, plan: RegisterTilePlan, part: BlockOfRows |
     row = take_row_loop(s, block, loops, plan)
     lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
     factors = (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes)
-    is_apart = has_panel_apart(plan) or part is not None and has_smaller_panel(plan)
-    panel, *columns = s.split(loops.lane, factors, "peel" if is_apart else "mask")
+    panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan, part) else "mask")
     if plan.dot:
         over[-1], lane = s.split(over[-1], (None, plan.lanes))
         depth = [lane]
@@ -142,11 +141,15 @@ def arrange_contraction(s: Schedule, plan: RegisterTilePlan, part: BlockOfRows |
     return TiledLoops(blocks, outer, inner, panel, tiles, over, loops)
 
 
-def has_panel_apart(plan: RegisterTilePlan) -> bool:
-    """Return whether the last panel, which is smaller, has loops of its own: transposes need to know its columns."""
-    if not isinstance(plan.lane_axis.extent, int):
-        return True
-    return (is_transposed(plan) or is_interleaved(plan)) and plan.lane_axis.extent % plan.tile_columns != 0
+def has_panel_apart(plan: RegisterTilePlan, part: BlockOfRows | None) -> bool:
+    """Return whether the last panel, which is smaller, has loops of its own.
+
+    Packed panels do not: one copy serves all of them. Transposes of groups need to know their columns.
+    """
+    is_dynamic = not isinstance(plan.lane_axis.extent, int)
+    if is_interleaved(plan):
+        return is_dynamic or plan.lane_axis.extent % plan.tile_columns != 0
+    return not plan.packs_panels and (is_dynamic or part is not None and has_smaller_panel(plan))
 
 
 def has_smaller_panel(plan: RegisterTilePlan) -> bool:
@@ -154,11 +157,6 @@ def has_smaller_panel(plan: RegisterTilePlan) -> bool:
     columns = plan.lane_axis.extent
     is_single = isinstance(columns, int) and columns < plan.tile_columns
     return not is_single and columns % plan.tile_columns != 0
-
-
-def is_transposed(plan: RegisterTilePlan) -> bool:
-    """Return whether the kernel packs panels from columns that are not contiguous along the lanes."""
-    return plan.packs_panels and bool(plan.columns.form.stride(plan.lane_axis) != 1)
 
 
 def is_interleaved(plan: RegisterTilePlan) -> bool:

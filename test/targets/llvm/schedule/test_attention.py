@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
+from presets import PROCESSORS
 
 import mirlo
 from mirlo import R, T
@@ -178,6 +180,26 @@ def test_capped_scores(name: str, threads: int) -> None:
 
 
 SCHEDULED = "legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse,schedule{target=llvm}"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("processor", ["icelake", "zen3", "neoverse-n1"])
+@pytest.mark.parametrize("keys", [5, 64, 65, 197, 512, 555, "t"])
+def test_keys_are_transposed_by_one_copy(keys: int | str, processor: str, causal: bool) -> None:
+    """Panels of keys that are whole and one that is not have one loop, which transposes squares of a vector's lanes."""
+    case = Case((1, 2, 555, 64), (1, 2, keys, 64), 64, causal=causal)
+    scheduled = SCHEDULED.replace("schedule{", f"schedule{{machine={PROCESSORS[processor]} ")
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(case.text())
+        Pipeline(f"builtin.module({scheduled})").run(module)
+    text = str(module)
+    assert text.count('rule = "blocked"') == 1
+    lanes = {"icelake": 16, "zen3": 8, "neoverse-n1": 4}[processor]
+    block = re.search(r"\bblock = (\d+) : i64", text)
+    sizes_of_blocks = 1 if block is None or case.query[2] % int(block[1]) == 0 else 2
+    assert text.count("vector.shuffle") == sizes_of_blocks * lanes * (lanes.bit_length() - 1)
+
+
 WITH_SINKS = {
     "plain": Case((1, 2, 33, 16), (1, 2, 40, 16), 16, sinks=True),
     "grouped, causal, a mask": Case((2, 4, 30, 16), (2, 2, 30, 16), 24, (2, 1, 30, 30), causal=True, sinks=True),
