@@ -20,7 +20,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "folder",
         metavar="FOLDER",
-        help="a folder with an encoder or an embedding model (config.json with weights in safetensors or ONNX)",
+        help="a folder with an encoder or an embedding model (config.json with weights in safetensors or ONNX), or a "
+        "GGUF file",
     )
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="the text to embed")
     parser.add_argument(

@@ -212,7 +212,9 @@ def require_folder(folder: str | os.PathLike[str], what: str) -> Path:
     path = Path(folder)
     if not path.is_dir():
         if is_gguf(path):
-            raise ModelFolderError(f"{path}: a GGUF file is read as a language model only: pass the folder of {what}")
+            raise ModelFolderError(
+                f"{path}: a GGUF file is read as a language model or an embedding model: pass the folder of {what}"
+            )
         raise no_folder(path, what)
     return path
 

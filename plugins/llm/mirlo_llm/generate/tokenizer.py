@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from mirlo_llm.generate.config import ModelConfig
+    from mirlo_llm.generate.embedding.config import EmbeddingConfig
 
 FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo-llm[generate]'"
@@ -27,7 +28,7 @@ BOUNDS = Bounds(seconds=30, memory=4 << 30)
 """Limits of the tokenizer's process; the largest files have 30 MB and take 2 seconds and 300 MB."""
 
 
-def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
+def read_tokenizer(config: ModelConfig | EmbeddingConfig) -> tuple[Path, bytes] | None:
     """Return the file of a model's tokenizer and its content as `tokenizer.json`; None if there is none."""
     if config.gguf is None:
         path = config.folder / FILE

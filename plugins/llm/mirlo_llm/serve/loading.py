@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 from mirlo import compile as compile_model
@@ -14,7 +15,7 @@ from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
 from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech
 from mirlo_llm.generate.code_options import CodeOptions
-from mirlo_llm.generate.embedding.config import is_embedding_folder
+from mirlo_llm.generate.embedding.config import is_embedding_model
 from mirlo_llm.generate.gguf.container import is_gguf
 from mirlo_llm.generate.speech.config import is_speech_folder
 from mirlo_llm.serve.backend import Backend
@@ -50,7 +51,7 @@ class Loading:
         if path.is_dir() and is_speech_folder(path):
             speech = load_speech(path, **self._compile_options)
             return SpeechBackend(name, speech, self._options, self._metrics, self._executor)
-        if path.is_dir() and is_embedding_folder(path):
+        if (path.is_dir() or is_gguf(path)) and is_embedding_model(path):
             embedding = load_embedding(path, **self._code, **self._compile_options)
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
@@ -71,15 +72,12 @@ class Loading:
 
     def _takes_adapters(self, source: ModelSource) -> bool:
         """Return whether a model is a decoder on one rank, which supports adapters."""
-        path = source.path
-        is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
-        return self._compile_options.get("ranks", 1) == 1 and not is_other and (path.is_dir() or is_gguf(path))
+        return self._compile_options.get("ranks", 1) == 1 and _is_decoder(source.path)
 
     def _load_ranks(self, source: ModelSource) -> Backend:
         """Load rank 0 of a model, while other processes load the other ranks."""
         path = source.path
-        is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
-        if is_other or not (path.is_dir() or is_gguf(path)):
+        if not _is_decoder(path):
             raise ServeError(f"{path}: --ranks is for language models of a decoder")
         options = {**self._compile_options, **self._code, "mmproj": source.images}
         ranks = RankProcesses(path, options)
@@ -90,3 +88,10 @@ class Loading:
         except BaseException:
             ranks.stop()
             raise
+
+
+def _is_decoder(path: Path) -> bool:
+    """Return whether a path is a folder or a GGUF file with a language model."""
+    if path.is_dir():
+        return not (is_speech_folder(path) or is_embedding_model(path))
+    return is_gguf(path) and not is_embedding_model(path)

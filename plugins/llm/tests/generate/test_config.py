@@ -228,5 +228,5 @@ def test_files_in_the_place_of_folders(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ModelFolderError, match="a pointer of git-lfs"):
         generate.load(tmp_path, cache=False)
     (tmp_path / "a.gguf").write_bytes(b"GGUF" + bytes(60))
-    with pytest.raises(ModelFolderError, match="a GGUF file is read as a language model only"):
-        generate.load_embedding(tmp_path / "a.gguf")
+    with pytest.raises(ModelFolderError, match="a GGUF file is read as a language model or an embedding model"):
+        generate.load_speech(tmp_path / "a.gguf")

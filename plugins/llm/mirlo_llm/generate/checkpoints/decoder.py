@@ -50,7 +50,11 @@ def import_checkpoint(weights: Path, config: Path, adapted: Sequence[str] = ()) 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
     """Import a decoder without its output projection, for whole texts."""
-    options, tensors = read_decoder(weights, config)
+    return hidden_states_module(*read_decoder(weights, config))
+
+
+def hidden_states_module(options: DecoderOptions, tensors: CheckpointWeights) -> ImportedModule:
+    """Return the graph of a decoder of these weights without its output projection, for whole texts."""
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:

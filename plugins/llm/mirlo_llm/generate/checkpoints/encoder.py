@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from mirlo.extend.frontend import GraphBuilder, ImportedModule, Tensor, TensorType, iota, where
@@ -34,20 +35,28 @@ def import_encoder(weights: Path, config: Path) -> ImportedModule:
         older = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
         return present((name, f"{options.prefix}.{name}", older, f"{options.prefix}.{older}"), tensors)
 
-    checked = CheckpointWeights(weights, tensors, name_of)
+    others = [
+        name
+        for name in tensors
+        if name.removeprefix(f"{options.prefix}.").startswith(HEADS) or name.endswith("position_ids")
+    ]
+    return encoder_module(options, CheckpointWeights(weights, tensors, name_of), others)
+
+
+def encoder_module(options: EncoderOptions, weights: CheckpointWeights, others: Iterable[str] = ()) -> ImportedModule:
+    """Return the graph of an encoder of these weights; it does not need those that are `others` and not used."""
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if options.kinds > 1 else [])]
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in names}
 
     def build(builder: GraphBuilder, *operands: Tensor) -> dict[str, Tensor]:
-        graph = EncoderGraph(builder, options, checked)
+        graph = EncoderGraph(builder, options, weights)
         states = graph.hidden_states(*operands)
         result = {"logits": graph.scores(states)} if options.labels else {"last_hidden_state": states}
-        for name in tensors:
-            if name.removeprefix(f"{options.prefix}.").startswith(HEADS) or name.endswith("position_ids"):
-                checked.discard(name)
+        for name in others:
+            weights.discard(name)
         return result
 
-    return import_graph(checked, inputs, build)
+    return import_graph(weights, inputs, build)
 
 
 class EncoderGraph(CheckpointGraph):

@@ -15,6 +15,9 @@ from mirlo_llm.generate.checkpoints.safetensors import CHECKPOINTS, read_checkpo
 from mirlo_llm.generate.config import PLAIN, model_file, model_type_of, plain_config
 from mirlo_llm.generate.embedding.pooling import POOLINGS
 from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.gguf.container import GgufFile, is_gguf, read_gguf
+from mirlo_llm.generate.gguf.embedding import encoder_keys, is_embedding_file, is_encoder_file, read_pooling
+from mirlo_llm.generate.gguf.keys import decoder_keys
 from mirlo_llm.generate.json_file import JsonObject, read_json, read_json_value
 
 MODULES = "modules.json"
@@ -50,7 +53,7 @@ class DenseStep:
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
-    """An embedding model in a folder."""
+    """An embedding model in a folder or a GGUF file."""
 
     folder: Path
     model: Path
@@ -71,27 +74,50 @@ class EmbeddingConfig:
     prompts: dict[str, str] = field(default_factory=dict)
     """Prefixes of texts, by names such as "query"."""
     default_prompt: str | None = None
+    gguf: GgufFile | None = field(default=None, repr=False, compare=False)
+    """The file of the weights, if it is a GGUF file."""
 
     @property
     def is_checkpoint(self) -> bool:
         """Return whether the model's file has weights but no graph."""
-        return self.model.name in CHECKPOINTS
+        return self.gguf is not None or self.model.name in CHECKPOINTS
 
 
-def is_embedding_folder(folder: Path) -> bool:
-    """Return whether a folder has a model of embeddings or scores of texts."""
-    return (folder / MODULES).exists() or model_type_of(folder) in ENCODERS
+def is_embedding_model(path: Path) -> bool:
+    """Return whether a folder or a GGUF file has a model of embeddings or scores of texts."""
+    if is_gguf(path):
+        return is_embedding_file(read_gguf(path))
+    return (path / MODULES).exists() or model_type_of(path) in ENCODERS
 
 
-def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
-    """Read the configuration of a folder; `pooling` and `is_normalized` override the folder's."""
+def read_embedding_config(path: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
+    """Read the configuration of a folder or a GGUF file; `pooling` and `is_normalized` override it."""
+    if pooling is not None and pooling not in POOLINGS:
+        raise ModelFolderError(f"pooling: expected one of {', '.join(POOLINGS)}, found {pooling!a:.40}")
+    return (_read_gguf if is_gguf(path) else _read_folder)(path, pooling, is_normalized)
+
+
+def _read_gguf(path: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
+    file = read_gguf(path)
+    is_encoder = is_encoder_file(file)
+    keys = encoder_keys(file) if is_encoder else decoder_keys(file)
+    stated = read_pooling(file)
+    if pooling is None and stated is None and not is_encoder:
+        what = "the file does not say how the rows of tokens become one"
+        raise ModelFolderError(f"{path}: {what}: give a pooling, such as 'lasttoken'")
+    longest = read_encoder_options(keys).longest if is_encoder else longest_text(keys)
+    return EmbeddingConfig(
+        path.parent, path, path, keys.text("model_type"), is_encoder, (pooling or stated or "mean",), longest,
+        keys.count("vocab_size", least=1), True if is_normalized is None else is_normalized, gguf=file,
+    )  # fmt: skip
+
+
+def _read_folder(folder: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
     root = plain_config(folder, "an embedding model")
     kind = root.text("model_type")
     is_encoder = kind in ENCODERS
     longest = read_encoder_options(root).longest if is_encoder else longest_text(root)
     steps = _read_modules(folder) if (folder / MODULES).exists() else []
-    if pooling is not None and pooling not in POOLINGS:
-        raise ModelFolderError(f"pooling: expected one of {', '.join(POOLINGS)}, found {pooling!a:.40}")
     poolings, dense, normalizes = _read_steps(folder, steps)
     if not steps and not is_encoder and pooling is None:
         what = f"{MODULES} is not there, which says how the tokens of '{kind}' become one row"

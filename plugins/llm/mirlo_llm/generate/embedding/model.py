@@ -1,9 +1,10 @@
-"""An embedding model or a reranker from a folder: compiled, with its tokenizer."""
+"""An embedding model or a reranker from a folder or a GGUF file: compiled, with its tokenizer."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from mirlo_llm.generate.config import require_folder
 from mirlo_llm.generate.embedding.config import EmbeddingConfig, read_embedding_config
 from mirlo_llm.generate.embedding.pooling import POOLINGS
 from mirlo_llm.generate.errors import GenerationError, ModelFolderError, require_executable
-from mirlo_llm.generate.json_file import MAX_BYTES, is_count, read_bytes, read_json
+from mirlo_llm.generate.gguf.container import GgufFile, is_gguf
+from mirlo_llm.generate.gguf.embedding import import_gguf_encoder, is_encoder_file
+from mirlo_llm.generate.json_file import is_count, read_json
 from mirlo_llm.generate.model import FORWARDED
-from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer
+from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
 from mirlo_llm.generate.traced.sources import is_traced, traced_sources
 
 if TYPE_CHECKING:
@@ -39,10 +42,11 @@ class EmbeddingModel:
 
     def __init__(self, config: EmbeddingConfig, executable: Executable) -> None:
         self.config, self.executable = config, executable
-        path = config.folder / FILE
-        if not path.exists():
-            raise ModelFolderError(f"{config.folder}: there is no {FILE}, which texts need")
-        self.tokenizer = ModelTokenizer(path, read_bytes(path, MAX_BYTES))
+        files = read_tokenizer(config)
+        if files is None:
+            missing = f"{config.folder}: there is no {FILE}" if config.gguf is None else f"{config.model}: no tokenizer"
+            raise ModelFolderError(f"{missing}, which texts need")
+        self.tokenizer = ModelTokenizer(*files)
         self._inputs = [spec.name for spec in executable.inputs]
         outputs = {spec.name: len(spec.shape) for spec in executable.outputs}
         others = set(self._inputs) - {TOKENS, MASK, KINDS}
@@ -233,7 +237,9 @@ def load(
     trust_remote_code: bool = DEFAULT.trust_remote_code,
     **options: Any,
 ) -> EmbeddingModel:
-    """Compile the embedding model or the reranker of a folder; `options` are those of `mirlo.compile`.
+    """Compile the embedding model of a folder or of a GGUF file, or the reranker of a folder.
+
+    `options` are those of `mirlo.compile`.
 
     The files of sentence-transformers say how the rows of a text's tokens become one: `pooling` and `normalize` replace
     that. A folder without them is read as an encoder with the mean of the rows. `mapped` weights stay in the file.
@@ -242,7 +248,9 @@ def load(
     """
     code = CodeOptions(model_impl, trust_remote_code)
     refuse_unknown("mirlo.generate.load_embedding", list(options), [*OWN_OPTIONS, *FORWARDED])
-    config = read_embedding_config(require_folder(folder, "an embedding model"), pooling, normalize)
+    path = Path(folder)
+    path = path if is_gguf(path) else require_folder(folder, "an embedding model")
+    config = read_embedding_config(path, pooling, normalize)
     compiled = compile_model(_graph_of(config, code) if config.is_checkpoint else config.model, **options)
     executable = require_executable(compiled, config.model)
     return EmbeddingModel(config, executable if mapped else executable.resident())
@@ -250,6 +258,9 @@ def load(
 
 def _graph_of(config: EmbeddingConfig, code: CodeOptions) -> ImportedModule:
     """Build the graph of a model whose file has weights only."""
+    file = config.gguf
+    if file is not None:
+        return deferred_graph(lambda: _graph_of_gguf(config.model, file), lambda: [config.model], "embedding")
     root = read_json(config.source)
     is_own = config.is_encoder and code.model_impl != TRANSFORMERS
     own, use = ([], "") if is_own or not is_traced(root, code) else traced_sources(root, code)
@@ -269,3 +280,11 @@ def _graph_of(config: EmbeddingConfig, code: CodeOptions) -> ImportedModule:
 
     files = [config.source, *checkpoint_files(config.model), *own]
     return deferred_graph(make, lambda: files, f"embedding {use}".strip())
+
+
+def _graph_of_gguf(path: Path, file: GgufFile) -> ImportedModule:
+    if is_encoder_file(file):
+        return import_gguf_encoder(path, file)
+    from mirlo_llm.generate.gguf.decoder import import_gguf_hidden_states
+
+    return import_gguf_hidden_states(path, file)

@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.extend.frontend import ImportedModule
 from mirlo_llm.generate.checkpoints.architectures import DecoderOptions, LatentOptions, read_options
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
-from mirlo_llm.generate.checkpoints.decoder import import_decoder
+from mirlo_llm.generate.checkpoints.decoder import hidden_states_module, import_decoder
 from mirlo_llm.generate.checkpoints.graph import CheckpointWeights
 from mirlo_llm.generate.checkpoints.image_decoder import build_image_decoder
 from mirlo_llm.generate.checkpoints.image_options import ImageOptions
@@ -48,6 +48,19 @@ def import_gguf(
     path: Path, file: GgufFile, images: ImageOptions | None = None, adapted: Sequence[str] = ()
 ) -> ImportedModule:
     """Import the decoder of a file with image options, if any; adapters change the layers `adapted`."""
+    options, weights = _read_decoder(path, file)
+    if images is None:
+        return import_decoder(options, weights, adapted=adapted)
+    return build_image_decoder(options, weights, images)
+
+
+def import_gguf_hidden_states(path: Path, file: GgufFile) -> ImportedModule:
+    """Import the decoder of a file without its output projection, for whole texts."""
+    return hidden_states_module(*_read_decoder(path, file))
+
+
+def _read_decoder(path: Path, file: GgufFile) -> tuple[DecoderOptions, CheckpointWeights]:
+    """Return the options and the tensors of a file's decoder."""
     options = _options(path, file)
     is_interleaved = file.metadata.text(ARCHITECTURE) in INTERLEAVED
     counts = {"attn_q": options.heads, "attn_k": options.kv_heads} if is_interleaved else {}
@@ -60,10 +73,7 @@ def import_gguf(
                 tensors[part] = tensor.kind.read(rows, shape)
     if options.latent is not None:
         tensors = dict(joined_latents(path, tensors, options.heads, options.latent))
-    weights = CheckpointWeights(path, tensors, _FileNames(options))
-    if images is None:
-        return import_decoder(options, weights, adapted=adapted)
-    return build_image_decoder(options, weights, images)
+    return options, CheckpointWeights(path, tensors, _FileNames(options))
 
 
 def joined_latents(

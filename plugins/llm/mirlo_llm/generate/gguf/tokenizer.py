@@ -25,6 +25,10 @@ UNKNOWN, USER_DEFINED, BYTE = 2, 4, 6
 """Token types: unknown, user-defined (always one token), byte."""
 SPACE = "\u2581"
 """SentencePiece's symbol for a space."""
+INNER, WORD_PIECES = "##", "bert"
+"""The mark of pieces inside of words, and the name of their tokenizer in files."""
+SEPARATOR = "seperator"
+"""The key of the token between two texts, as the format spells it."""
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -63,11 +67,11 @@ def tokenizer_json(file: GgufFile) -> bytes | None:
         raise metadata.fail(TOKENS, "an array of texts", tokens)
     if len(tokens) > MAX_TOKENS:
         raise metadata.refuse(TOKENS, f"expected up to {MAX_TOKENS} tokens, found {len(tokens)}")
-    for name in ("bos", "eos"):
+    for name in ("bos", "eos", "cls", SEPARATOR):
         token = special_token(file, name)
         if token is not None and token >= len(tokens):
             raise metadata.refuse(f"{PREFIX}{name}_token_id", f"there are {len(tokens)} tokens, found {token}")
-    texts = _unique(tokens)
+    texts = _unique([_word_piece(str(each)) for each in tokens] if kind == WORD_PIECES else tokens)
     model = _KINDS[kind](metadata, texts)
     added = [
         {
@@ -181,23 +185,56 @@ def _bpe(texts: list[str], merges: list[Pair]) -> dict[str, Json]:
     }  # fmt: skip
 
 
-_KINDS: dict[str, Callable[[JsonObject, list[str]], dict[str, Json]]] = {"llama": _sentencepiece, "gpt2": _byte_pairs}
+def _word_pieces(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
+    """Return BERT's model: the longest pieces of words, from the left; files mark those that begin a word."""
+    unknown = metadata.count(f"{PREFIX}unknown_token_id", 100, most=len(texts) - 1)
+    vocabulary: Json = {text: i for i, text in enumerate(texts)}
+    return {
+        "normalizer": {
+            "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": True,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": INNER, "cleanup": True},
+        "model": {
+            "type": "WordPiece", "unk_token": texts[unknown], "continuing_subword_prefix": INNER,
+            "max_input_chars_per_word": 100, "vocab": vocabulary,
+        },
+    }  # fmt: skip
+
+
+def _word_piece(text: str) -> str:
+    """Return the text of a piece as `tokenizer.json` has it: those inside of words are marked."""
+    if text.startswith("[") and text.endswith("]") and len(text) > 2:  # a special token
+        return text
+    return text[len(SPACE) :] if text.startswith(SPACE) else f"{INNER}{text}"
+
+
+_KINDS: dict[str, Callable[[JsonObject, list[str]], dict[str, Json]]] = {
+    "llama": _sentencepiece,
+    "gpt2": _byte_pairs,
+    WORD_PIECES: _word_pieces,
+}
 """Builders of the tokenizer's model, by its name in files."""
 
 
 def _marks(file: GgufFile, texts: list[str], kind: str) -> Json:
     """Return the post-processor that adds tokens before and after a text."""
     marks: dict[str, str] = {}
-    for name, default in (("bos", kind == "llama"), ("eos", False)):
-        token = special_token(file, name)
+    is_words = kind == WORD_PIECES
+    for name, default, other in (("bos", kind == "llama" or is_words, "cls"), ("eos", is_words, SEPARATOR)):
+        token = special_token(file, other) if is_words else None
+        token = special_token(file, name) if token is None else token
         if file.metadata.flag(f"{PREFIX}add_{name}_token", default) and token is not None:
             marks[name] = texts[token]
     vocabulary = {text: i for i, text in enumerate(texts)}
 
-    def place(which: int) -> list[Json]:
+    def place(which: int, is_next: bool = False) -> list[Json]:
         sequence: Json = {"Sequence": {"id": "AB"[which], "type_id": which}}
         special: dict[str, Json] = {n: {"SpecialToken": {"id": t, "type_id": which}} for n, t in marks.items()}
-        return [each for each in (special.get("bos"), sequence, special.get("eos")) if each is not None]
+        first = None if is_next else special.get("bos")
+        return [each for each in (first, sequence, special.get("eos")) if each is not None]
 
     tokens: dict[str, Json] = {t: {"id": t, "ids": [vocabulary[t]], "tokens": [t]} for t in marks.values()}
-    return {"type": "TemplateProcessing", "single": place(0), "pair": place(0) + place(1), "special_tokens": tokens}
+    pair = place(0) + place(1, is_words)
+    return {"type": "TemplateProcessing", "single": place(0), "pair": pair, "special_tokens": tokens}
