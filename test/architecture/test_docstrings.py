@@ -40,6 +40,18 @@ def test_docstrings_with_coined_words_are_found() -> None:
         assert coined_word(text) is None, text
 
 
+def test_no_paragraph_says_what_the_one_before_it_says() -> None:
+    wrong = [f"{each.place} '{again:.60}'" for each in docstrings() for again in said_again(each.text)]
+    assert not wrong, "leave one of both:\n" + "\n".join(wrong)
+
+
+def test_paragraphs_that_say_the_same_are_found() -> None:
+    for text in ("Move.\n\n`a` are the layers that change.\n\n`a` are the products that change.\n", "a b c\n\na b c"):
+        assert len(said_again(text)) == 1, text
+    for text in ("Move.", "Move a row.\n\nThe rows that follow stay where they are.", ""):
+        assert not said_again(text), text
+
+
 class Docstring(NamedTuple):
     """A docstring, or the text below the name of a constant or a field."""
 
@@ -53,6 +65,13 @@ def coined_word(text: str) -> re.Match[str] | None:
     for phrase in LEFT:
         text = text.replace(phrase, "")
     return COINED.search(text)
+
+
+def said_again(text: str) -> list[str]:
+    """Return the paragraphs of a docstring that have most of the words of the one before them."""
+    words = [set(paragraph.lower().split()) for paragraph in re.split(r"\n\s*\n", text)]
+    pairs = zip(words, words[1:], re.split(r"\n\s*\n", text)[1:], strict=False)
+    return [again.strip() for one, other, again in pairs if len(one & other) > 0.7 * max(len(one), len(other))]
 
 
 @cache

@@ -61,8 +61,6 @@ class PooledStates:
     """The states of several sequences, zero at first; each call runs other sequences.
 
     Each sequence can go back as `RecurrentStates` can: to its length before its last call, and to 0.
-
-    Each sequence can go back as `RecurrentStates` can: to where it was before its last call, and to the beginning.
     """
 
     def __init__(self, specs: Iterable[TensorSpec], pairs: Mapping[str, str], count: int) -> None:

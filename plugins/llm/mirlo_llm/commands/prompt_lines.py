@@ -55,8 +55,6 @@ class PromptLines:
         """Store the default options and the default constraint on answers.
 
         `changes` returns the search options for the values of flags or of a line.
-
-        `changes` makes search options of what flags or lines give.
         """
         self._form = form
         self._model, self._stop, self._options, self._changes = model, stop, dict(options), changes

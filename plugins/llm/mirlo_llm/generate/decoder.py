@@ -157,8 +157,6 @@ class CompiledDecoder:
         """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary].
 
         If a sequence has fewer new tokens, its first rows are undefined.
-
-        Of a sequence with fewer new tokens the first rows mean nothing.
         """
         inputs = {name: make(new, state) for name, make in self._makers.items()}
         logits = self._logits(state, inputs, new, rows)

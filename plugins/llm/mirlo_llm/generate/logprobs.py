@@ -22,8 +22,6 @@ def token_logprob(logits: np.ndarray, token: int, most: int) -> TokenLogprob:
     """Return the log probabilities of a token and of up to `most` alternatives.
 
     They are those of the model, before penalties, temperature and constraints.
-
-    They are those of the model's own distribution, before penalties, temperatures and forms change it.
     """
     values = logits.astype(np.float64)
     top = values.max()

@@ -342,8 +342,6 @@ def model_to_compile(
     """Return the file of a model, or a graph of its weights that is built on demand.
 
     `adapted` are the layers that adapters change.
-
-    `adapted` are the products that adapters change.
     """
     if not config.is_checkpoint:
         return config.model

@@ -46,8 +46,6 @@ class PromptPace:
         """Return the number of prompt tokens, at most `budget`, for the next step.
 
         `is_shared` is whether other sequences wait for a token.
-
-        `is_shared` says whether other sequences wait for a token.
         """
         if not is_shared:
             return budget

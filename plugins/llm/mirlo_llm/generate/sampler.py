@@ -123,8 +123,6 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of the largest values; more than `count` only for ties.
 
     A sample gives a lower bound, below which values are left out without sorting.
-
-    The order of a sample gives a bound, with which most values are left out without sorting them.
     """
     step = len(values) // SAMPLE
     if step > 1:
@@ -141,8 +139,6 @@ def _most_probable(weights: np.ndarray, share: float, least: float) -> np.ndarra
     """Return the indices of the largest weights that sum to a share of all and are not below `least`.
 
     The largest weight is 1. A histogram of log weights finds the bin that completes the share; only that bin is sorted.
-
-    The largest weight is 1. A histogram of their logarithms shows which bin completes the share: only that is sorted.
     """
     if share >= 1:
         return np.flatnonzero(weights >= least)

@@ -203,9 +203,6 @@ class Sequences:
 
         That is the case if prompts are equal or begin with many cached tokens, or if one call cannot compute all tokens
         because the windows of the caches have too few rows.
-
-        This is where prompts are the same, or begin with many tokens that are known; and where a call cannot have so
-        many tokens, as they are more than the windows of the caches have room for.
         """
         if len({tuple(row) for row in self.tokens}) == 1:
             return True

@@ -84,8 +84,6 @@ def scale_channels(
     """Scale the channels of a layer where this reduces errors; return the changed norms.
 
     `rows` are the inputs of linear layers. Results stay the same except for rounding in f32.
-
-    `rows` are what products read. The layer computes the same as before, but for rounding in f32.
     """
     changed = set()
     for fold in channel_folds(layer, options):

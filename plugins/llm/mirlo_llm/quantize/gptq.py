@@ -17,8 +17,6 @@ def quantize_gptq(weights: np.ndarray, hessian: np.ndarray, how: Quantization) -
     """Quantize a matrix [columns, K] for inputs X with the Hessian X^T X, minimizing the change of products.
 
     The groups of scales are in the order of K. A column that no input uses is rounded to nearest.
-
-    The groups of the scales are in the order of K. A column that no row uses keeps its nearest code.
     """
     columns, depth = weights.shape
     left, factor = weights.astype(np.float32), _inverse_factor(hessian)

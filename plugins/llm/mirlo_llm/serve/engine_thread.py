@@ -118,9 +118,6 @@ class EngineThread:
 
     Short steps run in the event loop, which is faster than passing their results from a thread. The thread or the loop
     that runs a step holds `_driving`.
-
-    Steps that take less time than passing their results from a thread to the event loop are computed in the event loop;
-    whichever computes a step holds `_driving`.
     """
 
     def __init__(
@@ -134,8 +131,6 @@ class EngineThread:
         """Store the engine; steps that take less than `inline_seconds` run in the event loop.
 
         `explain` converts the error of a failed step to the error that requests get.
-
-        `explain` returns the error that requests get for one of a step.
         """
         self.engine, self._inline_seconds, self._explain = engine, inline_seconds, explain
         self._on_failure, self._failures = on_failure, 0

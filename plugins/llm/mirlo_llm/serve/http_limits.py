@@ -24,9 +24,6 @@ class ConnectionTable:
 
     Above the limit, the connection that has waited longest for a head is closed, then one that waits for a body, so
     that a client that sends its request at once always gets an answer.
-
-    Where there are too many, the one goes first that has waited longest for a head, then one that waits for a body: a
-    client that sends a request at once always gets an answer.
     """
 
     def __init__(self, most: int, most_of_address: int) -> None:
@@ -108,8 +105,6 @@ class _LimitedSizes:
     """Refuses messages that are too large, counting headers, chunks and trailers.
 
     This is for httptools; h11 has its own limits.
-
-    For httptools: h11 has its own limits.
     """
 
     max_body: int

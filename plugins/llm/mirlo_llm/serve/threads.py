@@ -20,9 +20,6 @@ async def run_in_thread(nbytes: int, work: Callable[[], T]) -> T:
 
     The function must hold the interpreter lock for a few milliseconds at a time only: it must pass pieces of the bytes
     to functions in C.
-
-    The function must hold Python's lock for a few milliseconds at a time only: calls of C take up to a piece of the
-    bytes, not all.
     """
     if nbytes <= INLINE_BYTES:
         return work()

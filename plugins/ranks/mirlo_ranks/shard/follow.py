@@ -82,8 +82,6 @@ def state_of(value: ir.Value, block: ir.Block) -> ir.Value | None:
     """Return the argument that a result replaces in the next call; None if there is none.
 
     It may have another shape, such as rows of pages in one sequence.
-
-    It may be written in another shape: rows of pages are, one after the other.
     """
     written = _unshaped(value)
     op = written.owner.operation if isinstance(written, ir.OpResult) else None

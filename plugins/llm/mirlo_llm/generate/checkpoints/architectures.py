@@ -68,8 +68,6 @@ class LatentOptions:
     """Multi-head latent attention (MLA): keys and values of all heads are projections of one cached row per token.
 
     That row is called the latent. A part of each key is rotated and shared by all heads.
-
-    DeepSeek calls this multi-head latent attention (MLA). A part of each key is rotated: heads share it.
     """
 
     rank: int
@@ -344,8 +342,6 @@ def longest_text(config: JsonObject) -> int:
     """Return the maximum number of tokens of a checkpoint; 0 if unknown.
 
     Cached keys are already rotated when a text becomes long, so only the rotation for short texts is used.
-
-    Keys of caches are rotated already when a text becomes long, so only the rotations of short texts are used.
     """
     longest = positions(config)
     rotation = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")

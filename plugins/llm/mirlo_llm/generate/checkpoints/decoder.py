@@ -108,8 +108,6 @@ def import_decoder(
     """Build the graph of a decoder; `states` are further inputs, passed to `make_graph`.
 
     The matrices of adapters for the layers `adapted` are inputs after them.
-
-    Matrices of adapters for the products `adapted` are inputs after them.
     """
     products = AdaptedProducts(weights, adapted, options.is_transposed)
     caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]
@@ -147,8 +145,6 @@ class TokenPlaces:
         """Return the additive attention mask: each token sees itself and earlier ones of its window or chunk.
 
         `of_image` marks keys that belong to the same image as a token; these are visible even if they come later.
-
-        `of_image` marks keys of the same image as a token, which are visible even if they come later.
         """
         own = self.tokens.expand_dims(1, 3)
         seen = self.keys <= own
@@ -198,8 +194,6 @@ class DecoderGraph(CheckpointGraph):
 
         Without caches the tokens are whole texts. `table` is the embedding, if the caller has already taken it from the
         file.
-
-        `table` are the rows of the tokens, if the caller has taken them from the file.
         """
         options, places, kept = self.options, self.places(mask), list[Tensor]()
         x, kinds = self.first_states(tokens, places, table), len(options.cache_kinds)

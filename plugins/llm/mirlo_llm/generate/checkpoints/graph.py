@@ -204,8 +204,6 @@ class CheckpointGraph:
         """Return a matrix split by heads into parts, f32[1, heads, width, depth].
 
         Batched products do not read packed weights, so the parts are dequantized.
-
-        Products of several matrices read no blocks, so these are f32 from the start.
         """
         weights = self._weights.take(f"{name}.weight", heads * sum(widths), depth)
         values = weights.values() if isinstance(weights, BlockWeights) else weights

@@ -109,9 +109,6 @@ def read_image_options(root: JsonObject, marker: str = "", text: JsonObject | No
 
     `marker` is the placeholder text of an image part, if the tokenizer has no token for it; `text` is the configuration
     of the text decoder, if `root` does not contain it.
-
-    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` describes the decoder
-    of text, if `root` does not.
     """
     kind = root.value("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES or not root.has("vision_config"):

@@ -175,8 +175,6 @@ class EmbeddingModel:
         """Return the model's row for each text, given as tokens and the text, 0 or 1, of each token.
 
         Texts of similar lengths are computed together.
-
-        Texts of similar lengths are computed together.
         """
         if not is_count(batch, 1, 1 << 20):
             raise GenerationError(f"batch: expected a number of texts, found {batch!r:.40}")

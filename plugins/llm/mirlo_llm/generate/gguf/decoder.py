@@ -82,8 +82,6 @@ def joined_latents(
     """Yield tensors with the key and value projections of latents joined, as in older files.
 
     Newer files store them per head: [heads, rank, elements] for keys, [heads, elements, rank] for values.
-
-    Newer files have those of each head: [heads, rank, elements] for keys, [heads, elements, rank] for values.
     """
     for name, keys in tensors.items():
         match = re.fullmatch(r"(blk\.\d+)\.attn_([kv])_b\.weight", name)

@@ -186,8 +186,6 @@ class SpeechModel:
         """Yield the start and end of the tokens of texts, in seconds, for a window that begins at `begin`.
 
         `first` is the number of prompt tokens before them.
-
-        `first` tokens of the prompt are before them.
         """
         options, states = self.config.options, max(1, size // 2)
         queries = np.concatenate(decoder.recorded, 2)[0, :, first:]
@@ -213,9 +211,6 @@ class SpeechModel:
 
         Two timestamps separate adjacent texts. Tokens after the last pair are read again in the next window, unless the
         last text has an end.
-
-        Where a text ends and another begins, there are two times. What is after the last ones is read again in the
-        next window, if it has no end.
         """
         first, step = self.config.tokens.first_time, round(STEP_SECONDS * self.config.spectrum.rate)
         frames = max(1, step // self.config.spectrum.step)  # of a step

@@ -54,8 +54,6 @@ def position_mask(
     """Return an additive mask; `q_offset` are the positions of new tokens, [batch, length], or the first one.
 
     The mask is of floats, as that of `eager`, because some models add it themselves.
-
-    The mask is of floats, as that of `eager` is: some models add it themselves.
     """
     assert mask_function is not None
     tokens = q_offset if isinstance(q_offset, torch.Tensor) else (torch.arange(q_length) + q_offset)[None]

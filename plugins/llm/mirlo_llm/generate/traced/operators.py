@@ -82,9 +82,6 @@ def gated_scan(state: Tensor, decay: Tensor, key: Tensor, value: Tensor, query: 
     The state decays, then key times value is added. `decay` is [batch, length, heads], key and query [batch, length,
     heads, size], value [batch, length, heads, width]. Return rows [batch, length, heads, width], and the state after
     the last token.
-
-    `decay` is [batch, length, heads], key and query [batch, length, heads, size], value [batch, length, heads, width].
-    Return rows [batch, length, heads, width], and the state after the last token.
     """
     return torch.empty_like(value), torch.empty_like(state)
 

@@ -86,8 +86,6 @@ def modeling_files(kind: str) -> list[Path]:
     """Return the code files of an architecture in transformers.
 
     Text-only architectures may be in the folder of a model with images: `qwen3_5_text` in `qwen3_5`.
-
-    Architectures of text alone are in the folders of those with images: `qwen3_5_text` in `qwen3_5`.
     """
     spec = util.find_spec("transformers")
     if spec is None or spec.origin is None:

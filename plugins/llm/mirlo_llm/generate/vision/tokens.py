@@ -73,8 +73,6 @@ class ImageTokens:
         """Return the positions of tokens after those of `before` by time, row and column, i64[*tokens, 3].
 
         Tokens of an image share one time; a token after an image has larger positions than its rows and columns.
-
-        The tokens of an image have one time; what follows an image is after its last row and its last column.
         """
         rows = (self._positions(np.array([*held, *new])) for held, new in zip(before, tokens, strict=True))
         return np.stack([row[-tokens.shape[1] :] for row in rows])

@@ -48,8 +48,6 @@ async def forwarded(scope: Scope, body: bytes, models: Sequence[str]) -> Forward
     """Return a request with its model, and with a seed if the answer is a stream of samples.
 
     Invalid bodies are not reported here: the replica answers with the error.
-
-    What is wrong with a body is not reported here: the replica answers with the error.
     """
     headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"] if name in FORWARDED)
     request = ForwardedRequest(scope["method"], scope["path"], headers, body)

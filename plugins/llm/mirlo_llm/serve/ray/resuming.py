@@ -39,9 +39,6 @@ class ResumableAnswer:
 
     A request is repeated with its seed, so that the second stream repeats the first one: only the text that was not
     sent is passed on. Other answers are passed on when they are complete.
-
-    A request is repeated with its seed, so each event of the second stream continues the first one: of a stream only
-    the text that was not sent is passed on. Other answers are passed on when they are whole.
     """
 
     def __init__(self, send: Send) -> None:
