@@ -155,35 +155,48 @@ def col2im(
 
 
 def det(x: Array) -> Array:
-    """Return the product of the pivots of an elimination."""
-    result = np.ones(x.shape[:-2], x.dtype)
-    for at in np.ndindex(x.shape[:-2]):
-        rows = widened(x[at]).copy()
-        for k in range(len(rows)):
-            pivot = k + int(np.argmax(np.abs(rows[k:, k])))
-            if pivot != k:
-                rows[[k, pivot]] = rows[[pivot, k]]
-                result[at] = -result[at]
-            result[at] = result[at] * rows[k, k]
-            if rows[k, k] != 0:
-                rows[k + 1 :] = rows[k + 1 :] - np.multiply.outer(rows[k + 1 :, k] / rows[k, k], rows[k])
-    return result
+    """Return the product of the pivots of an elimination, of all matrices at once."""
+    *batch, size, _ = x.shape
+    rows = widened(x).reshape(math.prod(batch), size, size).copy()
+    result = np.ones(len(rows), rows.dtype)
+    for k in range(size):
+        is_exchanged = _exchange_pivots(rows, k) != k
+        pivots = rows[:, k, k].copy()
+        result = np.where(is_exchanged, -result, result) * pivots
+        divisors = np.where(pivots == 0, np.ones_like(pivots), pivots)  # the rows below are not needed after a 0
+        factors = rows[:, k + 1 :, k] / divisors[:, None]
+        rows[:, k + 1 :] = rows[:, k + 1 :] - factors[:, :, None] * rows[:, k, None]
+    return result.astype(x.dtype).reshape(batch)
 
 
 def inverse(x: Array) -> Array:
-    """Eliminate above and below the diagonal of the matrix augmented by the identity."""
-    size = x.shape[-1]
-    result = np.empty_like(x)
-    for at in np.ndindex(x.shape[:-2]):
-        rows = np.concatenate([widened(x[at]), np.eye(size, dtype=x.dtype)], axis=1)
-        for k in range(size):
-            pivot = k + int(np.argmax(np.abs(rows[k:, k])))
-            rows[[k, pivot]] = rows[[pivot, k]]
-            rows[k] = rows[k] / rows[k, k]
-            others = [i for i in range(size) if i != k]
-            rows[others] = rows[others] - np.multiply.outer(rows[others, k], rows[k])
-        result[at] = rows[:, size:]
-    return result
+    """Eliminate above and below the diagonal of all matrices at once, each column replaced by one of the inverse."""
+    *batch, size, _ = x.shape
+    rows = widened(x).reshape(math.prod(batch), size, size).copy()
+    columns = np.tile(np.arange(size), (len(rows), 1))
+    every = np.arange(len(rows))
+    for k in range(size):
+        pivots = _exchange_pivots(rows, k)
+        columns[every, k], columns[every, pivots] = columns[every, pivots], columns[every, k].copy()
+        divisors = rows[:, k, k].copy()
+        rows[:, k, k] = 1
+        rows[:, k] = rows[:, k] / divisors[:, None]
+        others = [i for i in range(size) if i != k]
+        factors = rows[:, others, k]
+        rows[:, others, k] = 0
+        rows[:, others] = rows[:, others] - factors[:, :, None] * rows[:, k, None]
+    result = np.empty_like(rows)
+    for k in range(size):  # the inverse of exchanged rows has exchanged columns
+        result[every, :, columns[:, k]] = rows[:, :, k]
+    return result.astype(x.dtype).reshape(x.shape)
+
+
+def _exchange_pivots(rows: Array, k: int) -> Array:
+    """Exchange row k of each matrix with the one below it whose element k is the largest; return which it was."""
+    every = np.arange(len(rows))
+    pivots = k + np.argmax(np.abs(rows[:, k:, k]), axis=1)
+    rows[every, k], rows[every, pivots] = rows[every, pivots], rows[every, k].copy()
+    return pivots
 
 
 def non_max_suppression(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool
 from mirlo.dialects.core.op import OpError, operand, result
@@ -12,11 +15,18 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, require_equal_dims, require_kind
 
 
+def _elimination_steps(cls: type[RelaxOp], operands: Sequence[Sequence[int]]) -> int:
+    """Return the elements of all matrices for each pivot."""
+    (shape,) = operands
+    return math.prod(shape) * shape[-1]
+
+
 class Det(RelaxOp, name="det"):
     """The determinant of each square matrix."""
 
     ONNX = OnnxName("Det")
     meaning = staticmethod(array_meanings.det)
+    meaning_steps = classmethod(_elimination_steps)
     x = operand()
 
     @staticmethod
@@ -30,6 +40,7 @@ class Inverse(RelaxOp, name="inverse"):
 
     ONNX = OnnxName("Inverse", domain="com.microsoft", exported=False)
     meaning = staticmethod(array_meanings.inverse)
+    meaning_steps = classmethod(_elimination_steps)
     x = operand()
 
     @staticmethod

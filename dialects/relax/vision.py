@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Floats, Int, Ints, Str
 from mirlo.dialects.core.conditions import require_at_most, require_elements, require_equal, require_multiple
@@ -246,6 +249,11 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
     count = result()
     most = Dims()
     center = Bool(False)
+
+    @classmethod
+    def meaning_steps(cls, operands: Sequence[Sequence[int]]) -> int:
+        """Return how many pairs of boxes there are."""
+        return math.prod(operands[1]) * operands[0][1]
 
     @staticmethod
     def infer(

@@ -6,6 +6,7 @@ It is computed here independently of `field.py`, which translates kernels, to th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from numbers import Rational
 
@@ -30,9 +31,13 @@ class NumberField:
     seed: int
     """The key of the hashes of the round."""
 
+    primes: tuple[int, ...]
+    """The moduli as numbers."""
+
     @staticmethod
     def of_round(moduli: tuple[Plane, ...], table: Array) -> NumberField:
-        return NumberField(moduli, int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]), int(table[HASH_KEY]))
+        constants = (int(table[at]) for at in (ORDER_FACTOR, ORDER_SHIFT, HASH_KEY))
+        return NumberField(moduli, *constants, tuple(plane.modulus for plane in moduli))
 
     def key(self, residue: int) -> int:
         """Return the rank of a residue in the order: the least value, those of the field, the greatest, NaN."""
@@ -69,6 +74,30 @@ class NumberField:
         return [np.array([each[i] for each in residues], np.int64) for i in range(len(self.moduli))]
 
 
+_Residues = Sequence[int]
+
+
+def _arithmetic(
+    compute: Callable[[_Residues, _Residues, _Residues], _Residues],
+) -> Callable[[FieldNumber, object], FieldNumber]:
+    """Return the method that computes residues from those of two numbers and the primes.
+
+    Definitions take millions of these steps: nothing is called for a residue.
+    """
+
+    def method(left: FieldNumber, other: object) -> FieldNumber:
+        field = left.field
+        right = other if type(other) is FieldNumber else field.number(other)
+        x, y = left.residues, right.residues
+        if not 0 <= x[0] < P:
+            return left
+        if not 0 <= y[0] < P:
+            return right
+        return FieldNumber(field, tuple(compute(x, y, field.primes)))
+
+    return method
+
+
 class FieldNumber:
     """An element of the field, or a value outside of it, which stays as it is in sums and products."""
 
@@ -88,17 +117,12 @@ class FieldNumber:
     def key(self) -> int:
         return self.field.key(self.residues[0])
 
-    def __add__(self, other: object) -> FieldNumber:
-        return self._combined(other, lambda a, b, modulus: (a + b) % modulus)
-
-    def __sub__(self, other: object) -> FieldNumber:
-        return self._combined(other, lambda a, b, modulus: (a - b) % modulus)
-
-    def __mul__(self, other: object) -> FieldNumber:
-        return self._combined(other, lambda a, b, modulus: a * b % modulus)
-
-    def __truediv__(self, other: object) -> FieldNumber:
-        return self._combined(other, lambda a, b, modulus: a * pow(b, modulus - 2, modulus) % modulus)
+    __add__ = _arithmetic(lambda x, y, primes: [(a + b) % p for a, b, p in zip(x, y, primes, strict=True)])
+    __sub__ = _arithmetic(lambda x, y, primes: [(a - b) % p for a, b, p in zip(x, y, primes, strict=True)])
+    __mul__ = _arithmetic(lambda x, y, primes: [a * b % p for a, b, p in zip(x, y, primes, strict=True)])
+    __truediv__ = _arithmetic(
+        lambda x, y, primes: [a * pow(b, p - 2, p) % p for a, b, p in zip(x, y, primes, strict=True)]
+    )
 
     def __radd__(self, other: object) -> FieldNumber:
         return self.field.number(other) + self
@@ -117,14 +141,6 @@ class FieldNumber:
 
     def __abs__(self) -> FieldNumber:
         return max(self, -self)
-
-    def _combined(self, other: object, compute: object) -> FieldNumber:
-        right = self.field.number(other)
-        for each in (self, right):
-            if each.is_special:
-                return each
-        residues = zip(self.residues, right.residues, self.field.moduli, strict=True)
-        return FieldNumber(self.field, tuple(compute(a, b, plane.modulus) for a, b, plane in residues))  # type: ignore[operator]
 
     def __lt__(self, other: object) -> bool:
         return self.key < self.field.number(other).key

@@ -31,6 +31,9 @@ MEANINGS = [Path(str(module.__file__)) for module in (array_meanings, meanings)]
 ROUNDS = 4
 """The least rounds: which elements are moved and where depends on the order of residues, and on indices."""
 
+POINTS_OF_STEP = 64
+"""The points of compiled blocks that take as long as Python takes for an element: limits of sizes count points."""
+
 
 def graph_of_operator(function: ir.Operation) -> ir.Operation | None:
     """Return a function with the operator that a prim function computes, as it was legalized; None without one.
@@ -124,6 +127,11 @@ class OperatorDefinition(KernelDefinition):
 
     def dims(self) -> list[Dim]:
         return [*(dim for _, shape in self.parameters for dim in shape), *self.operator.opview.every_dim()]
+
+    def points_at(self, sizes: Mapping[str, int]) -> int:
+        shapes = [[number_of(dim, sizes) for dim in each.shape] for each in self.inputs]
+        steps: int = class_of(self.operator).meaning_steps(shapes)
+        return POINTS_OF_STEP * steps
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
         return max(least, ROUNDS), 1.0

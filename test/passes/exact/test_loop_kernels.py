@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 
+import numpy as np
 import pytest
 from planted_faults import plant_fault
 from scheduled_pairs import kernel_pairs
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.relax.array_meanings import det, inverse
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.field_number import NumberField
 from mirlo.passes.exact.kernel_definition import RoundSettings
+from mirlo.passes.exact.primes import EXPONENTS, VALUES
+from mirlo.passes.exact.rounds import round_constants
+from mirlo.passes.exact.sizes import MOST_POINTS
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
 
 AXIS = "axis = 1 : i64"
@@ -102,6 +109,40 @@ def test_sizes_meet_the_conditions_of_the_operator(operator: str) -> None:
     assert verdicts and all(verdict.status == EQUAL for verdict in verdicts)
     least = min(sizes["n"] for verdict in verdicts for sizes in verdict.sizes)
     assert least >= (5 if operator == "topk" else 1)
+
+
+SQUARE = 'tensor<?x?x?xf32, #relax.dims<["n", "n", "n"]>>'
+LARGE = {
+    "det": ("", [SQUARE], ['tensor<?xf32, #relax.dims<["n"]>>']),
+    "inverse": ("", [SQUARE], [SQUARE]),
+    "cumsum": (f"{AXIS}, exclusive = true, reverse = true", [SQUARE], [SQUARE]),
+}
+
+
+@pytest.mark.parametrize("operator", LARGE)
+def test_sizes_are_those_that_python_computes(operator: str) -> None:
+    """Sizes have a limit of the elements that Python computes, one after another: n^4 of them for a stack of matrices."""
+    with make_context(), ir.Location.unknown():
+        ((_, pair),) = pairs = list(kernel_pairs(_program(operator, *LARGE[operator]), options="cpu=x86-64-v3"))
+        verdict = pair.verify()
+        points = [pair.definition.points_at(each) for each in verdict.sizes]
+        left_out = pairs[0][1].definition.points_at({"n": 33})
+    assert verdict.status == EQUAL and max(points) <= MOST_POINTS, str(verdict)
+    assert operator == "cumsum" or max(sizes["n"] for sizes in verdict.sizes) == 17 and left_out > MOST_POINTS
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+@pytest.mark.parametrize("batch", [(), (0,), (1,), (2, 3)])
+def test_matrices_of_residues(batch: tuple[int, ...], size: int) -> None:
+    """A matrix times its inverse is the identity, and their determinants multiply to one, exactly."""
+    planes, rng = (VALUES, EXPONENTS), np.random.default_rng(size)
+    field = NumberField.of_round(planes, round_constants(3, ()))
+    shape = [*batch, size, size]
+    x = field.array([rng.integers(0, plane.modulus, math.prod(shape)) for plane in planes], shape)
+    y = inverse(x)
+    assert y.shape == x.shape and det(x).shape == batch
+    assert np.all(np.matmul(x, y) == np.broadcast_to(np.eye(size, dtype=int), shape))
+    assert np.all(det(x) * det(y) == 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
