@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypedDict, TypeVar
 
@@ -117,25 +118,30 @@ M = TypeVar("M", bound=PlacedModel)
 
 
 class WhenCalled(Generic[M]):
-    """The entry function of a model that its first call places on the device, so that it can be saved without one."""
+    """The entry function of a model that its first call places on the device, so that it can be saved without one.
+
+    A fork has no device of its parent, whose threads it lacks: its first call places the model again.
+    """
 
     def __init__(self, place: Callable[[], M]):
         self._place = place
         self._lock = make_lock()
-        self._model: M | None = None
+        self._models: dict[int, M] = {}
+        """By process: a fork keeps the model of its parent, which it cannot release."""
 
     @property
     def model(self) -> M:
         """Return the model on its device."""
+        process = os.getpid()
         with self._lock:
-            if self._model is None:
-                self._model = self._place()
-        return self._model
+            if process not in self._models:
+                self._models[process] = self._place()
+        return self._models[process]
 
     @property
     def is_placed(self) -> bool:
         """Return whether there was a call."""
-        return self._model is not None
+        return os.getpid() in self._models
 
     def __call__(self, tensors: Pointers | None, params: Pointers | None, arena: int, stamps: int | None) -> None:
         """Run the entry function, with the signature of compiled CPU code."""

@@ -7,6 +7,7 @@ recorded once per set of input sizes, and submitted for each call.
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -277,7 +278,9 @@ def _release(
     spare: list[Recording],
     pipelines: Pipelines,
 ) -> None:
-    """Release everything that a model holds on a device; its lock is held."""
+    """Release everything that a model holds on a device, whose lock is held; a fork has nothing of its parent's."""
+    if target.process != os.getpid():
+        return
     for recording in (*recorded.values(), *spare):
         recording.release()
     pipelines.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -71,6 +72,8 @@ class VulkanDevice:
 
     def __init__(self, number: int = 0) -> None:
         vk = api()
+        self.process = os.getpid()
+        """The process that opened it: forks have no threads of the driver, and must not use it."""
         self.lock = ReleasingLock()
         self._instance = self._make_instance(vk)
         devices = vk.vkEnumeratePhysicalDevices(self._instance)
@@ -288,9 +291,10 @@ def _features(vk: ModuleType, physical: object) -> frozenset[str]:
 
 def device(number: int = 0) -> VulkanDevice:
     """Return the device with this number; by default the one that models run on, a discrete GPU if there is one."""
-    return _device(number)
+    return _device(number, os.getpid())
 
 
 @cache
-def _device(number: int) -> VulkanDevice:
+def _device(number: int, process: int) -> VulkanDevice:
+    """Return a device of this process: a fork opens its own, as the driver's threads stay in the parent."""
     return VulkanDevice(number)

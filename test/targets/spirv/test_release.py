@@ -12,6 +12,7 @@ from devices import needs_vulkan
 from onnx import helper
 
 import mirlo
+from mirlo.runtime import processes
 
 SECONDS = 20.0
 
@@ -51,3 +52,35 @@ def test_a_model_ends_in_a_thread_that_another_one_waits_for(monkeypatch: pytest
         assert not freed  # whoever holds the lock is not interrupted
     assert not waits
     assert freed
+
+
+@needs_vulkan()
+@pytest.mark.skipif(not processes.can_fork(), reason="this system has no forks")
+@pytest.mark.parametrize("kind", ["called", "compiled", "released"])
+def test_a_fork_opens_the_device_again(kind: str) -> None:
+    """The threads of the driver stay in the parent: a fork that waits for them waits forever."""
+    from mirlo.targets.spirv.vulkan import device
+
+    x = np.arange(-2, 3, dtype=np.float32)
+    models = [mirlo.compile(_model(), "spirv", cache=False)]
+    expected = models[0](x)
+    parent = device()
+
+    def work() -> None:
+        if kind == "released":
+            models.clear()
+            gc.collect()
+        else:
+            model = models[0] if kind == "called" else mirlo.compile(_model(), "spirv", cache=False)
+            np.testing.assert_array_equal(model(x), expected)
+        assert device() is not parent
+
+    fork = processes.process_context().Process(target=work)
+    fork.start()
+    fork.join(SECONDS)
+    waits = fork.is_alive()
+    fork.kill()
+    fork.join()
+    assert not waits and fork.exitcode == 0
+    np.testing.assert_array_equal(models[0](x), expected)
+    assert device() is parent
