@@ -15,6 +15,7 @@ from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
+from mirlo.targets.spirv.comparisons import compare_unextended
 from mirlo.targets.spirv.ended_loops import REPORTS, report_ended_loops
 from mirlo.targets.spirv.environment import VULKAN, SpirvEnvironment
 from mirlo.targets.spirv.fma import expand_fma
@@ -74,6 +75,7 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
     _order_all_memory(module)
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(environment.attribute())
     _run(module, f"{environment.attach()},{_SIMPLIFY}")
+    compare_unextended(module)
     _emulate(module, environment)
     _run(module, ",".join(_TO_SPIRV), verify=True)
     _forbid_contraction(module)
