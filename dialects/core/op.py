@@ -80,6 +80,7 @@ class OperationTable(Protocol):
 CHECKED_METHODS = CheckedMethods(
     {
         "flops": Expected("a number of operations", is_time),
+        "meaning_steps": Expected("a number of elements", is_time),
         "folds": Expected("True or False", is_flag),
         "sharding": Expected("a ShardingRule, or None", optional_of(lambda value: isinstance(value, ShardingRule))),
     },
@@ -221,6 +222,11 @@ class DialectOp(ir.OpView):
     def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
         """Return the arithmetic operations for static types, a multiply-add counted as two."""
         return cls.FLOPS_PER_ELEMENT * sum(math.prod(kind.static_shape) for kind in results)
+
+    @classmethod
+    def meaning_steps(cls, operands: Sequence[Sequence[int]]) -> int:
+        """Return about how many elements `meaning` computes one after another for operands of these shapes."""
+        return sum(map(math.prod, operands))
 
     @classmethod
     def folds(cls, *operands: TensorType | None, **attributes: object) -> bool:

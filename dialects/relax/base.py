@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.op import DialectOp
@@ -19,11 +16,6 @@ class RelaxOp(DialectOp):
 
     _dialect = DIALECT
     DEFAULT_RESULT = True
-
-    @classmethod
-    def meaning_steps(cls, operands: Sequence[Sequence[int]]) -> int:
-        """Return about how many elements `meaning` computes one after another for operands of these shapes."""
-        return sum(map(math.prod, operands))
 
 
 def object_type() -> ir.Type:

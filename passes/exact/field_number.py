@@ -36,8 +36,8 @@ class NumberField:
 
     @staticmethod
     def of_round(moduli: tuple[Plane, ...], table: Array) -> NumberField:
-        constants = (int(table[at]) for at in (ORDER_FACTOR, ORDER_SHIFT, HASH_KEY))
-        return NumberField(moduli, *constants, tuple(plane.modulus for plane in moduli))
+        factor, shift, seed = (int(table[at]) for at in (ORDER_FACTOR, ORDER_SHIFT, HASH_KEY))
+        return NumberField(moduli, factor, shift, seed, tuple(plane.modulus for plane in moduli))
 
     def key(self, residue: int) -> int:
         """Return the rank of a residue in the order: the least value, those of the field, the greatest, NaN."""
