@@ -121,7 +121,7 @@ LARGE = {
 
 @pytest.mark.parametrize("operator", LARGE)
 def test_sizes_are_those_that_python_computes(operator: str) -> None:
-    """Sizes have a limit of the elements that Python computes, one after another: n^4 of them for a stack of matrices."""
+    """Sizes have a limit of the elements that Python computes one after another: n^4 for a stack of matrices."""
     with make_context(), ir.Location.unknown():
         ((_, pair),) = pairs = list(kernel_pairs(_program(operator, *LARGE[operator]), options="cpu=x86-64-v3"))
         verdict = pair.verify()
