@@ -45,7 +45,7 @@ class CTarget(Target):
 TARGET = CTarget(
     name="c",
     help="C source, compiled by the system's C compiler",
-    rule_modules=("mirlo.targets.c.intrinsics", "mirlo.targets.c.schedule"),
+    rule_modules=("mirlo.targets.c.intrinsics", "mirlo.targets.c.legalize", "mirlo.targets.c.schedule"),
     loader="llvm",
     codegen="mirlo.targets.c.generator:CGenerator",
     takes_options=True,

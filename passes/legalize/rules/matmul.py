@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
+    from mirlo.dialects.core.dtypes import DType
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
@@ -24,8 +25,13 @@ def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[ExprLike]:
 
 @legalize("relax.matmul")
 def matmul(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    return sum_products(op, b, op.out_dtype)
+
+
+def sum_products(op: ir.OpView, b: LegalizeBuilder, sum_type: DType | None) -> ir.Value:
+    """Legalize a product with accumulators of a type, by default that of the operands, and round sums to the result."""
     left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
-    shape = shape_of(op.output)
+    shape, result = shape_of(op.output), tensor_type(op.output).dtype
 
     def body(p: PrimBuilder, lhs: TensorExpr, rhs: TensorExpr) -> TensorExpr:
         left_vector, right_vector = lhs.rank == 1, rhs.rank == 1
@@ -41,10 +47,13 @@ def matmul(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             right = (n, kk) if right_transposed else (kk, n)
             x = lhs.at(kk) if left_vector else lhs.at(*_batch(lhs, leading), *left)
             y = rhs.at(kk) if right_vector else rhs.at(*_batch(rhs, leading), *right)
-            if op.out_dtype is not None:
-                x, y = x.cast(op.out_dtype), y.cast(op.out_dtype)
+            if sum_type is not None:
+                x, y = x.cast(sum_type), y.cast(sum_type)
             return x * y
 
-        return p.reduce("add", shape, (k,), element, name="matmul")
+        total = p.reduce("add", shape, (k,), element, name="matmul")
+        if total.dtype is result:
+            return total
+        return p.compute(shape, lambda *axes: total.at(*axes).cast(result), name="cast")
 
     return b.call_prim(body, op.lhs, op.rhs)
