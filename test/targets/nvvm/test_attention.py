@@ -119,6 +119,16 @@ def test_by_sums_without_spills() -> None:
     assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
 
 
+@pytest.mark.sample(2)
+@needs_ptxas()
+@pytest.mark.parametrize("keys", [1, 5, 20, 64])
+@pytest.mark.parametrize("queries", [1, 6])
+def test_few_rows_of_f64_fit_registers(queries: int, keys: int) -> None:
+    """Bound the keys of a thread: the values of a tile stay in registers until the last barrier is passed."""
+    _, kernel = assembled(Case((1, 4, queries, 8), (1, 4, keys, 8), 6), "f64", "sm_80")
+    assert kernel.spilled_bytes == 0 and kernel.registers <= 168, kernel.registers
+
+
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", OPEN_CASES)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
 KEYS = 4
-"""Keys per thread, if there are few rows."""
+"""Most keys per thread, if there are few rows: of sums of 4 bytes, half as many of 8, whose values fill registers."""
 WIDEST = 128
 """Most keys that the threads of a few rows process at a time."""
 MOST_COLUMNS, FEWEST_COLUMNS = 256, 64
@@ -110,7 +110,10 @@ def _widest_tile(attention_blocks: AttentionBlocks) -> ThreadAttentionTile:
         min(attention_blocks.keys, WIDEST) if isinstance(attention_blocks.keys, int) else WIDEST,
     )
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
-    return ThreadAttentionTile(down, across, 1, KEYS, columns)
+    keys = KEYS * 4 // max(4, element_bytes(attention_blocks.sum_type))
+    if isinstance(attention_blocks.keys, int):
+        keys = max(1, min(keys, -(-attention_blocks.keys // across)))
+    return ThreadAttentionTile(down, across, 1, keys, columns)
 
 
 @stage_rule("gpu", priority=70)
