@@ -28,11 +28,13 @@ from mirlo.passes.code_forms import KernelText
 from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
+from mirlo.passes.layers.run import run_once_per_layer, steps_on_layers
 from mirlo.passes.locations import describe, kernel_nodes
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, Session
 from mirlo.passes.targets import CompileOptions, Target, code_target, thread_limits
@@ -198,8 +200,18 @@ class Compiler:
             named = {name for step in pipeline for name in getattr(step, "functions", ())}
             inline_calls(module.operation, but=named)
             self.tables = find_tables(module)
+            instruments = self._instruments(folder, prepared)
             # Whoever saves stages looks for the pass that did it.
-            pipeline.run(module, session, self._instruments(folder, prepared), trusting=folder is None)
+            if folder is not None or self._needs_each_layer():
+                pipeline.run(module, session, instruments, trusting=folder is None)
+            else:
+                _run_once_per_layer(pipeline, module, session, instruments)
+
+    def _needs_each_layer(self) -> bool:
+        """Return whether nodes are looked at one by one: by rules or strategies of users, and by code generators."""
+        request = self.request
+        own = request.legalize or request.intrinsics or request.schedules or request.pipeline is not None
+        return bool(own or self.targets.generators or requested_strategies(request) or self.model.pipeline)
 
     def _emit(self, module: ir.Module, prepared: Preparation | None = None) -> Artifact:
         session, target = self.model.session, self.target
@@ -464,6 +476,21 @@ def _operator_count(module: ir.Module) -> int:
         for region in function.operation.regions:
             count += sum(len(block.operations) for block in region.blocks)
     return count
+
+
+def _run_once_per_layer(
+    pipeline: Pipeline, module: ir.Module, session: Session, instruments: Sequence[Instrument]
+) -> None:
+    """Run a pipeline; passes that keep equal layers equal run on some of them, which stand for all."""
+    begin, end = steps_on_layers(pipeline.steps)
+
+    def run(steps: Sequence[Step], added: Sequence[Instrument] = ()) -> None:
+        if steps:
+            Pipeline(steps).run(module, session, [*instruments, *added], trusting=True)
+
+    run(pipeline.steps[:begin])
+    run_once_per_layer(module, session, lambda added: run(pipeline.steps[begin:end], added))
+    run(pipeline.steps[end:])
 
 
 CONSTANT, LOOKUP = "relax.constant", "relax.gather"

@@ -154,6 +154,10 @@ class Pass:
     trusted: ClassVar[bool] = False
     """Whether a compilation may skip verifying its output: it runs no rules or code of users, and has tests."""
 
+    keeps_layers: ClassVar[bool] = False
+    """Whether it decides from an operator and what is around it, so that it changes a layer of a model in the same way
+    if there are fewer equal layers before and behind it."""
+
     contained: ClassVar[bool] = False
     """Whether it only changes the module: it writes no files, starts no processes, and neither runs nor reads
     anything that its options name. Only such passes may be run on behalf of a file."""

@@ -39,6 +39,7 @@ class FuseOps(Pass):
     """
 
     name = "fuse-ops"
+    keeps_layers = True
     contained = True
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")

@@ -34,6 +34,7 @@ class FuseTir(Pass):
     """
 
     name = "fuse-tir"
+    keeps_layers = True
     contained = True
     trusted = True
     inline: bool = option(True, "inline elementwise blocks into their readers")

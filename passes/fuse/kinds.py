@@ -230,6 +230,7 @@ class AnnotateKinds(Pass):
     """
 
     name = "annotate-kinds"
+    keeps_layers = True
     contained = True
     trusted = True
 

@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
+from mirlo.passes.graph.unknown import note_unknown
 from mirlo.runtime.container import release
 from mirlo.runtime.dtypes import element_type_of
 
@@ -34,7 +35,10 @@ def constant_value(value: ir.Value, session: Session) -> np.ndarray | None:
         return None
     op = value.owner.opview
     if op.param is not None:
-        return session.params.get(op.param) if op.param in session.params else None
+        if op.param in session.params:
+            return session.params.get(op.param)
+        note_unknown(op.param, session)
+        return None
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
     return read_dense(op.value, kind)
@@ -45,7 +49,10 @@ def is_available(value: ir.Value, session: Session) -> bool:
     if not is_constant(value):
         return False
     name = value.owner.opview.param
-    return name is None or name in session.params
+    if name is None or name in session.params:
+        return True
+    note_unknown(name, session)
+    return False
 
 
 def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarray]:

@@ -73,6 +73,7 @@ class RemoveDead(Pass):
     """Erase pure relax operators whose results have no users."""
 
     name = "remove-dead"
+    keeps_layers = True
     contained = True
     trusted = True
     anchor = "func.func"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.op import DialectOp, apply_meaning, class_of
-from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.dialects.core.surgery import attributes_of, blocks, erase_dead, replace_op
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.relax.meanings import widened
-from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
+from mirlo.passes.graph.constants import INLINE_ELEMENTS, constant_name, constant_value, emit_constant, is_constant
+from mirlo.passes.graph.unknown import DerivedConstant, UnknownConstants, unknown_constants
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.session import Session
@@ -60,10 +61,16 @@ def _evaluate_in_numpy(
         return None
     if Trait.ELEMENTWISE in cls.TRAITS and cls.IN_F32:
         operands = [widened(array) for array in operands]
+    picked = [cls._operand_layout.pick(field, op, operands) for field in cls._operand_layout.fields]
+    return _meaning(cls, picked, view.attribute_values(), [kind.static_shape for kind in kinds])
+
+
+def _meaning(
+    cls: type[DialectOp], operands: Sequence[Any], attributes: dict[str, Any], shapes: Sequence[tuple[int, ...]]
+) -> Sequence[np.ndarray] | None:
     try:
         with np.errstate(all="ignore"):
-            picked = [cls._operand_layout.pick(field, op, operands) for field in cls._operand_layout.fields]
-            return apply_meaning(cls, picked, view.attribute_values(), [kind.static_shape for kind in kinds])
+            return apply_meaning(cls, operands, attributes, shapes)
     except (TypeError, UndecidedDim):  # numpy has no such operator for this element type, or for symbolic dims
         return None
 
@@ -140,6 +147,7 @@ class FoldConstant(Pass):
     """
 
     name = "fold-constant"
+    keeps_layers = True
     contained = True
     trusted = True
     anchor = "func.func"
@@ -331,6 +339,9 @@ class _Folder:
 
     def _evaluate(self, op: ir.Operation, kinds: Sequence[TensorType]) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
+        unknown = unknown_constants(self.session)
+        if unknown is not None and any(v.owner.opview.param in unknown for v in op.operands):
+            return _derived(op, kinds, unknown)
         arrays = [constant_value(v, self.session) for v in op.operands]
         operands = [array for array in arrays if array is not None]
         if len(operands) < len(arrays):
@@ -340,6 +351,32 @@ class _Folder:
             self.refused.update(dict.fromkeys(op.results, results))
             return []
         return [emit_constant(array, kind, self.session, _name(op)) for array, kind in zip(results, kinds, strict=True)]
+
+
+def _derived(op: ir.Operation, kinds: Sequence[TensorType], unknown: UnknownConstants) -> list[ir.Value]:
+    """Return constants of the results of an operation on constants whose elements are not known."""
+    cls, attributes, shapes = class_of(op), op.opview.attribute_values(), [kind.static_shape for kind in kinds]
+    constants = [v.owner.opview for v in op.operands]
+    if cls.meaning is None or any(prod(shape) <= INLINE_ELEMENTS for shape in shapes):  # rules look at small ones
+        unknown.asked = next(c.param for c in constants if c.param in unknown)
+        return []
+    numbers = range(len(constants))
+    picked = [cls._operand_layout.pick(field, op, numbers) for field in cls._operand_layout.fields]
+    widens = Trait.ELEMENTWISE in cls.TRAITS and cls.IN_F32
+
+    def compute(arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+        read = [widened(array) for array in arrays] if widens else arrays
+        operands = [[read[i] for i in p] if isinstance(p, list) else p if p is None else read[p] for p in picked]
+        results = _meaning(cls, operands, attributes, shapes)
+        return results and [np.asarray(r, kind.dtype.to_numpy()) for r, kind in zip(results, kinds, strict=True)]
+
+    key = op.name, tuple(attributes_of(op).items()), tuple(r.type for r in op.results)
+    names = tuple(c.param if c.param is not None else c.value for c in constants)
+    types = tuple(kind for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
+    return [
+        unknown.derive(DerivedConstant(compute, key, names, types, i, op.name.split(".")[-1]), kind)
+        for i, kind in enumerate(kinds)
+    ]
 
 
 def _static_kinds(op: ir.Operation) -> list[TensorType] | None:

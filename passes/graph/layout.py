@@ -37,6 +37,7 @@ class ConvertLayout(Pass):
     """
 
     name = "convert-layout"
+    keeps_layers = True
     contained = True
     trusted = True
     anchor = "func.func"

@@ -35,6 +35,7 @@ class RequireDimsPass(Pass):
     """
 
     name = "require-dims"
+    keeps_layers = True
     contained = True
     trusted = True
 

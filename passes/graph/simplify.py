@@ -24,6 +24,7 @@ class Simplify(Pass):
     """
 
     name = "simplify"
+    keeps_layers = True
     contained = True
     trusted = True
     anchor = "func.func"

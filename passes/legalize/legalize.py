@@ -112,6 +112,7 @@ class Legalize(Pass):
     """
 
     name = "legalize"
+    keeps_layers = True
     contained = True
     target: str = option(
         "", "target whose rules come first (default: that of the external module where it runs, else llvm)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.byoc.artifacts import params_of_artifacts
+from mirlo.passes.graph.unknown import UNKNOWN
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -41,7 +42,12 @@ def named_arrays(root: ir.Operation) -> Counter[str] | None:
 
 
 def release_unnamed(op: ir.OpView, session: Session) -> None:
-    """Release every array that passes created and that no constant of the module names."""
+    """Release every array that passes created and that no constant of the module names.
+
+    While some layers stand for others, arrays of those that are not in the module stay.
+    """
+    if UNKNOWN in session.options:
+        return
     root = op.operation
     while root.parent is not None:
         root = root.parent.operation
@@ -58,7 +64,8 @@ class ConstantReleaser:
 
     def __init__(self, module: ir.OpView, session: Session) -> None:
         self.params = session.params
-        self.named = named_arrays(module.operation) if session.options.get(RELEASE) else None
+        releases = session.options.get(RELEASE) and UNKNOWN not in session.options
+        self.named = named_arrays(module.operation) if releases else None
 
     def unused(self, constant: ir.Operation | ir.OpView) -> None:
         """Erase a constant if nothing uses it any more."""

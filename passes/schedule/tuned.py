@@ -65,6 +65,7 @@ class ApplyTuning(Pass):
     """
 
     name = "apply-tuning"
+    keeps_layers = True
     contained = True
     trusted = True
     target: str = option("llvm", "the target that was measured")

@@ -38,6 +38,7 @@ class TileBatch(Pass):
     """
 
     name = "tile-batch"
+    keeps_layers = True
     contained = True
     anchor = "func.func"
     machine: str = option("", "machine whose caches are used; default: the one that is scheduled for")

@@ -51,6 +51,7 @@ class PackNbits(Pass):
     """
 
     name = "pack-nbits"
+    keeps_layers = True
     contained = True
     trusted = True
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")

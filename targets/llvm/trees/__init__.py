@@ -23,6 +23,7 @@ class PackTrees(Pass):
     """
 
     name = "pack-trees"
+    keeps_layers = True
     contained = True
     trusted = True
     machine: str = option("", "machine whose vectors are used; default: the one that is scheduled for")

@@ -41,6 +41,7 @@ class Winograd(Pass):
     """
 
     name = "winograd"
+    keeps_layers = True
     contained = True
     trusted = True
     tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")

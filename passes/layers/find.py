@@ -1,0 +1,229 @@
+"""Search for runs of equal layers in a graph: operations that repeat with a period, with equal wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import attributes_of, captured
+from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.records import dataclass
+
+LEAST_LAYERS = 8
+"""Fewest layers of a run of which some are compiled in place of all."""
+LEAST_OPERATIONS = 8
+"""Fewest operations of a layer."""
+CONSTANT, RETURN = "relax.constant", "func.return"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a run. Positions in these lists stand for the same thing in each layer of the run."""
+
+    operations: tuple[ir.Operation, ...]
+    inputs: tuple[int, ...]
+    """The arguments of the function that only this layer reads, such as its cache."""
+    constants: tuple[tuple[int, ...], ...]
+    """The constants of this layer that others have with other elements: the numbers of their operations, each of which
+    has the same elements."""
+    outputs: tuple[int, ...]
+    """The results of the function that this layer computes."""
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """Consecutive equal layers of the body of a function."""
+
+    layers: tuple[Layer, ...]
+    carried: Mapping[tuple[int, int], tuple[int, int]]
+    """The operands of a layer, by operation and number, that are results of the layer before it: operation, number."""
+
+
+class _Source(NamedTuple):
+    """What an operand is, relative to the layer of its operation; equal in equal layers."""
+
+    kind: str
+    """`result` of this layer or the one before it, `outside`, `argument`, or `far`: of a layer before those."""
+    first: int = 0
+    second: int = 0
+    third: int = 0
+
+
+def find_layers(function: ir.Operation) -> LayerRun | Decline:
+    """Return the run of equal layers with the most operations in the body of a function, or why there is none."""
+    operations = [op.operation for op in function.regions[0].blocks[0].operations]
+    found = _longest_period(operations)
+    if found is None:
+        return decline("no operations repeat often enough", layers=LEAST_LAYERS, operations=LEAST_OPERATIONS)
+    start, period, count = found
+    return _Wiring(operations, start, period, count).run()
+
+
+def _longest_period(operations: Sequence[ir.Operation]) -> tuple[int, int, int] | None:
+    """Return the start, the period, and the count of the longest repetition of operations."""
+    if len(operations) < LEAST_LAYERS * LEAST_OPERATIONS:
+        return None
+    numbers: dict[Hashable, int] = {}
+    kinds = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in operations])
+    best: tuple[int, int, int, int] | None = None
+    for period in _periods(kinds):
+        start, length = _longest_run(kinds[:-period] == kinds[period:])
+        count = length // period + 1
+        if count >= LEAST_LAYERS and (best is None or (count - 1) * period > best[0]):
+            best = (count - 1) * period, start, period, count
+    return best and best[1:]
+
+
+def _periods(kinds: np.ndarray) -> Iterator[int]:
+    """Yield the distances at which operations of one kind repeat, in ascending order."""
+    order = np.argsort(kinds, kind="stable")
+    gaps = np.diff(order)[np.diff(kinds[order]) == 0]
+    counts = np.bincount(gaps) if len(gaps) else np.zeros(0, int)
+    for gap in np.flatnonzero(counts >= LEAST_LAYERS - 1):
+        if gap >= LEAST_OPERATIONS:
+            yield int(gap)
+
+
+def _longest_run(equal: np.ndarray) -> tuple[int, int]:
+    """Return the start and the length of the longest run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], equal.astype(np.int8), [0]))))
+    starts, ends = edges[::2], edges[1::2]
+    if not len(starts):
+        return 0, 0
+    longest = int(np.argmax(ends - starts))
+    return int(starts[longest]), int(ends[longest] - starts[longest])
+
+
+def _signature(op: ir.Operation) -> Hashable:
+    """Return what equal operations of equal layers have in common, apart from operands and elements of constants."""
+    if len(op.regions):
+        return op  # bodies are not compared
+    attributes = attributes_of(op)
+    if op.name == CONSTANT and not _is_splat(attributes):
+        attributes = {}
+    return op.name, tuple(attributes.items()), tuple(value.type for value in op.results)
+
+
+def _is_splat(attributes: Mapping[str, ir.Attribute]) -> bool:
+    """Return whether the elements of a constant are one number, which rules look at."""
+    value: Any = attributes.get("value")
+    return value is not None and bool(getattr(value, "is_splat", True))
+
+
+class _Wiring:
+    """The operands of operations that repeat."""
+
+    def __init__(self, operations: list[ir.Operation], start: int, period: int, count: int) -> None:
+        self.operations, self.start, self.period, self.count = operations, start, period, count
+        self.places: dict[ir.Value, tuple[int, int]] = {}
+        """The operation and the number of each result."""
+        for i, op in enumerate(operations):
+            for j, value in enumerate(op.results):
+                self.places[value] = i, j
+
+    def run(self) -> LayerRun | Decline:
+        wiring = [self._wiring(layer) for layer in range(self.count)]
+        starts = [i for i in range(1, self.count) if wiring[i] != wiring[i - 1]]
+        first, end = max(zip([0, *starts], [*starts, self.count], strict=True), key=lambda ends: ends[1] - ends[0])
+        if end - first < LEAST_LAYERS:
+            return decline("operations repeat, but not with equal operands", layers=end - first, least=LEAST_LAYERS)
+        sources = wiring[first]
+        if any(source.kind == "far" for row in sources for source in row):
+            return decline("a layer reads a value of another one than that before it")
+        numbers = range(first, end)
+        problem = self._read_later(end)
+        if problem is not None:
+            return problem
+        inputs = self._inputs(numbers, sources)
+        constants = self._constants(numbers)
+        outputs = self._outputs(numbers)
+        if inputs is None or constants is None or outputs is None:
+            what = "arguments" if inputs is None else "constants" if constants is None else "results"
+            return decline(f"layers share some of the {what} that others have alone")
+        if not (inputs[0] or constants[0]):
+            return decline("layers differ neither in arguments nor in constants")
+        rows = zip(numbers, inputs, constants, outputs, strict=True)
+        carried = {
+            (i, j): (source.second, source.third)
+            for i, row in enumerate(sources) for j, source in enumerate(row) if source[:2] == ("result", 1)
+        }  # fmt: skip
+        return LayerRun(tuple(Layer(tuple(self._layer(n)), i, c, o) for n, i, c, o in rows), carried)
+
+    def _layer(self, number: int) -> list[ir.Operation]:
+        begin = self.start + number * self.period
+        return self.operations[begin : begin + self.period]
+
+    def _layer_of(self, place: int) -> int | None:
+        number = (place - self.start) // self.period
+        return number if 0 <= number < self.count else None
+
+    def _wiring(self, layer: int) -> tuple[tuple[_Source, ...], ...]:
+        return tuple(tuple(self._source(value, layer) for value in op.operands) for op in self._layer(layer))
+
+    def _source(self, value: ir.Value, layer: int) -> _Source:
+        place = self.places.get(value)
+        if place is None:
+            return _Source("argument")
+        of = self._layer_of(place[0])
+        if of is None:
+            return _Source("outside", *place)
+        distance = layer - of
+        return _Source("result" if distance < 2 else "far", distance, (place[0] - self.start) % self.period, place[1])
+
+    def _read_later(self, end: int) -> Decline | None:
+        """Return a decline if operations after the layers read results of others than the last one."""
+        after = self.start + end * self.period
+        for op in self.operations[after:]:
+            if op.name == RETURN:
+                continue
+            for value in (*op.operands, *(captured(op) if len(op.regions) else ())):
+                place = self.places.get(value)
+                if place is not None and self.start <= place[0] < after - self.period:
+                    return decline("a value of a layer is read behind the next one", reader=op.name)
+        return None
+
+    def _inputs(self, numbers: range, sources: Sequence[Sequence[_Source]]) -> list[tuple[int, ...]] | None:
+        slots = [(i, j) for i, row in enumerate(sources) for j, each in enumerate(row) if each.kind == "argument"]
+        rows = [
+            [ir.BlockArgument(layer[i].operands[j]).arg_number for i, j in slots] for layer in map(self._layer, numbers)
+        ]
+        groups = _own(rows)
+        return groups and [tuple(row[group[0]] for group in groups[0]) for row in rows]
+
+    def _constants(self, numbers: range) -> list[tuple[tuple[int, ...], ...]] | None:
+        places = [i for i, op in enumerate(self._layer(numbers[0])) if op.name == CONSTANT]
+        layers = [self._layer(number) for number in numbers]
+        rows = [[tuple(attributes_of(layer[i]).items()) for i in places] for layer in layers]
+        groups = _own(rows)
+        return groups and [tuple(tuple(places[i] for i in group) for group in groups[0])] * len(rows)
+
+    def _outputs(self, numbers: range) -> list[tuple[int, ...]] | None:
+        """Return the results of the function that each layer computes; the last layer may compute others, too."""
+        found: list[list[tuple[tuple[int, int], int]]] = [[] for _ in numbers]
+        for position, value in enumerate(self.operations[-1].operands):
+            place = self.places.get(value)
+            of = None if place is None else self._layer_of(place[0])
+            if place is not None and of is not None and of in numbers:
+                found[of - numbers[0]].append((((place[0] - self.start) % self.period, place[1]), position))
+        listed = [tuple(sorted(row)) for row in found]
+        keys = [tuple(key for key, _ in row) for row in listed]
+        if any(row != keys[0] for row in keys[:-1]):
+            return None
+        return [tuple(position for _, position in row) for row in listed]
+
+
+def _own(rows: Sequence[Sequence[Hashable]]) -> tuple[list[list[int]]] | None:
+    """Return groups of columns that are equal in each row, without those that are equal in all rows.
+
+    Return None if columns are equal in some rows only, or if one row has in such a column what another one has.
+    """
+    groups: dict[tuple[Hashable, ...], list[int]] = {}
+    for i in range(len(rows[0])):
+        column = tuple(row[i] for row in rows)
+        if any(each != column[0] for each in column):
+            groups.setdefault(column, []).append(i)
+    values = [each for column in groups for each in column]
+    return ([*groups.values()],) if len(set(values)) == len(values) else None
