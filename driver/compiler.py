@@ -28,7 +28,7 @@ from mirlo.passes.code_forms import KernelText
 from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
-from mirlo.passes.layers.run import run_once_per_layer, steps_on_layers
+from mirlo.passes.layers.once_per_layer import run_once_per_layer, steps_on_layers
 from mirlo.passes.locations import describe, kernel_nodes
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.memory.weights import RELEASE

@@ -156,7 +156,7 @@ class Pass:
 
     keeps_layers: ClassVar[bool] = False
     """Whether it decides from an operator and what is around it, so that it changes a layer of a model in the same way
-    if there are fewer equal layers before and behind it."""
+    if there are fewer equal layers before and after it."""
 
     contained: ClassVar[bool] = False
     """Whether it only changes the module: it writes no files, starts no processes, and neither runs nor reads

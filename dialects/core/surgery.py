@@ -133,9 +133,9 @@ def replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
                 replace_inside(inner.operation, value, other)
 
 
-def clone_module(module: ir.Module) -> ir.Module:
+def clone_module(module: ir.Module | ir.OpView) -> ir.Module:
     """Return a copy of a module, with its attributes."""
-    with module.context:
+    with module.operation.context:
         result = ir.Module.create(module.operation.location)
         for name, attribute in attributes_of(module.operation).items():
             result.operation.attributes[name] = attribute

@@ -56,7 +56,7 @@ class UnknownConstants:
 
     def derive(self, constant: DerivedConstant, kind: TensorType) -> ir.Value:
         """Emit a constant that is computed once the elements of others are known."""
-        layer = next(self.layers[each][0] for each in constant.operands if each in self)
+        layer = next(self.layers[each][0] for each in constant.operands if isinstance(each, str) and each in self)
         name = f"unknown.{len(self.layers)}"
         self.layers[name] = layer, -1
         self.derived[name] = constant

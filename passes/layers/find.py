@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ class _Source(NamedTuple):
     """What an operand is, relative to the layer of its operation; equal in equal layers."""
 
     kind: str
-    """`result` of this layer or the one before it, `outside`, `argument`, or `far`: of a layer before those."""
+    """`result` of this layer or the one before it, `argument`, or `outside`: of any operation before those."""
     first: int = 0
     second: int = 0
     third: int = 0
@@ -55,10 +55,10 @@ class _Source(NamedTuple):
 def find_layers(function: ir.Operation) -> LayerRun | Decline:
     """Return the run of equal layers with the most operations in the body of a function, or why there is none."""
     operations = [op.operation for op in function.regions[0].blocks[0].operations]
-    found = _longest_period(operations)
-    if found is None:
+    repetition = _longest_period(operations)
+    if repetition is None:
         return decline("no operations repeat often enough", layers=LEAST_LAYERS, operations=LEAST_OPERATIONS)
-    start, period, count = found
+    start, period, count = repetition
     return _Wiring(operations, start, period, count).run()
 
 
@@ -67,24 +67,17 @@ def _longest_period(operations: Sequence[ir.Operation]) -> tuple[int, int, int] 
     if len(operations) < LEAST_LAYERS * LEAST_OPERATIONS:
         return None
     numbers: dict[Hashable, int] = {}
-    kinds = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in operations])
+    kinds = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in operations], np.int32)
     best: tuple[int, int, int, int] | None = None
-    for period in _periods(kinds):
-        start, length = _longest_run(kinds[:-period] == kinds[period:])
+    for period in range(LEAST_OPERATIONS, len(kinds) // LEAST_LAYERS + 1):
+        equal = kinds[:-period] == kinds[period:]
+        if np.count_nonzero(equal) < (LEAST_LAYERS - 1) * period:
+            continue
+        start, length = _longest_run(equal)
         count = length // period + 1
         if count >= LEAST_LAYERS and (best is None or (count - 1) * period > best[0]):
             best = (count - 1) * period, start, period, count
     return best and best[1:]
-
-
-def _periods(kinds: np.ndarray) -> Iterator[int]:
-    """Yield the distances at which operations of one kind repeat, in ascending order."""
-    order = np.argsort(kinds, kind="stable")
-    gaps = np.diff(order)[np.diff(kinds[order]) == 0]
-    counts = np.bincount(gaps) if len(gaps) else np.zeros(0, int)
-    for gap in np.flatnonzero(counts >= LEAST_LAYERS - 1):
-        if gap >= LEAST_OPERATIONS:
-            yield int(gap)
 
 
 def _longest_run(equal: np.ndarray) -> tuple[int, int]:
@@ -131,8 +124,6 @@ class _Wiring:
         if end - first < LEAST_LAYERS:
             return decline("operations repeat, but not with equal operands", layers=end - first, least=LEAST_LAYERS)
         sources = wiring[first]
-        if any(source.kind == "far" for row in sources for source in row):
-            return decline("a layer reads a value of another one than that before it")
         numbers = range(first, end)
         problem = self._read_later(end)
         if problem is not None:
@@ -168,10 +159,9 @@ class _Wiring:
         if place is None:
             return _Source("argument")
         of = self._layer_of(place[0])
-        if of is None:
+        if of is None or layer - of > 1:
             return _Source("outside", *place)
-        distance = layer - of
-        return _Source("result" if distance < 2 else "far", distance, (place[0] - self.start) % self.period, place[1])
+        return _Source("result", layer - of, (place[0] - self.start) % self.period, place[1])
 
     def _read_later(self, end: int) -> Decline | None:
         """Return a decline if operations after the layers read results of others than the last one."""
@@ -182,7 +172,7 @@ class _Wiring:
             for value in (*op.operands, *(captured(op) if len(op.regions) else ())):
                 place = self.places.get(value)
                 if place is not None and self.start <= place[0] < after - self.period:
-                    return decline("a value of a layer is read behind the next one", reader=op.name)
+                    return decline("a value of a layer is read after the next one", reader=op.name)
         return None
 
     def _inputs(self, numbers: range, sources: Sequence[Sequence[_Source]]) -> list[tuple[int, ...]] | None:
@@ -202,13 +192,13 @@ class _Wiring:
 
     def _outputs(self, numbers: range) -> list[tuple[int, ...]] | None:
         """Return the results of the function that each layer computes; the last layer may compute others, too."""
-        found: list[list[tuple[tuple[int, int], int]]] = [[] for _ in numbers]
+        outputs: list[list[tuple[tuple[int, int], int]]] = [[] for _ in numbers]
         for position, value in enumerate(self.operations[-1].operands):
             place = self.places.get(value)
             of = None if place is None else self._layer_of(place[0])
             if place is not None and of is not None and of in numbers:
-                found[of - numbers[0]].append((((place[0] - self.start) % self.period, place[1]), position))
-        listed = [tuple(sorted(row)) for row in found]
+                outputs[of - numbers[0]].append((((place[0] - self.start) % self.period, place[1]), position))
+        listed = [tuple(sorted(row)) for row in outputs]
         keys = [tuple(key for key, _ in row) for row in listed]
         if any(row != keys[0] for row in keys[:-1]):
             return None

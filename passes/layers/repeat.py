@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import field
+from collections.abc import Hashable
 from math import prod
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
-from mirlo.dialects.core.surgery import attributes_of, captured, clone_with, replace_inside, replace_op
+from mirlo.dialects.core.surgery import attributes_of, captured, replace_inside, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.constants import emit_constant
@@ -19,8 +18,8 @@ from mirlo.passes.layers.find import CONSTANT
 from mirlo.passes.layers.represent import RemovedLayers, return_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
-from mirlo.runtime.records import dataclass
 
+_Values = dict[ir.Value, ir.Value]
 _Locations = dict[ir.Attribute, ir.Location]
 """Locations by others, as attributes: equal locations have different hashes."""
 NONE, FIRST, SECOND, LATER = range(4)
@@ -43,11 +42,11 @@ class _Pairs:
         self.parts: dict[ir.Value, int] = {}
         """The part of the function that each value belongs to."""
         self.members: dict[int, list[ir.Operation]] = {part: [] for part in (NONE, FIRST, SECOND, LATER)}
-        self.first: dict[ir.Value, ir.Value] = {}
+        self.first: _Values = {}
         """The value of the first layer for that of the second."""
-        self.second: dict[ir.Value, ir.Value] = {}
+        self.second: _Values = {}
         """The opposite."""
-        self.before: dict[ir.Value, ir.Value] = {}
+        self.before: _Values = {}
         """What the first layer reads where the second one reads a value of the first."""
         self.numbers: dict[ir.Value, Hashable] = {}
         """What is equal for equal values of no layer."""
@@ -65,7 +64,7 @@ class _Pairs:
         return self._pair_inputs() or self._pair_operations() or self._pair_outputs() or self._check_readers()
 
     def _divide(self) -> None:
-        """Assign operations to parts: what depends on a layer, and on none behind it, belongs to it."""
+        """Assign operations to parts: what depends on a layer, and on none after it, belongs to it."""
         part_of = dict(zip(self.layers.compared, (FIRST, SECOND, LATER), strict=True))
         for number, part in part_of.items():
             self.parts.update((self.block.arguments[i], part) for i in self.layers.inputs[number])
@@ -114,14 +113,14 @@ class _Pairs:
         return None
 
     def _check_readers(self) -> Decline | None:
-        """Decline if what is behind the second layer reads other values of layers than the next layer does."""
+        """Decline if what follows the second layer reads other values of layers than the next layer does."""
         own = {position for n in self.layers.compared[:2] for position in self.layers.outputs[n]}
         returned = [value for i, value in zip(self.layers.kept, self.last.operands, strict=True) if i not in own]
         carried = self.carried
         for value in (*(value for op in self.members[LATER] for value in _read(op)), *returned):
             part = self.parts.get(value, NONE)
             if part == FIRST or (part == SECOND and value not in carried):
-                return decline("a value of a layer is read behind the next one")
+                return decline("a value of a layer is read after the next one")
         return None
 
     def _pair(self, first: ir.Value, second: ir.Value) -> None:
@@ -188,10 +187,11 @@ class _Copies:
         outputs = [returned[position] for position in self.layers.outputs[number]]
         at = self._place()
         own = [arguments[i] for i in self.layers.inputs[number]]
-        current = {value: value for op in self.members for value in op.results} | {value: value for value in own}
+        current: _Values = {value: value for op in self.members for value in op.results}
+        current |= {value: value for value in own}
         try:
             for n in self.layers.removed:
-                copies = {value: arguments[i] for value, i in zip(own, self.layers.inputs[n], strict=True)}
+                copies: _Values = {value: arguments[i] for value, i in zip(own, self.layers.inputs[n], strict=True)}
                 self._copy(n, copies, current, at)
                 for value, position in zip(outputs, self.layers.outputs[n], strict=True):
                     returned[position] = self._value(value, copies, current)
@@ -207,7 +207,7 @@ class _Copies:
         return None
 
     def _place(self) -> ir.InsertionPoint:
-        """Return the place of the copies, behind the second layer and before what depends on later ones."""
+        """Return the place of the copies, after the second layer and before what depends on later ones."""
         later, behind = set(self.pairs.members[LATER]), self.members[-1]
         for op in self.pairs.operations[: self.pairs.operations.index(behind)]:
             if op in later:
@@ -215,9 +215,7 @@ class _Copies:
                 behind = op
         return ir.InsertionPoint.after(self.members[-1])
 
-    def _value(
-        self, value: ir.Value, copies: dict[ir.Value, ir.Value], current: dict[ir.Value, ir.Value]
-    ) -> ir.Value:
+    def _value(self, value: ir.Value, copies: _Values, current: _Values) -> ir.Value:
         """Return what a value of the second layer is in a copy of it; `current` are the values of the copy before."""
         part = self.pairs.parts.get(value, NONE)
         if part == SECOND:
@@ -225,14 +223,14 @@ class _Copies:
         return current[self.pairs.second[value]] if part == FIRST else value
 
     def _locations(self, n: int) -> _Locations:
-        """Return the locations in and beside a copy for those in and beside the second layer."""
+        """Return the locations in and around a copy for those in and around the second layer."""
         before, number, behind = self.layers.compared
         pairs = (before, n - 1), (behind, n + 1), (number, n)
         known = self.layers.locations
         return {old.attr: new for a, b in pairs for old, new in zip(known[a], known[b], strict=True)}
 
     def _relocate(self) -> None:
-        """Correct the locations of operations of two layers: behind the second one is another one again."""
+        """Correct the locations of operations of two layers: another one follows the second one again."""
         number, behind = self.layers.compared[1:]
         known = self.layers.locations
         for part, old, new in (SECOND, behind, self.layers.removed[0]), (LATER, number, self.layers.removed[-1]):
@@ -242,9 +240,7 @@ class _Copies:
                 if moved != op.location:
                     op.location = moved
 
-    def _copy(
-        self, n: int, copies: dict[ir.Value, ir.Value], current: dict[ir.Value, ir.Value], at: ir.InsertionPoint
-    ) -> None:
+    def _copy(self, n: int, copies: _Values, current: _Values, at: ir.InsertionPoint) -> None:
         locations = self._locations(n)
         for op, attributes, types in zip(self.members, self.attributes, self.types, strict=True):
             location = _moved(op.location, locations)
@@ -256,8 +252,8 @@ class _Copies:
             copy = ir.Operation.create(op.name, types, operands, attributes, loc=location, ip=at)
             copies.update(zip(op.results, copy.results, strict=True))
 
-    def _read_from(self, current: dict[ir.Value, ir.Value], returned: dict[int, ir.Value]) -> None:
-        """Make what is behind the second layer read from the last copy."""
+    def _read_from(self, current: _Values, returned: dict[int, ir.Value]) -> None:
+        """Make what follows the second layer read from the last copy."""
         carried = self.pairs.carried
         for op in self.pairs.members[LATER]:
             for i, value in enumerate(op.operands):
@@ -305,14 +301,14 @@ class _Copies:
 
     def _array(self, constant: str | ir.Attribute, n: int, kind: TensorType) -> np.ndarray:
         """Return the elements of a constant in a layer."""
-        derived = None
-        if isinstance(constant, str) and constant in self.unknown:
-            derived = self.unknown.derived.get(constant)
-            if derived is None:
-                leaf = self.layers.constants[n][self.unknown.layers[constant][1]]
-                constant = leaf.value if leaf.param is None else leaf.param
+        if not isinstance(constant, str):
+            return read_dense(constant, kind)
+        if constant not in self.unknown:
+            return self.session.params.get(constant)
+        derived = self.unknown.derived.get(constant)
         if derived is None:
-            return self.session.params.get(constant) if isinstance(constant, str) else read_dense(constant, kind)
+            leaf = self.layers.constants[n][self.unknown.layers[constant][1]]
+            return self._array(leaf.contents, n, kind)
         arrays = [self._array(each, n, of) for each, of in zip(derived.operands, derived.kinds, strict=True)]
         computed = derived.compute(arrays)
         if computed is None:
@@ -334,7 +330,7 @@ class _Copies:
 
 def _moved(location: ir.Location, locations: _Locations) -> ir.Location:
     """Return the location in another layer for one in the second layer."""
-    found = locations.get(location.attr)
-    if found is not None or not isinstance(location, ir.FusedLoc):
-        return location if found is None else found
+    moved = locations.get(location.attr)
+    if moved is not None or not isinstance(location, ir.FusedLoc):
+        return location if moved is None else moved
     return ir.Location.fused([_moved(part, locations) for part in location.locations])

@@ -26,6 +26,13 @@ class LayerConstant:
     value: ir.Attribute | None
     location: ir.Location
 
+    @property
+    def contents(self) -> str | ir.Attribute:
+        """Return the name of the parameter, or the elements."""
+        contents = self.value if self.param is None else self.param
+        assert contents is not None, "each constant has one of them"
+        return contents
+
 
 @dataclass(frozen=True)
 class RemovedLayers:
@@ -40,7 +47,7 @@ class RemovedLayers:
     kept: tuple[int, ...]
     """The results that the function still returns."""
     compared: tuple[int, int, int]
-    """The numbers of the two layers that are compared, and of the one behind them."""
+    """The numbers of the two layers that are compared, and of the one after them."""
     removed: tuple[int, ...]
     """The numbers of those that are no longer there."""
     inputs: tuple[tuple[int, ...], ...]
@@ -66,7 +73,8 @@ def keep_representatives(function: ir.Operation, run: LayerRun, unknown: Unknown
     kept = tuple(i for i in range(len(ir.FunctionType(kind).results)) if i not in gone)
     block = function.regions[0].blocks[0]
     last = [op.operation for op in block.operations][-1]
-    return_values(function, [last.operands[i] for i in kept], results and [ir.ArrayAttr(results)[i] for i in kept])
+    attributes = None if results is None else [ir.ArrayAttr(results)[i] for i in kept]
+    return_values(function, [last.operands[i] for i in kept], attributes)
     for n in reversed(removed):
         for op in reversed(layers[n].operations):
             erase_op(op)

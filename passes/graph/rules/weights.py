@@ -47,8 +47,10 @@ def shift_into_bias(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     is_sum = op.operation.name == "relax.add"
     for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
         producer = _weighted(x, b)
+        if producer is None or producer.operation.name != "relax.conv":
+            continue
         numbers = _per_channel(shift, x, producer, op, b)
-        if numbers is None or producer is None or producer.operation.name != "relax.conv":
+        if numbers is None:
             continue
         result = _scaled(producer, None, numbers if is_sum else -numbers, b)
         if result is not None:

@@ -6,6 +6,7 @@ import cProfile
 import pstats
 from pathlib import Path
 
+import numpy as np
 import pytest
 from layered_folders import write_layers
 from mirlo_llm import generate
@@ -33,6 +34,26 @@ def test_equal_layers_share_kernels(tmp_path: Path) -> None:
     few, many = (compiled_kernels(write_layers(tmp_path / str(layers), layers)) for layers in (3, 9))
     assert len(few[0]) == len(many[0])
     assert many[1] - few[1] == 6 * (few[1] - compiled_kernels(write_layers(tmp_path / "2", 2))[1])
+
+
+def test_few_layers_stand_for_all(tmp_path: Path) -> None:
+    """With `save_ir` the passes run on all layers: the code and the results are the same."""
+    folder = write_layers(tmp_path / "model", 12)
+    few, all_layers = (
+        generate.load(folder, cache=False, **options).executable  # type: ignore[arg-type]
+        for options in ({}, {"save_ir": tmp_path / "ir"})
+    )
+    assert few.artifact.kernels == all_layers.artifact.kernels
+    assert few.artifact.params == all_layers.artifact.params
+    rng, sizes = np.random.default_rng(0), {"batch": 2, "length": 5, "total": 12, "past": 16, "last_rows": 1}
+    values: list[np.ndarray] = []
+    for spec in few.artifact.inputs:
+        shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in spec.shape]
+        is_cache = len(shape) == 4
+        kind = np.int8 if spec.dtype == "i8" else np.int64
+        values.append(rng.standard_normal(shape, np.float32) if is_cache else np.ones(shape, kind))
+    for one, other in zip(few(*values), all_layers(*values), strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_work_grows_linearly(tmp_path: Path) -> None:
