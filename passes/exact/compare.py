@@ -125,11 +125,11 @@ class KernelPair:
             return self._different("it writes outside of a buffer", settings)
         if is_changed:
             return self._different("it writes an input", settings)
-        for position, (left, right) in enumerate(zip(expected.outputs, actual, strict=True)):
-            wrong = left.planes[0] != right.planes[0]
-            if wrong.any():
-                return self._wrong(position, wrong, settings)
-        return None
+        if expected.are_equal(actual):
+            return None
+        pairs = enumerate(zip(expected.outputs, actual, strict=True))
+        wrong = ((position, left.planes[0] != right.planes[0]) for position, (left, right) in pairs)
+        return next(self._wrong(position, elements, settings) for position, elements in wrong if elements.any())
 
     def _range_round(self, settings: RoundSettings) -> KernelVerdict | None:
         """Run both forms on large 64-bit floats, where exponentials overflow unless a maximum is subtracted."""

@@ -23,13 +23,16 @@ VARIABLE: Degree = (1, 0)
 CONSTANT: Degree = (0, 0)
 
 
-def proven_bits(view: PrimView, rounds: int, sizes: Mapping[str, int]) -> float:
-    """Return b so that a fault of sums, products and quotients passes all rounds with a probability of at most 2^-b."""
+def proven_bits(view: PrimView, rounds: int, sizes: Mapping[str, int], is_combined: bool = False) -> float:
+    """Return b so that a fault of sums, products and quotients passes all rounds with a probability of at most 2^-b.
+
+    With `is_combined`, sums of rows times random numbers are compared, which are of one degree more.
+    """
     known: dict[Any, Degree] = dict.fromkeys(view.arguments, VARIABLE)
     for block in view.blocks:
         _add_block(block, known, sizes)
     floats = [value for value in view.returned if is_float(element_of(value.type))]
-    degree = max([1.0, *(sum(known[value]) * 2 for value in floats if value in known)])
+    degree = max([1.0, *(sum(known[value]) * 2 for value in floats if value in known)]) + is_combined
     return rounds * max(0.0, math.log2(P) - math.log2(degree))
 
 

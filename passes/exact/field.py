@@ -56,18 +56,34 @@ class FieldArithmetic(Arithmetic):
         return FloatValue(tuple(reduced), x.lanes)
 
     def _each(
-        self, f: FunctionText, operands: Sequence[FloatValue], compute: Callable[[Plane, list[str]], str]
-    ) -> FloatValue:
+        self, f: FunctionText, name: str, operands: Sequence[FloatValue], compute: Callable[..., str],
+        is_shared: bool = True,
+    ) -> FloatValue:  # fmt: skip
         """Apply a function to the residues in each plane; an operand outside of the field stays."""
-        lanes = operands[0].lanes
+        lanes, count = operands[0].lanes, len(operands)
         operands = [self.canonical(f, x) for x in operands]
-        names = [compute(plane, [x.planes[plane.index] for x in operands]) for plane in self.moduli]
-        if self.has_infinities:
-            kind = llvm_type("i64", lanes)
-            for x in reversed(operands):
-                special = self._is_special(f, x)
-                names = [f.op(f"select {special}, {kind} {x.planes[0]}, {kind} {name}") for name in names]
+        first = [x.planes[0] for x in operands]
+
+        def result(plane: Plane, g: FunctionText, *names: str) -> str:
+            number = compute(plane, g, *names[:count])
+            return self._unless_special(g, number, names[-count:], lanes) if self.has_infinities else number
+
+        names = []
+        for plane in self.moduli:
+            parts = [x.planes[plane.index] for x in operands]
+            parts += first if self.has_infinities and plane.index else []
+            title = f"{name}_{plane.index}_{int(self.has_infinities)}"
+            function = partial(result, plane)
+            names.append(_shared(f, title, function, parts, lanes) if is_shared else function(f, *parts))
         return FloatValue(tuple(names), lanes)
+
+    def _unless_special(self, f: FunctionText, number: str, operands: Sequence[str], lanes: int | None) -> str:
+        """Return a number, or the first of the operands that is outside of the field."""
+        kind = llvm_type("i64", lanes)
+        for x in reversed(operands):
+            special = self._is_special(f, FloatValue((x,), lanes))
+            number = f.op(f"select {special}, {kind} {x}, {kind} {number}")
+        return number
 
     def _is_special(self, f: FunctionText, x: FloatValue) -> str:
         """Return the type and the name of the flag whether a value is outside of the field."""
@@ -93,19 +109,21 @@ class FieldArithmetic(Arithmetic):
 
     def add(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         kind = llvm_type("i64", a.lanes)
-        return self._each(
-            f, [a, b], lambda plane, x: _below_twice(f, f.op(f"add {kind} {x[0]}, {x[1]}"), a.lanes, plane)
-        )
+
+        def total(plane: Plane, g: FunctionText, x: str, y: str) -> str:
+            return _below_twice(g, g.op(f"add {kind} {x}, {y}"), a.lanes, plane)
+
+        return self._each(f, "total", [a, b], total)
 
     def sub(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         kind = llvm_type("i64", a.lanes)
 
-        def difference(plane: Plane, x: list[str]) -> str:
-            less = f.op(f"sub {kind} {x[0]}, {x[1]}")
-            more = f.op(f"add {kind} {less}, {f.constant(plane.modulus, 64, a.lanes)}")
-            return f.extreme("umin", less, more, 64, a.lanes)
+        def difference(plane: Plane, g: FunctionText, x: str, y: str) -> str:
+            less = g.op(f"sub {kind} {x}, {y}")
+            more = g.op(f"add {kind} {less}, {g.constant(plane.modulus, 64, a.lanes)}")
+            return g.extreme("umin", less, more, 64, a.lanes)
 
-        return self._each(f, [a, b], difference)
+        return self._each(f, "difference", [a, b], difference)
 
     def neg(self, f: FunctionText, a: FloatValue) -> FloatValue:
         return self.sub(f, self.constant(f, 0.0, a.lanes), a)
@@ -114,10 +132,7 @@ class FieldArithmetic(Arithmetic):
         def product(plane: Plane, g: FunctionText, x: str, y: str) -> str:
             return _reduced(g, _times(g, x, y, a.lanes), a.lanes, plane)
 
-        def shared(plane: Plane, x: list[str]) -> str:
-            return _shared(f, f"product_{plane.index}", partial(product, plane), x, a.lanes)
-
-        return self._each(f, [a, b], shared)
+        return self._each(f, "product", [a, b], product)
 
     def fma(self, f: FunctionText, a: FloatValue, b: FloatValue, c: FloatValue) -> FloatValue:
         if self.has_infinities:
@@ -135,8 +150,10 @@ class FieldArithmetic(Arithmetic):
         return FloatValue(tuple(names), a.lanes, is_loose=True)
 
     def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        inverse = self._each(f, [b], lambda plane, x: _call(f, _inverse_helper(f, plane, b.lanes), x[:1], b.lanes))
-        return self.mul(f, a, inverse)
+        def inverse(plane: Plane, g: FunctionText, x: str) -> str:
+            return _call(g, _inverse_helper(g, plane, b.lanes), [x], b.lanes)
+
+        return self.mul(f, a, self._each(f, "inverse", [b], inverse, is_shared=False))
 
     def exp2(self, f: FunctionText, a: FloatValue) -> FloatValue:
         if self.planes == 1:
@@ -182,10 +199,28 @@ class FieldArithmetic(Arithmetic):
         return IntValue(f.op(f"icmp {_TESTS[predicate[1:]]} {llvm_type('i64', a.lanes)} {left}, {right}"), 1, a.lanes)
 
     def maximum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        return self.select(f, self.compare(f, "ogt", a, b), a, b)
+        return self._extreme(f, "ogt", a, b)
 
     def minimum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
-        return self.select(f, self.compare(f, "olt", a, b), a, b)
+        return self._extreme(f, "olt", a, b)
+
+    def _extreme(self, f: FunctionText, predicate: str, a: FloatValue, b: FloatValue) -> FloatValue:
+        """Return the operand that is greater or less than the other one."""
+        lanes = a.lanes
+        a, b = self.canonical(f, a), self.canonical(f, b)
+        if f.is_inline:
+            return self.select(f, self.compare(f, predicate, a, b), a, b)
+
+        def chosen(g: FunctionText, x: str, y: str, *others: str) -> str:
+            test = self.compare(g, predicate, FloatValue((x,), lanes), FloatValue((y,), lanes))
+            return self.select(g, test, *(FloatValue((each,), lanes) for each in others or (x, y))).planes[0]
+
+        names = []
+        for plane in self.moduli:
+            others = [x.planes[plane.index] for x in (a, b)] if plane.index else []
+            title = f"extreme_{predicate}_{int(plane.index > 0)}_{int(self.has_infinities)}"
+            names.append(_shared(f, title, chosen, [a.planes[0], b.planes[0], *others], lanes))
+        return FloatValue(tuple(names), lanes)
 
     def absolute(self, f: FunctionText, a: FloatValue) -> FloatValue:
         return self.maximum(f, a, self.neg(f, a))
@@ -326,6 +361,7 @@ def _shared(
     name = f"exact.{name}_{lanes or 0}"
     if name not in f.module.helpers:
         kind, g = llvm_type("i64", lanes), FunctionText(f.module, name)
+        g.is_inline = True
         parameters = [f"x{i}" for i in range(len(operands))]
         g.effect(f"ret {kind} {compute(g, *(f'%{each}' for each in parameters))}")
         g.finish_helper(kind, **dict.fromkeys(parameters, kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,13 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_arguments
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.maxima import points_of, rounds_for_maxima
-from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
+from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, ZeroMemory, number_of
 from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_function
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.products import SumOfProducts
 from mirlo.passes.exact.rounds import round_constants
+from mirlo.passes.exact.row_combinations import RowCombinations, product_in_result
 from mirlo.passes.exact.translator import Argument
 from mirlo.passes.exact.values import bits_of, element_of, is_float
 from mirlo.runtime.records import dataclass
@@ -57,14 +58,39 @@ class RoundSettings:
         return self.number % 2 == 1
 
 
-@dataclass
 class DefinitionResults:
     """The inputs of a round, and the results of the definition."""
 
-    inputs: list[GuardedBuffer]
-    outputs: list[GuardedBuffer]
-    table: Array
-    """The constants of the round."""
+    def __init__(
+        self, inputs: list[GuardedBuffer], table: Array, evaluate: Callable[[], list[GuardedBuffer]],
+        combinations: RowCombinations | None = None,
+    ):  # fmt: skip
+        """Evaluate the results, unless others are compared with combinations of their rows."""
+        self.inputs = inputs
+        self.table = table
+        """The constants of the round."""
+        self._evaluate, self._combinations = evaluate, combinations
+        self._outputs = evaluate() if combinations is None else None
+
+    @property
+    def outputs(self) -> list[GuardedBuffer]:
+        """Return the results, which are evaluated if only combinations of their rows are."""
+        if self._outputs is None:
+            self._outputs = self._evaluate()
+        return self._outputs
+
+    def are_equal(self, outputs: Sequence[GuardedBuffer]) -> bool:
+        """Return whether other results are equal, but for the probability that `proven_bits` has."""
+        if self._combinations is not None:
+            return self._combinations.are_those_of(outputs[0].planes[0])
+        pairs = zip(self.outputs, outputs, strict=True)
+        return all(np.array_equal(left.planes[0], right.planes[0]) for left, right in pairs)
+
+    @property
+    def nbytes(self) -> int:
+        buffers = [*self.inputs, *(self._outputs or ())]
+        kept = 0 if self._combinations is None else self._combinations.nbytes
+        return kept + sum(int(whole.nbytes) for each in buffers for whole in each.wholes)
 
 
 class KernelDefinition(ABC):
@@ -138,10 +164,9 @@ class KernelDefinition(ABC):
         key = (*arithmetic.key, settings)
         if key not in self._results:
             results = self._run(arithmetic, settings)
-            size = sum(whole.nbytes for each in (*results.inputs, *results.outputs) for whole in each.wholes)
-            if self._kept + size > KEPT_BYTES:
+            if self._kept + results.nbytes > KEPT_BYTES:
                 return results
-            self._kept += size
+            self._kept += results.nbytes
             self._results[key] = results
         return self._results[key]
 
@@ -158,7 +183,17 @@ class KernelDefinition(ABC):
         self.prepare(inputs, sizes, memory)
         if settings.is_odd and isinstance(arithmetic, FieldArithmetic) and arithmetic.has_infinities:
             self.hide(memory, inputs, sizes)
-        return DefinitionResults(inputs, self.evaluate(arithmetic, memory, inputs, sizes, table), table)
+        return DefinitionResults(
+            inputs, table, lambda: self.evaluate(arithmetic, memory, inputs, sizes, table),
+            self.combinations(arithmetic, memory, inputs, sizes, table),
+        )  # fmt: skip
+
+    def combinations(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> RowCombinations | None:  # fmt: skip
+        """Return combinations of rows that stand for the results, if they take less time."""
+        return None
 
     def _inputs(self, memory: RandomMemory, settings: RoundSettings) -> list[GuardedBuffer]:
         sizes = dict(settings.sizes)
@@ -186,6 +221,7 @@ class BlockDefinition(KernelDefinition):
         self._functions: dict[tuple[object, ...], NativeFunction] = {}
         products = {block.op: SumOfProducts.of(block) for block in self.view.blocks}
         self._products = {op: product for op, product in products.items() if product is not None}
+        self._combined = product_in_result(self.view, self._products)
 
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         return self.view.arguments, self.view.returned
@@ -208,21 +244,48 @@ class BlockDefinition(KernelDefinition):
         return rounds_for_maxima(self.view, sizes, least)
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        return proven_bits(self.view, rounds, sizes)
+        return proven_bits(self.view, rounds, sizes, self._combined is not None)
 
     def evaluate(
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
         table: Array,
     ) -> list[GuardedBuffer]:  # fmt: skip
+        values = self._values(arithmetic, memory, inputs, sizes, table)
+        return [values[value] for value in self.view.returned]
+
+    def combinations(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> RowCombinations | None:  # fmt: skip
+        product = self._combined
+        if product is None or not isinstance(arithmetic, FieldArithmetic):
+            return None
+        if arithmetic.has_infinities or arithmetic.has_exact_casts:
+            return None
+        values = self._values(arithmetic, memory, inputs, sizes, table, without=product)
+        (sums,), (result,) = product.block.outputs, self.view.returned
+        addend = None if sums.value == result else values[result].planes[0]
+        factors = values[product.left.value], values[product.right.value]
+        return RowCombinations(product, *factors, addend, sizes, memory.rng)
+
+    def _values(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array, without: SumOfProducts | None = None,
+    ) -> dict[ir.Value, GuardedBuffer]:  # fmt: skip
+        """Return the values of blocks; the sums of the product `without` are zeros."""
         field = arithmetic if isinstance(arithmetic, FieldArithmetic) else None
         stages = stages_of(self.view, lambda block: field is not None and block.op in self._products)
         values = dict(zip(self.view.arguments, inputs, strict=True))
         for number, stage in enumerate(stages):
-            if field is None or not self._multiply(stage, field, memory, values, sizes):
+            if without is not None and stage.blocks[0].op == without.block.op:
+                (output,) = stage.outputs
+                if output not in self.view.returned:
+                    values[output] = ZeroMemory(arithmetic, 0).buffer(argument_of("out", output), sizes)
+            elif field is None or not self._multiply(stage, field, memory, values, sizes):
                 function = self._function(arithmetic, stage, number)
                 outputs, _ = run_function(function, memory, [values[each] for each in stage.inputs], sizes, table)
                 values.update(zip(stage.outputs, outputs, strict=True))
-        return [values[value] for value in self.view.returned]
+        return values
 
     def _multiply(
         self, stage: Stage, arithmetic: FieldArithmetic, memory: RandomMemory, values: dict[ir.Value, GuardedBuffer],

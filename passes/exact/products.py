@@ -87,56 +87,68 @@ class SumOfProducts:
         """Write the sums; return False if there is an infinity or NaN among the factors, without writing."""
         if any(_has_special(each, moduli) for each in (left, right)):
             return False
-        (output,) = self.block.outputs
-        rows = _Matrix(self, self.left, (self.batch, self.rows, self.block.reduce), sizes)
-        columns = _Matrix(self, self.right, (self.batch, self.columns, self.block.reduce), sizes)
-        results = _Matrix(self, output, (self.batch, self.rows, self.columns), sizes)
-        panels = list(self._panels(columns, results))
-        depth = self._count(self.block.reduce)
+        matrices = Matrices(self, sizes)
         with one_blas_thread():
             for plane, to in zip(moduli, result.planes, strict=True):
-                factor, _ = rows.read(rows.elements(left, plane), self._ranges())
-                shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
-                if isinstance(right, NumberBuffer):
-                    shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
-                split = SplitFactor(_around_zero(factor, plane), most * depth, shift, plane)
-                elements = columns.elements(right, plane)
-                for panel in panels:
-                    part, is_transposed = columns.read(elements, panel, transposes=True)
-                    part -= shift
-                    sums = split.times(part if is_transposed else part.swapaxes(1, 2), self._batch_part(panel))
-                    results.write(to, panel, sums)
+                factor = around_zero(matrices.read_rows(left, plane), plane)
+                for panel, sums in matrices.products(factor, right, plane):
+                    matrices.results.write(to, panel, sums)
         return True
 
-    def _count(self, axes: Sequence[int]) -> int:
-        return math.prod(self.block.domain[axis] for axis in axes)
+
+class Matrices:
+    """The factors and the result of a sum of products, as matrices of which panels are read."""
+
+    def __init__(self, product: SumOfProducts, sizes: Mapping[str, int]):
+        block, self._batch, self._columns = product.block, product.batch, product.columns
+        (output,) = block.outputs
+        self._domain = block.domain
+        self._depth = math.prod(block.domain[axis] for axis in block.reduce)
+        self._rows = _Matrix(product, product.left, (product.batch, product.rows, block.reduce), sizes)
+        self._others = _Matrix(product, product.right, (product.batch, product.columns, block.reduce), sizes)
+        self.results = _Matrix(product, output, (product.batch, product.rows, product.columns), sizes)
+        self.panels = list(self._parts())
+
+    def read_rows(self, left: GuardedBuffer, plane: Plane) -> Array:
+        """Return the rows of the left factor."""
+        return self._rows.read(self._rows.elements(left, plane), self._ranges())[0]
+
+    def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
+        """Yield each panel of columns, and the products of rows by it; rows are integers around zero."""
+        shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
+        if isinstance(right, NumberBuffer):
+            shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
+        split = SplitFactor(rows, most * self._depth, shift, plane)
+        elements = self._others.elements(right, plane)
+        for panel in self.panels:
+            part, is_transposed = self._others.read(elements, panel, transposes=True)
+            part -= shift
+            yield panel, split.times(part if is_transposed else part.swapaxes(1, 2), self.batch_part(panel))
+
+    def batch_part(self, panel: Ranges) -> Any:
+        """Return the positions of the matrices of a panel."""
+        extents = [self._domain[axis] for axis in self._batch]
+        positions = np.arange(math.prod(extents)).reshape(extents)
+        chosen = positions[tuple(slice(panel[axis].start, panel[axis].stop) for axis in self._batch)].reshape(-1)
+        is_range = len(chosen) > 0 and chosen[-1] - chosen[0] + 1 == len(chosen)
+        return slice(chosen[0], chosen[-1] + 1) if is_range else chosen
 
     def _ranges(self) -> dict[int, range]:
-        return {axis: range(dim) for axis, dim in enumerate(self.block.domain)}
+        return {axis: range(dim) for axis, dim in enumerate(self._domain)}
 
-    def _panels(self, *matrices: _Matrix) -> Iterator[Ranges]:
+    def _parts(self) -> Iterator[Ranges]:
         """Yield the indices of panels: parts of the columns of one matrix, or all columns of some."""
-        axes = (*self.batch, *self.columns)
-        left = max(1, MOST_ELEMENTS // max(1, self._count(self.block.reduce)))
-        steps: dict[int, int] = {}
+        axes = (*self._batch, *self._columns)
+        left = max(1, MOST_ELEMENTS // max(1, self._depth))
+        parts: list[list[range]] = []
         for axis in reversed(axes):
-            extent = self.block.domain[axis]
-            multiple = math.lcm(*(each.divisor(axis) for each in matrices))
-            steps[axis] = max(1, extent if extent <= left else max(multiple, left // multiple * multiple))
+            extent = self._domain[axis]
+            multiple = math.lcm(self._others.divisor(axis), self.results.divisor(axis))
+            step = max(1, extent if extent <= left else max(multiple, left // multiple * multiple))
             left = max(1, left // extent) if extent <= left else 1
-        parts = [
-            [range(start, min(start + steps[axis], extent)) for start in range(0, extent, steps[axis])]
-            for axis, extent in ((axis, self.block.domain[axis]) for axis in axes)
-        ]
-        for chosen in product(*parts):
+            parts.append([range(start, min(start + step, extent)) for start in range(0, extent, step)])
+        for chosen in product(*reversed(parts)):
             yield {**self._ranges(), **dict(zip(axes, chosen, strict=True))}
-
-    def _batch_part(self, panel: Ranges) -> Any:
-        """Return the positions of the matrices of a panel."""
-        positions = np.arange(self._count(self.batch)).reshape([self.block.domain[axis] for axis in self.batch])
-        chosen = positions[tuple(slice(panel[axis].start, panel[axis].stop) for axis in self.batch)].reshape(-1)
-        is_range = len(chosen) == 0 or chosen[-1] - chosen[0] + 1 == len(chosen)
-        return slice(chosen[0], chosen[-1] + 1) if is_range and len(chosen) else chosen
 
 
 class SplitFactor:
@@ -194,7 +206,7 @@ def _greatest_part(greatest: int, parts: int, bits: int) -> int:
     return max(1 << bits - 1, (greatest >> bits * (parts - 1)) + 1)
 
 
-def _around_zero(numbers: Array, plane: Plane) -> Array:
+def around_zero(numbers: Array, plane: Plane) -> Array:
     numbers[numbers > plane.modulus >> 1] -= plane.modulus
     return numbers
 

@@ -1,0 +1,113 @@
+"""Random combinations of the rows of products of matrices, with which results are compared in place of all sums.
+
+A kernel's result C is A B. For a random row u, u C is (u A) B, which takes one row of sums; where C is another matrix,
+they differ but for a probability of 1 / P (Freivalds).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.exact.memory import Array, GuardedBuffer
+from mirlo.passes.exact.primes import VALUES
+from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero
+from mirlo.runtime.processes import one_blas_thread
+
+LEAST_ROWS = 16
+"""The rows from which their sums take more time than their combination."""
+_CASTS = ("arith.extf", "arith.truncf")
+
+
+class RowCombinations:
+    """A combination of the rows of each matrix that a kernel returns, up to a sum that is known."""
+
+    def __init__(
+        self, product: SumOfProducts, left: GuardedBuffer, right: GuardedBuffer, addend: Array | None,
+        sizes: Mapping[str, int], rng: np.random.Generator,
+    ):  # fmt: skip
+        """Draw a combination; `addend` is what the kernel adds to the sums."""
+        self._matrices = Matrices(product, sizes)
+        self._left, self._right, self._addend = left, right, addend
+        batch, count = (
+            math.prod(product.block.domain[axis] for axis in axes) for axes in (product.batch, product.rows)
+        )
+        numbers = rng.integers(0, VALUES.modulus, (batch, 1, count)).astype(np.float64)
+        self._numbers = around_zero(numbers, VALUES)
+        self._half = VALUES.modulus >> 1
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._addend is None else int(self._addend.nbytes)
+
+    @cached_property
+    def _expected(self) -> list[Array]:
+        """Return the combinations of rows of the definition, for each panel of columns."""
+        rows = around_zero(self._matrices.read_rows(self._left, VALUES), VALUES)
+        with one_blas_thread():
+            split = SplitFactor(self._numbers, (self._half + 1) * rows.shape[1], 0, VALUES)
+            combined = around_zero(split.times(rows, slice(None)).astype(np.float64), VALUES)
+            return [sums for _, sums in self._matrices.products(combined, self._right, VALUES)]
+
+    def are_those_of(self, result: Array) -> bool:
+        """Return whether the elements of a result have the combinations of the definition."""
+        if (result.view(np.uint64) >= VALUES.modulus).any():
+            return False  # equal modulo the prime is not equal
+        elements = result
+        if self._addend is not None:
+            elements = result - self._addend
+            elements += (elements < 0) * VALUES.modulus
+        split = SplitFactor(self._numbers, (self._half + 1) * self._numbers.shape[2], self._half, VALUES)
+        with one_blas_thread():
+            for panel, expected in zip(self._matrices.panels, self._expected, strict=True):
+                part, _ = self._matrices.results.read(elements, panel)
+                part -= self._half
+                if (split.times(part, self._matrices.batch_part(panel)) != expected).any():
+                    return False
+        return True
+
+
+def product_in_result(view: PrimView, products: Mapping[ir.Operation, SumOfProducts]) -> SumOfProducts | None:
+    """Return the product whose sums are the only result, or a term of it; None if there is none of many rows."""
+    if len(view.returned) != 1:
+        return None
+    for op, product in products.items():
+        rows = math.prod(product.block.domain[axis] for axis in product.rows)
+        if rows >= LEAST_ROWS and _is_term(view, op.results[0]):
+            return product
+    return None
+
+
+def _is_term(view: PrimView, sums: ir.Value) -> bool:
+    """Return whether the result is a value plus numbers that do not depend on it."""
+    terms = {sums}
+    for block in view.blocks:
+        readers = [i for i, operand in enumerate(block.inputs) if operand.value in terms]
+        if readers:
+            if len(readers) > 1 or not _adds_to(block, readers[0]):
+                return False
+            terms.add(block.outputs[0].value)
+    return view.returned[0] in terms
+
+
+def _adds_to(block: BlockView, position: int) -> bool:
+    """Return whether a block adds numbers to the elements of an operand."""
+    operand = block.inputs[position]
+    if block.is_reduction or len(block.outputs) != 1 or operand.is_opaque or operand.map != block.outputs[0].map:
+        return False
+    terms = {block.input_arguments[position]}
+    for op in block.body_ops:
+        used = [i for i, value in enumerate(op.operands) if value in terms]
+        if not used:
+            continue
+        is_sum = op.name == "arith.addf" and len(used) == 1
+        is_difference = op.name == "arith.subf" and used == [0]
+        if not (is_sum or is_difference or op.name in _CASTS):
+            return False
+        terms.add(op.results[0])
+    return block.yielded[0] in terms

@@ -1,0 +1,137 @@
+"""Combinations of rows that are compared in place of sums: where they are, and what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scheduled_pairs import kernel_pairs
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.exact import products
+from mirlo.passes.exact.compare import KernelPair
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.kernel_definition import BlockDefinition, DefinitionResults, RoundSettings
+from mirlo.passes.exact.memory import GuardedBuffer
+from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.primes import P
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
+
+ROWS, COLUMNS = 20, 24
+FIELD = FieldArithmetic(False, False)
+EPILOGUES = {
+    "none": "",
+    "bias": '%y1 = "relax.add"(%y0, %b) : ({m}, {v}) -> {m}',
+    "residual": '%y1 = "relax.add"(%r, %y0) : ({m}, {m}) -> {m}',
+    "bias, less another matrix": '%y1 = "relax.add"(%y0, %b) : ({m}, {v}) -> {m}\n'
+    '%y2 = "relax.subtract"(%y1, %r) : ({m}, {m}) -> {m}',
+}
+"""What kernels add to products."""
+OTHERS = {
+    "relu": '%y1 = "relax.relu"(%y0) : ({m}) -> {m}',
+    "negated": '%y1 = "relax.subtract"(%r, %y0) : ({m}, {m}) -> {m}',
+    "twice": '%y1 = "relax.add"(%y0, %y0) : ({m}, {m}) -> {m}',
+    "a sum that depends on the product": '%y1 = "relax.relu"(%y0) : ({m}) -> {m}\n'
+    '%y2 = "relax.add"(%y0, %y1) : ({m}, {m}) -> {m}',
+    "a factor": '%y1 = "relax.multiply"(%y0, %r) : ({m}, {m}) -> {m}',
+}
+
+
+@pytest.fixture(name="context", autouse=True)
+def _context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(products, "LEAST_POINTS", 1)
+    with make_context(), ir.Location.unknown():
+        yield
+
+
+def _pair(epilogue: str, rows: int = ROWS) -> tuple[ir.Module, KernelPair]:
+    """Return a kernel, and the module that it is in."""
+    matrix, vector = f"tensor<{rows}x{COLUMNS}xf32>", f"tensor<{COLUMNS}xf32>"
+    left, right = f"tensor<{rows}x30xf32>", f"tensor<30x{COLUMNS}xf32>"
+    lines = epilogue.format(m=matrix, v=vector)
+    last = max(f"%y{i}" for i in range(3) if i == 0 or f"%y{i} =" in lines)
+    text = f"""
+    func.func @main(%x: {left}, %w: {right}, %b: {vector}, %r: {matrix}) -> {matrix} {{
+      %y0 = "relax.matmul"(%x, %w) : ({left}, {right}) -> {matrix}
+      {lines}
+      return {last} : {matrix}
+    }}
+    """
+    (pair,) = kernel_pairs(text, options="cpu=x86-64-v4")
+    return pair
+
+
+def _results(pair: KernelPair, number: int = 0) -> DefinitionResults:
+    return pair.definition.results(FIELD, RoundSettings(number))
+
+
+def _is_combined(pair: KernelPair) -> bool:
+    assert isinstance(pair.definition, BlockDefinition)
+    return pair.definition._combined is not None
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_every_wrong_element_is_seen(name: str) -> None:
+    _, pair = _pair(EPILOGUES[name])
+    assert _is_combined(pair)
+    results = _results(pair)
+    assert results._outputs is None
+    right = results.outputs[0].planes[0].copy()
+    assert results.are_equal([GuardedBuffer.of([right])])
+    for position in range(len(right)):
+        wrong = right.copy()
+        wrong[position] = (wrong[position] + 1) % P
+        assert not results.are_equal([GuardedBuffer.of([wrong])])
+    beyond = right.copy()
+    beyond[5] += P
+    assert not results.are_equal([GuardedBuffer.of([beyond])])
+    swapped = right.reshape(ROWS, COLUMNS)[::-1].reshape(-1)
+    assert not results.are_equal([GuardedBuffer.of([swapped])])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_results_are_compared_element_by_element(name: str) -> None:
+    _, pair = _pair(OTHERS[name])
+    assert not _is_combined(pair) and _results(pair)._outputs is not None
+    assert pair.verify().status == EQUAL
+
+
+def test_few_rows_are_compared_element_by_element() -> None:
+    for rows in (15, 16):
+        _, pair = _pair("", rows)
+        assert _is_combined(pair) == (rows == 16)
+
+
+@pytest.mark.parametrize("arithmetic", [FieldArithmetic(False, True), FieldArithmetic(False, False, True)])
+def test_infinities_and_exact_casts_are_compared_element_by_element(arithmetic: FieldArithmetic) -> None:
+    _, pair = _pair("")
+    assert pair.definition.results(arithmetic, RoundSettings(0))._outputs is not None
+
+
+def test_the_bound_has_one_degree_more() -> None:
+    bits, combined = (pair.verify().bits for _, pair in (_pair(EPILOGUES["bias"], rows) for rows in (15, 16)))
+    assert bits == pytest.approx(2 * np.log2(P / 4)) and combined == pytest.approx(2 * np.log2(P / 5))
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_the_first_wrong_element_is_named(name: str) -> None:
+    """All sums are computed once a combination differs."""
+    _, pair = _pair(EPILOGUES[name])
+    assert pair.verify().status == EQUAL
+    clone = pair.scheduled.clone()
+    store = [op for op in operations_in(clone) if op.name in ("vector.store", "vector.maskedstore")][0]
+    store.erase()
+    verdict = KernelPair(pair.definition, clone).verify()
+    assert verdict.status == DIFFERENT and verdict.wrong is not None
+    assert verdict.wrong.total == ROWS * COLUMNS and 0 < verdict.wrong.count < ROWS * COLUMNS
+    results = _results(pair)
+    assert len(results.outputs[0].planes[0]) == ROWS * COLUMNS
+    assert np.ravel_multi_index(verdict.wrong.first, (ROWS, COLUMNS)) < ROWS * COLUMNS
+
+
+def test_each_round_has_another_combination() -> None:
+    _, pair = _pair("")
+    first, second = (_results(pair, number)._combinations for number in range(2))
+    assert first is not None and second is not None and not np.array_equal(first._numbers, second._numbers)
