@@ -216,9 +216,9 @@ def test_known_models_are_not_imported(tmp_path: Path, monkeypatch: pytest.Monke
     write_checkpoint(tmp_path / "a", parts=3)
     imported = []
 
-    def counted(weights: Path, config: Path) -> Any:
+    def counted(weights: Path, *others: Any) -> Any:
         imported.append(weights)
-        return import_checkpoint(weights, config)
+        return import_checkpoint(weights, *others)
 
     monkeypatch.setattr("mirlo_llm.generate.checkpoints.decoder.import_checkpoint", counted)
     monkeypatch.setattr("mirlo.driver.build.MIN_COMPILE_SECONDS", 0)
