@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from invariant_cases import CASES, BatchedCase, different_rows
+from invariant_cases import CASES, BatchedCase, different_rows, graph, weight
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -50,6 +50,25 @@ def test_rows_of_one_batch(name: str) -> None:
 def test_rows_on_other_targets(target: str, name: str) -> None:
     """Vectors without masks and with them, and C source."""
     assert not different_rows(case_named(name), (2, 5, 9), invariant=True, target=target)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("seed", range(12))
+def test_sums_of_many_products(seed: int) -> None:
+    """Sums that are divided into blocks of K, in tiles of few rows and of many, which unroll other numbers of steps."""
+    random = np.random.default_rng(seed)
+    depth = int(random.choice([1536, 2048, 3072, random.integers(500, 3200)]))
+    columns, rows = int(random.choice([64, 256, 512])), int(random.choice([0, 17, 128]))
+    shape, batch = ((rows, depth), 3) if rows else ((depth,), int(random.choice([33, 64, 100])))
+    nodes = [node("MatMul", "a w", "y")]
+    case = BatchedCase(f"{shape} x {columns}", (shape,), graph(nodes, w=weight(depth, columns)))
+    assert not different_rows(case, [2, batch], dynamic=bool(seed % 2), invariant=True)
+
+
+def test_blocks_of_k() -> None:
+    """Products whose rows stay in the L2 cache in blocks of K only, where one row has no blocks."""
+    case = BatchedCase("deep", ((1536,),), graph([node("MatMul", "a w", "y")], w=weight(1536, 256)))
+    assert not different_rows(case, [100], dynamic=False, invariant=True)
 
 
 @pytest.mark.parametrize("name", REORDERED)

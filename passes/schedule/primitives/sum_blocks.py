@@ -9,6 +9,18 @@ from mirlo.dialects.core.value import Value, create, index
 from mirlo.passes.schedule.primitives.registers import LAST_BLOCKS, Accumulators, Carried
 from mirlo.runtime.records import dataclass
 
+SUM_BLOCK = 512
+"""Products of floats that an accumulator adds up from zero: sums of 32,768 have an error of 4e-7, without 3e-6."""
+_MOST_STEPS = 16
+"""A multiple of the k-steps that a tile unrolls: blocks begin at multiples of it, whatever the tile."""
+
+
+def sum_block(depth: int) -> int:
+    """Return the products that are added up from zero, of this many along K; 0 for all of them."""
+    if depth <= SUM_BLOCK:
+        return 0
+    return -(-depth // (-(-depth // SUM_BLOCK) * _MOST_STEPS)) * _MOST_STEPS
+
 
 @dataclass(frozen=True)
 class SumBlocks:

@@ -24,6 +24,7 @@ from mirlo.passes.schedule.primitives.function_constants import FunctionConstant
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.register_tile import sides_of, unrolled_loops
+from mirlo.passes.schedule.primitives.sum_blocks import SUM_BLOCK, sum_block
 from mirlo.passes.schedule.primitives.tile_instruction import SIGN_OF_BYTE
 from mirlo.passes.schedule.primitives.tree import (
     UNROLLED,
@@ -46,8 +47,6 @@ from mirlo.passes.schedule.primitives.vector_memory import (
 from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
 from mirlo.runtime.records import dataclass
 
-DEPTH_BLOCK = 512
-"""Products of floats that an accumulator adds up from zero: sums of 32,768 have an error of 4e-7, without 3e-6."""
 Loaded = dict[tuple[str, ir.Value | None, Dim, int], ir.Value]
 """The operands that are loaded for some products: of which side, from where, with which columns."""
 
@@ -299,6 +298,9 @@ class TileEmitter(VectorMemory):
                 return self._reduce(inner, here, list(held), rows, pieces, steps, values)
             return self._steps(loop, here, 1, list(held), rows, pieces)
 
+        def unrolled(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+            return self._steps(loop, self.inside(operands, loop, i), steps, list(held), rows, pieces)
+
         count = loop.extent
         if not inner and self.tail and not self.partial:
             return self._last_group(loop, operands, sums, rows, pieces)
@@ -306,28 +308,19 @@ class TileEmitter(VectorMemory):
         if bounds is not None:
             return for_loop(*bounds, self.index(1), body, sums, rolled=True)
         early = self.function.ends.get(loop.name)
-        if early is not None:
-            return for_loop(self.index(0), early, self.index(1), body, sums, rolled=True)
-        if count == 1:
+        if count == 1 and early is None:
             return body(0, *sums)
-        end, last = self.end_of(loop, values)
-        if steps == 1 or inner or not isinstance(count, int):
-            return self._over_depth(0 if inner or last is not None else count, end, 1, body, sums)
-
-        def unrolled(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
-            return self._steps(loop, self.inside(operands, loop, i), steps, list(held), rows, pieces)
-
-        whole = count // steps * steps
-        if last is not None and (count % steps or last % steps):
-            # Blocks of K that are no multiples: the last one has another rest than the others.
-            left = create("arith.remui", end.type, end, self.index(steps))
-            until = create("arith.subi", end.type, end, left)
-            sums = for_loop(self.index(0), until, self.index(steps), unrolled, sums, rolled=True)
-            return for_loop(until, end, self.index(1), body, sums, rolled=True)
-        rest = count - whole if last is None else 0
-        stop = self.index(whole) if rest else end
-        sums = self._over_depth(whole if last is None else 0, stop, steps, unrolled, sums)
-        return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
+        end, last = (early, None) if early is not None else self.end_of(loop, values)
+        block = 0 if inner else self._sum_block(loop)
+        if inner or steps == 1 or early is not None or not isinstance(count, int):
+            return self._in_blocks(count, end, block, sums, partial(self._each_step, steps=1, each=body))
+        has_rest = bool(count % steps or (last or 0) % steps)
+        if has_rest and not block and last is None:
+            whole = count // steps * steps
+            sums = for_loop(self.index(0), self.index(whole), self.index(steps), unrolled, sums, rolled=True)
+            return self._steps(loop, self.inside(operands, loop, whole), count - whole, sums, rows, pieces)
+        each_step = partial(self._each_step, steps=steps, each=unrolled, rest=body if has_rest else None)
+        return self._in_blocks(count, end, block, sums, each_step)
 
     @property
     def tail(self) -> int:
@@ -365,22 +358,59 @@ class TileEmitter(VectorMemory):
     def _begins_from_zero(self, inner: Sequence[Loop]) -> bool:
         """Return whether the accumulators of each iteration around some loops begin from zero: these add up many."""
         extents = [loop.extent for loop in inner]
-        return self._sums_floats and D.is_certain(lambda: D.product(extents) >= DEPTH_BLOCK // 2)
+        return self._sums_floats and D.is_certain(lambda: D.product(extents) >= SUM_BLOCK // 2)
 
-    def _over_depth(
-        self, count: Dim, end: ir.Value, steps: int, body: Callable[..., list[ir.Value]], sums: list[ir.Value]
+    def _sum_block(self, loop: Loop) -> int:
+        """Return the products of floats that are added up from zero along the innermost loop; 0 for all of them.
+
+        It is a function of K alone, whatever the tile, and the blocks of K that are loops around it.
+        """
+        if not self._sums_floats:
+            return 0
+        loops = [*(self.tile.blocks if len(self.tile.over) == 1 else []), loop]
+        rests = (bound for form, bound in self.tile.leaf.guards if form.coefficient(loop.name) == 1)
+        depth = next(rests, D.product([each.extent for each in loops]))
+        return sum_block(depth) if isinstance(depth, int) else 0
+
+    def _in_blocks(
+        self,
+        count: Dim,
+        end: ir.Value,
+        block: int,
+        sums: list[ir.Value],
+        loop: Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]],
     ) -> list[ir.Value]:
-        """Emit a loop over K: many iterations of a known number in blocks of equal size that begin from zero."""
-        if not isinstance(count, int) or count <= DEPTH_BLOCK or not self._sums_floats:
-            return for_loop(self.index(0), end, self.index(steps), body, sums, rolled=True)
-        size = -(-count // (-(-count // DEPTH_BLOCK) * steps)) * steps
+        """Emit a loop over K, `loop(start, end, accumulators)`, in blocks that begin from zero, if it has such."""
+        zero = self.index(0)
+        if not block:
+            return loop(zero, end, sums)
+        if isinstance(count, int) and count <= block:
+            return self._added(sums, loop(zero, end, self._new_sums(sums)))
+        is_even = isinstance(count, int) and count % block == 0 and end == self.index(count)
 
-        def block(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
-            last: ir.Value = Value(i) + self.index(size)
-            last = last if count % size == 0 else Value(last).minimum(end)
-            return self._added(held, for_loop(i, last, self.index(steps), body, self._new_sums(held), rolled=True))
+        def of_block(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+            last: ir.Value = Value(i) + self.index(block)
+            last = last if is_even else Value(last).minimum(end)
+            return self._added(held, loop(i, last, self._new_sums(held)))
 
-        return for_loop(self.index(0), end, self.index(size), block, sums, rolled=True)
+        return for_loop(zero, end, self.index(block), of_block, sums, rolled=True)
+
+    def _each_step(
+        self,
+        start: ir.Value,
+        end: ir.Value,
+        sums: list[ir.Value],
+        steps: int,
+        each: Callable[..., list[ir.Value]],
+        rest: Callable[..., list[ir.Value]] | None = None,
+    ) -> list[ir.Value]:
+        """Emit a loop of this many k-steps in an iteration, and one of the `rest`."""
+        if rest is None:
+            return for_loop(start, end, self.index(steps), each, sums, rolled=True)
+        left = create("arith.remui", end.type, Value(end) - Value(start), self.index(steps))
+        until = create("arith.subi", end.type, end, left)
+        sums = for_loop(start, until, self.index(steps), each, sums, rolled=True)
+        return for_loop(until, end, self.index(1), rest, sums, rolled=True)
 
     def _new_sums(self, sums: Sequence[ir.Value]) -> list[ir.Value]:
         return [self.zeros(total.type.shape[0], self.tile.product.accumulate_type) for total in sums]

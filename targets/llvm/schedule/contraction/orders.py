@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from mirlo.dialects.core import dims as D
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.primitives.sum_blocks import sum_block
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
@@ -52,6 +53,8 @@ class Freedom:
     """Whether row tiles may be processed in blocks."""
     depth_axis: LoopAxis | None
     """The reduction axis that may be blocked."""
+    sum_block: int = 1
+    """What an extent of its blocks must be a multiple of."""
 
 
 def freedom(
@@ -78,6 +81,14 @@ def freedom(
     longest = max(free, key=lambda axis: axis.extent, default=None) if is_fixed else None
     is_long = longest is not None and longest.extent >= 2 * MIN_K_BLOCK
     return Freedom(bool(row_loops), can_block, longest if is_long else None)
+
+
+def keep_order_of_sum(free: Freedom, reduce: list[LoopAxis]) -> Freedom:
+    """Return the permitted orders in which a sum has the same order as without blocks of K."""
+    axis = free.depth_axis
+    if axis is None or axis is not reduce[0]:
+        return replace(free, depth_axis=None)  # other loops of the sum would be inside of blocks
+    return free if len(reduce) > 1 else replace(free, sum_block=sum_block(axis.extent) or axis.extent)
 
 
 def choose_order(
@@ -107,7 +118,7 @@ def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_
         orders += [replace(own, row_block=block) for block in dict.fromkeys(blocks) if block < extent]
     axis = free.depth_axis
     if axis is not None:
-        blocks = [depth for depth in DEPTH_BLOCKS if depth < D.estimate_dim(axis.extent)]
+        blocks = [depth for depth in DEPTH_BLOCKS if depth < D.estimate_dim(axis.extent) and not depth % free.sum_block]
         orders += [replace(own, depth_axis=axis, depth_block=depth) for depth in blocks]
     return orders
 

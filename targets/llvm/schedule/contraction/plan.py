@@ -40,7 +40,7 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
     reserve_registers,
 )
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, plan_operand
-from mirlo.targets.llvm.schedule.contraction.orders import choose_order, freedom
+from mirlo.targets.llvm.schedule.contraction.orders import choose_order, freedom, keep_order_of_sum
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch
 from mirlo.targets.llvm.schedule.cost import (
@@ -226,8 +226,8 @@ class _Planner:
         is_stored = columns.access.value in self.constants
         is_plain = not is_dot and grouped is None and (not pack or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
-        if self.machine.invariant and free.depth_axis not in reduce[:1]:
-            free = replace(free, depth_axis=None)  # other loops of the sum would be inside of blocks
+        if self.machine.invariant:
+            free = keep_order_of_sum(free, reduce)
         has_own_rows = rows.form.stride(lane_axis) != 0 and not pack
         loops = choose_order(self.choices, free, has_own_rows, row_axis, tile_rows)
         plan = RegisterTilePlan(
