@@ -9,8 +9,11 @@ Names select rows that contain them. Times are those of the process's CPU, which
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,6 +22,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 import mirlo
+from mirlo.benchmarks.llm.engines import Mirlo
+from mirlo.benchmarks.llm.model import LLAMA, DecoderConfig, save
 from mirlo.tools import samples
 
 SAMPLES = ("mobilenetv2", "resnet50", "bert_base", "vit_base", "gpt2")
@@ -61,25 +66,62 @@ def _model(nodes: list[Any], shapes: dict[str, list[Any]], constants: dict[str, 
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def cases() -> Iterator[tuple[str, Callable[[], Any], dict[str, int]]]:
-    """Yield names, functions that return models, and sizes of dims of their calls."""
+Step = Callable[[], Any]
+Case = tuple[str, Callable[[bool], Step]]
+"""A name, and a function that returns what is measured, without the option or with it."""
+
+
+def model_case(name: str, make: Callable[[], Any], sizes: dict[str, int] | None = None) -> Case:
+    """Return the case of a call of a model, with these sizes of dims."""
+
+    def step(invariant: bool) -> Step:
+        executable = mirlo.compile(make(), invariant=invariant)
+        inputs = executable.random_inputs(dims=sizes or {})
+        return lambda: executable(**inputs)
+
+    return name, step
+
+
+def decoder_cases(folder: Path) -> Iterator[Case]:
+    """Yield cases of decoders of a language model, with caches in place."""
+    for name, config in (
+        ("decoder, 4-bit weights", LLAMA),
+        ("decoder, f32 weights", replace(LLAMA, layers=2, weights="f32")),
+        ("decoder, heads of 128", replace(LLAMA, layers=2, heads=16, size=128)),
+    ):
+        path = folder / name.replace(" ", "_")
+        opened: dict[bool, Mirlo] = {}
+
+        def engine(invariant: bool, path: Path = path, config: DecoderConfig = config, opened: Any = opened) -> Mirlo:
+            if not path.exists():
+                path.mkdir(parents=True)
+                save(config, path)
+            if invariant not in opened:
+                opened[invariant] = Mirlo(config, path / "model.onnx", 1, invariant=invariant)
+            return opened[invariant]
+
+        for tokens, past in ((1, 128), (1, 2046), (1, 8190), (64, 0), (512, 0)):
+            what = f"1 token after {past}" if past else f"prompt of {tokens}"
+            yield f"{name}, {what}", lambda each, e=engine, t=tokens, p=past: e(each).call(t, p, 1)  # type: ignore[misc]
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    """Yield all cases."""
     for name in SAMPLES:
-        yield name, lambda name=name: samples.path(name), {}  # type: ignore[misc]
+        yield model_case(name, lambda name=name: samples.path(name))  # type: ignore[misc]
     for rows in (1, 4, 64):
-        yield f"4-bit weights, {rows} rows", lambda rows=rows: product(4, rows), {}  # type: ignore[misc]
-    for rows, keys in ((1, 128), (1, 2048), (64, 512)):
-        yield (
-            f"attention, {rows} rows to {keys} keys",
-            lambda rows=rows, keys=keys: attention(rows, keys),  # type: ignore[misc]
-            {"keys": keys},
-        )
+        yield model_case(f"4-bit weights, {rows} rows", lambda rows=rows: product(4, rows))  # type: ignore[misc]
+    for rows, keys in ((1, 128), (1, 2048), (4, 2048), (64, 512), (512, 512)):
+        name = f"attention, {rows} rows to {keys} keys"
+        yield model_case(name, lambda r=rows, k=keys: attention(r, k), {"keys": keys})  # type: ignore[misc]
+    yield from decoder_cases(folder)
 
 
-def seconds_of(executable: Any, inputs: dict[str, np.ndarray], count: int) -> float:
+def seconds_of(step: Step, count: int) -> float:
     """Return the CPU seconds of a call."""
     start = time.process_time()
     for _ in range(count):
-        executable(**inputs)
+        step()
     return (time.process_time() - start) / count
 
 
@@ -90,15 +132,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     print("| case | ms | with `invariant` | ratio |\n| --- | ---: | ---: | ---: |")
-    for name, make, sizes in cases():
-        if arguments.names and not any(each in name for each in arguments.names):
-            continue
-        both = [mirlo.compile(make(), invariant=invariant) for invariant in (False, True)]
-        inputs = both[0].random_inputs(dims=sizes)
-        count = max(1, int(SHORTEST / max(1e-6, min(seconds_of(each, inputs, 2) for each in both))))
-        rounds = [[seconds_of(each, inputs, count) for each in both] for _ in range(arguments.rounds)]
-        plain, invariant = (1e3 * median(times) for times in zip(*rounds, strict=True))
-        print(f"| {name} | {plain:.2f} | {invariant:.2f} | {median(b / a for a, b in rounds):.2f} |", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, step in cases(Path(folder)):
+            if not arguments.names or any(each in name for each in arguments.names):
+                measure(name, (step(False), step(True)), arguments.rounds)
+
+
+def measure(name: str, both: Sequence[Step], rounds: int) -> None:
+    """Print the row of a case, measured in turns."""
+    count = max(1, int(SHORTEST / max(1e-6, min(seconds_of(each, 2) for each in both))))
+    times = []
+    for turn in range(rounds):
+        plain, invariant = (seconds_of(each, count) for each in (both if turn % 2 else both[::-1]))
+        times.append((plain, invariant) if turn % 2 else (invariant, plain))
+    plain, invariant = (1e3 * median(each) for each in zip(*times, strict=True))
+    print(f"| {name} | {plain:.2f} | {invariant:.2f} | {median(b / a for a, b in times):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,64 @@ def test_sums_of_many_products(seed: int) -> None:
     assert not different_rows(case, [2, batch], dynamic=bool(seed % 2), invariant=True)
 
 
+def attention_model(heads: int, groups: int, size: int, queries: int | str) -> Any:
+    """Return attention of some rows to keys of any number; each head of keys has a group of heads of queries."""
+    nodes = [
+        node("Reshape", "a s", "q"),
+        node("Transpose", "b", "k", perm=[0, 1, 3, 2]),
+        node("MatMul", "q k", "s0"),
+        node("Softmax", "s0", "p", axis=-1),
+        node("MatMul", "p c", "y"),
+    ]
+    shapes: dict[str, Any] = {"a": ["n", heads, groups, queries, size]}
+    shapes |= {name: ["n", heads, "keys", size] for name in "bc"}
+    rows = -1 if isinstance(queries, str) else groups * queries
+    return make_model(
+        nodes, {name: (F32, shape) for name, shape in shapes.items()}, ["y"], {"s": np.array([0, heads, rows, size])}
+    )
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("target", ("llvm", "llvm{cpu=x86-64-v2}", "llvm{cpu=znver3}"))
+@pytest.mark.parametrize("seed", range(8))
+def test_attention_of_one_row_and_of_many(seed: int, target: str) -> None:
+    """Rows of one call, of a number that is known and of any number, have the bits that they have one by one."""
+    random = np.random.default_rng(seed)
+    heads, groups = int(random.integers(1, 4)), int(random.choice([1, 1, 3, 4]))
+    size, most = int(random.choice([64, 128, random.integers(1, 100)])), int(random.choice([2, 7, 20, 45]))
+    one, known, dynamic = (
+        mirlo.compile(attention_model(heads, groups, size, queries), cache=False, jobs=1, invariant=True, target=target)
+        for queries in (1, most, "queries")
+    )
+    for keys in (0, 1, 2, 15, 17, int(random.integers(18, 150))):
+        q, k, v = (
+            random.standard_normal(shape).astype(np.float32)
+            for shape in ((2, heads, groups, most, size), (2, heads, keys, size), (2, heads, keys, size))
+        )
+        found = [np.asarray(each(q, k, v)).reshape(q.shape) for each in (known, dynamic)]
+        for at in range(most):
+            for row in (0, 1):
+                alone = np.asarray(one(q[row : row + 1, :, :, at : at + 1], k[row : row + 1], v[row : row + 1]))
+                expected = alone.reshape(heads, groups, size).tobytes()
+                assert [each[row, :, :, at].tobytes() for each in found] == [expected] * 2, (keys, at, row)
+    for queries in (0, 1):
+        q = random.standard_normal((1, heads, groups, queries, size)).astype(np.float32)
+        result = np.asarray(dynamic(q, k[:1], v[:1])).reshape(q.shape)
+        assert all(result.tobytes() == np.asarray(one(q, k[:1], v[:1])).tobytes() for _ in range(queries))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("seed", range(12))
+def test_products_of_inputs(seed: int) -> None:
+    """Products with rows that are contiguous along K: few of them, many, one, with rests of vectors."""
+    random = np.random.default_rng(seed)
+    rows, columns = int(random.choice([1, 3, 17, 40])), int(random.choice([1, 7, 16, 50]))
+    depth = int(random.choice([1, 5, 16, 64, 70, 1000]))
+    nodes = [node("Transpose", "b", "t", perm=[0, 2, 1]), node("MatMul", "a t", "y")]
+    case = BatchedCase(f"{rows} x {depth} x {columns}", ((rows, depth), (columns, depth)), graph(nodes))
+    assert not different_rows(case, [2, 5], dynamic=bool(seed % 2), invariant=True)
+
+
 def test_blocks_of_k() -> None:
     """Products whose rows stay in the L2 cache in blocks of K only, where one row has no blocks."""
     case = BatchedCase("deep", ((1536,),), graph([node("MatMul", "a w", "y")], w=weight(1536, 256)))

@@ -14,6 +14,7 @@ from mirlo.passes.schedule.loops import for_loop, loop_over_tiles
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
+from mirlo.passes.schedule.primitives.transposed import transpose_tile
 from mirlo.passes.schedule.primitives.tree import UNROLLED, BufferAccess, Loop
 from mirlo.passes.schedule.primitives.vector_memory import (
     REGISTER_PART,
@@ -67,7 +68,7 @@ class DotTileEmitter(TileEmitter):
         most = -(-self.tile.height * self.tile.width // lanes) * lanes
         held = self.constants.scratch(("accumulators", self.tile), most, self.kind)
         for first in range(0, len(sums), lanes):
-            store_sums(self, sums[first : first + lanes], self.start_value(), held, first)
+            self._store_totals(sums[first : first + lanes], held, first)
         self.column = first_column
         for r in range(rows):
             for piece in self.pieces(columns):
@@ -94,10 +95,26 @@ class DotTileEmitter(TileEmitter):
                 first = r * width + piece.offset
                 vector = Piece(0, lanes, lanes)
                 each = [self.load(held, self.index((first + i) * lanes), vector) for i in range(piece.lanes)]
-                part = REGISTER_PART // element_bytes(self.kind)
-                total = pick_lanes(sum_lanes(each, lanes, part), range(piece.lanes))
-                total = add_vectors(total, create("vector.broadcast", total.type, start))
-                self._finish_sums(values, r, piece, total)
+                self._finish_sums(values, r, piece, self._totals(each, piece.lanes, start))
+
+    def _totals(self, sums: list[ir.Value], count: int, start: ir.Value) -> ir.Value:
+        """Return a vector of this many totals: the initial value, and the lanes of each accumulator added up."""
+        lanes = self.lanes
+        if self.tile.has_partial_sums:
+            return pick_lanes(add_lanes_in_order(sums, start), range(count))
+        total = pick_lanes(sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(self.kind))), range(count))
+        return add_vectors(total, create("vector.broadcast", total.type, start))
+
+    def _store_totals(self, sums: list[ir.Value], held: ir.Value, first: int) -> None:
+        """Store the totals of up to as many accumulators as a vector has lanes."""
+        count, lanes, start = len(sums), self.lanes, create("arith.constant", self.kind, value=self.start_value())
+        is_squared = count > 1 and not count & (count - 1) and not lanes & (lanes - 1)
+        if is_squared or self.tile.has_partial_sums:
+            totals = self._totals(sums, lanes, start)
+            ir.Operation.create("vector.store", operands=[totals, held, self.index(first)])
+            return
+        for i, total in enumerate(sums):
+            ir.Operation.create("memref.store", operands=[_sum_up(total, start), held, self.index(first + i)])
 
     def _multiply(self, values: LoopValues, rows: int, columns: Piece, width: int, held: ir.Value) -> None:
         """Store the accumulators of some columns, of which a row has `width`."""
@@ -201,7 +218,8 @@ class DotTileEmitter(TileEmitter):
         if piece.is_partial and any(op.name not in CASTS for op in factor.body_ops):
             zeros = self.zeros(piece.lanes, vector.type.element_type)
             vector = create("arith.select", vector.type, self.mask(inside), vector, zeros)
-        return widen(self, vector, self.lanes)
+        first = piece.offset % self.lanes if self.tile.has_partial_sums else 0
+        return widen(self, vector, self.lanes, first)
 
 
 def add_vectors(left: ir.Value, right: ir.Value) -> ir.Value:
@@ -244,33 +262,28 @@ def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]
     return chosen, [i + distance for i in chosen]
 
 
-def widen(memory: VectorMemory, value: ir.Value, lanes: int) -> ir.Value:
-    """Widen a vector to the lanes of an accumulator, by zeros."""
+def widen(memory: VectorMemory, value: ir.Value, lanes: int, first: int = 0) -> ir.Value:
+    """Widen a vector to the lanes of an accumulator, by zeros: its elements are in the lanes from the first one on."""
     if value.type.shape[0] == lanes:
         return value
     kind = ir.VectorType.get([lanes], value.type.element_type)
-    zero, one = (ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (0, 1))
-    offsets, strides = ir.ArrayAttr.get([zero]), ir.ArrayAttr.get([one])
+    at, one = (ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (first, 1))
+    offsets, strides = ir.ArrayAttr.get([at]), ir.ArrayAttr.get([one])
     zeros = memory.zeros(lanes, kind.element_type)
     return create("vector.insert_strided_slice", kind, value, zeros, offsets=offsets, strides=strides)
 
 
-def store_sums(memory: VectorMemory, sums: list[ir.Value], start: ir.Attribute, held: ir.Value, first: int) -> None:
-    """Store the sums of the lanes of up to as many vectors as a vector has lanes."""
-    count, (lanes,), kind = len(sums), sums[0].type.shape, sums[0].type.element_type
-    if count < 2 or count & (count - 1) or lanes & (lanes - 1):
-        for i, total in enumerate(sums):
-            ir.Operation.create("memref.store", operands=[_sum_up(total, start), held, memory.index(first + i)])
-        return
-    totals = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
-    init = create("vector.broadcast", totals.type, create("arith.constant", kind, value=start))
-    added = add_vectors(totals, init)
-    ir.Operation.create("vector.store", operands=[added, held, memory.index(first)])
+def add_lanes_in_order(vectors: list[ir.Value], start: ir.Value) -> ir.Value:
+    """Return a vector whose lane i is the initial value plus the lanes of vector i, one after the other."""
+    (lanes,) = vectors[0].type.shape
+    total: ir.Value = create("vector.broadcast", vectors[0].type, start)
+    for each in transpose_tile(vectors, lanes):
+        total = add_vectors(total, each)
+    return total
 
 
-def _sum_up(total: ir.Value, start: ir.Attribute) -> ir.Value:
+def _sum_up(total: ir.Value, first: ir.Value) -> ir.Value:
     kind = total.type.element_type
     combining = ir.Attribute.parse("#vector.kind<add>")
-    first = create("arith.constant", kind, value=start)
     flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc>")} if isinstance(kind, ir.FloatType) else {}
     return create("vector.reduction", kind, total, first, kind=combining, **flags)

@@ -105,6 +105,7 @@ def register_tile(
     is_masked: bool = True,
     steps: int = 1,
     epilogue: tuple[int, int] | None = None,
+    has_partial_sums: bool = False,
 ) -> TileLeaf:
     """Make a reduction a tile: `loops` are its rows, vectors, lanes and the loops in an instruction, innermost."""
     if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
@@ -150,9 +151,10 @@ def register_tile(
         )
     tile = TileLeaf(
         leaf, list(over), lines, rows, vectors, lanes, depth, blocks, table[instruction], product, is_masked, steps,
-        epilogue,
+        epilogue, has_partial_sums,
     )  # fmt: skip
     _require_static(tile)
+    _require_partial_sums(tile)
     _require_unrolled(tile)
     _require_linear(tile)
     sides = sides_of(tile)
@@ -195,6 +197,19 @@ def _require_static(tile: TileLeaf) -> None:
         raise ScheduleError(f"register_tile: '{dynamic.name}' has {dynamic.extent} iterations: split it first")
     if tile.epilogue is not None and len(tile.epilogue) != 2:
         raise ScheduleError("register_tile: expected two numbers in 'epilogue', for whole and for smaller tiles")
+
+
+def _require_partial_sums(tile: TileLeaf) -> None:
+    """Require one loop of partial sums, around that of their products, or along the lanes."""
+    if not tile.has_partial_sums:
+        return
+    expected = 1 if tile.is_along_sum else 2
+    if len(tile.over) != expected or not tile.instruction.is_per_lane or tile.blocks:
+        raise ScheduleError(
+            f"register_tile: partial sums take {expected} loop{'s' * (expected - 1)} in 'over', an instruction without "
+            f"groups, and no blocks of K; found {', '.join(loop.name for loop in tile.over)} and "
+            f"'{tile.instruction.name}'"
+        )
 
 
 def _require_unrolled(tile: TileLeaf) -> None:

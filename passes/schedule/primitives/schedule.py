@@ -455,6 +455,7 @@ class Schedule(LoopQueries):
         masked: bool = True,
         steps: int = 1,
         epilogue: Sequence[int] = (),
+        partial_sums: bool = False,
     ) -> None:
         """Compute a sum of products in registers: `loops` are the innermost ones, of a tile, `over` those around them.
 
@@ -468,15 +469,20 @@ class Schedule(LoopQueries):
         The rest of the columns is a masked vector, or without `masked` ever narrower ones. `steps` are the k-steps of
         an iteration of the innermost loop of `over`. With two numbers of accumulators in `epilogue`, whole and smaller
         tiles of more accumulators compute it in a loop over their rows: less code.
+
+        With `partial_sums`, the products of each iteration of the outer one of two loops in `over` are added up from
+        zero, and then these sums in their order. Lanes along the reduction are added up in their order: a loop over
+        the lanes of a vector, around one over vectors, has the same sums.
         """
         nodes, reduced = ([self._loop(name) for name in names] for names in (loops, over))
         limits = (epilogue[0], epilogue[1]) if len(epilogue) == 2 else None
         if epilogue and limits is None or steps < 1:
             raise ScheduleError("register_tile: expected two numbers in 'epilogue', and 'steps' from 1 up")
-        register_tile(self._root, self._leaf(block), nodes, reduced, instruction, masked, steps, limits)
+        register_tile(self._root, self._leaf(block), nodes, reduced, instruction, masked, steps, limits, partial_sums)
         named: dict[str, object] = {} if masked else {"masked": False}
         named |= {"steps": steps} if steps > 1 else {}
         named |= {"epilogue": tuple(epilogue)} if epilogue else {}
+        named |= {"partial_sums": True} if partial_sums else {}
         self._record("register_tile", (block, tuple(loops), tuple(over), instruction), None, named)
 
     @primitive

@@ -288,10 +288,14 @@ class TileEmitter(VectorMemory):
         if loop.kind == UNROLLED:
             return self._taps(loops, operands, sums, rows, pieces, values)
 
+        is_partial = self.tile.has_partial_sums and loop is self.tile.over[0]
         is_blocked = self._begins_from_zero(inner)
 
         def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
             here = self.inside(operands, loop, i)
+            if is_partial:  # decides how many products the last iterations have
+                sums = self._reduce(inner, here, self._new_sums(held), rows, pieces, steps, values.at({loop.name: i}))
+                return self._added(held, sums)
             if is_blocked:
                 return self._added(held, self._reduce(inner, here, self._new_sums(held), rows, pieces, steps, values))
             if inner:
@@ -424,11 +428,16 @@ class TileEmitter(VectorMemory):
         for guard, bound in self.tile.leaf.guards:
             if loop.name not in guard.variables():
                 continue
-            origin = values.with_numbers(guard.replace({loop.name: number(0)}))
-            if _is_within(origin.range(self.placed.extents)[1] + loop.extent, bound):
+            step, names = guard.coefficient(loop.name), [each.name for each in self.tile.over]
+            inside = {name: number(0) for name in names[names.index(loop.name) :]}
+            origin = values.with_numbers(guard.replace(inside))
+            if _is_within(origin.range(self.placed.extents)[1] + step * (loop.extent - 1) + 1, bound):
                 continue
             left = Value(self.index(bound)) - values.emit(origin)
-            return Value(left).minimum(self.index(loop.extent)), D.static_dim(bound) % D.static_dim(loop.extent)
+            if step != 1:
+                left = Value(create("arith.ceildivsi", left.type, left, self.index(step)))
+                return left.minimum(self.index(loop.extent)), D.static_dim(bound) // D.static_dim(step)
+            return left.minimum(self.index(loop.extent)), D.static_dim(bound) % D.static_dim(loop.extent)
         return self.index(loop.extent), None
 
     def clipped(self, loop: Loop, values: LoopValues) -> tuple[ir.Value, ir.Value] | None:

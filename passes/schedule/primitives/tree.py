@@ -327,6 +327,9 @@ class TileLeaf:
     """K-steps of an iteration of the innermost loop of the reduction."""
     epilogue: tuple[int, int] | None
     """Most accumulators of a whole and of a smaller tile whose epilogue is unrolled, else a loop over rows."""
+    has_partial_sums: bool = False
+    """Whether the products of each iteration of the outermost loop of `over`, or of each lane of accumulators, are
+    added up from zero, and these sums one after the other."""
     is_stored: bool = True
     """Whether the block's results are stored, besides those of its epilogue."""
     prefetches: list[Prefetch] = field(default_factory=list)

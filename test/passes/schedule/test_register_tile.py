@@ -11,6 +11,7 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
+from mirlo.testing import assert_verified
 
 SHAPES = [(28, 64, 64), (30, 17, 70), (9, 40, 33), (197, 8, 100)]
 """Rows, products and columns."""
@@ -368,7 +369,9 @@ def _transposed(m: int, k: int, n: int) -> tuple[object, object]:
     return scores, model
 
 
-def along_sum(s: Schedule, columns: int = 4, masked: bool = True, is_unrolled: bool = False) -> None:
+def along_sum(
+    s: Schedule, columns: int = 4, masked: bool = True, is_unrolled: bool = False, partial_sums: bool = False
+) -> None:
     """Arrange a tile with 8 lanes along the reduction."""
     i, j, k = s.loops("scores")
     panel, column = s.split(j, (None, columns))
@@ -378,7 +381,49 @@ def along_sum(s: Schedule, columns: int = 4, masked: bool = True, is_unrolled: b
     s.reverse_compute_inline("half")
     if is_unrolled:
         s.unroll(step)
-    s.register_tile("scores", (row, column, lane), (step,), masked=masked)
+    s.register_tile("scores", (row, column, lane), (step,), masked=masked, partial_sums=partial_sums)
+
+
+def in_lanes_of_columns(s: Schedule, rows: int, steps: int = 1, masked: bool = True) -> None:
+    """Arrange a tile whose lanes are columns, with the sums of lanes along the reduction."""
+    i, j, k = s.loops("scores")
+    copy = s.cache_read("scores", "b")
+    panel, vector, lane = s.split(j, (None, 2, 8))
+    tiles, row = s.split(i, (None, rows))
+    step, part = s.split(k, (None, 8))
+    s.reorder(panel, tiles, part, step, row, vector, lane)
+    s.reverse_compute_inline("half")
+    s.compute_at(copy, panel)
+    own = [loop for loop in s.loops(copy) if loop not in s.loops("scores")]
+    s.pack(s.reads("scores")[1], [1, 0])
+    s.reorder(*reversed(own))
+    s.register_tile("scores", (row, vector, lane), (part, step), masked=masked, steps=steps, partial_sums=True)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize(("columns", "is_unrolled"), [(4, False), (3, False), (1, False), (8, True)])
+@pytest.mark.parametrize("shape", [(1, 64, 64), (2, 5, 3), (3, 37, 21), (5, 16, 8), (1, 9, 1), (2, 8, 30), (4, 71, 17)])
+def test_partial_sums(shape: tuple[int, int, int], columns: int, is_unrolled: bool, steps: int, masked: bool) -> None:
+    """Lanes along the sum that are added up in their order, and columns in lanes with the same partial sums."""
+    m, k, n = shape
+    _, model = _transposed(m, k, n)
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(each).astype(np.float32) for each in ((m, k), (n, k)))
+    schedules: list[Callable[[Schedule], None]] = [
+        lambda s: along_sum(s, columns, masked, is_unrolled, partial_sums=True),
+        lambda s: in_lanes_of_columns(s, 3, steps, masked),
+    ]
+    found = [mirlo.compile(model, schedules={"scores": each}, cache=False)(a, b) for each in schedules]
+    np.testing.assert_allclose(found[0], a @ b.T * 0.5, rtol=1e-4, atol=1e-4)
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_partial_sums_are_those_of_the_definition() -> None:
+    _, model = _transposed(3, 37, 21)
+    assert_verified(model, schedules={"scores": lambda s: along_sum(s, partial_sums=True)})
+    assert_verified(model, schedules={"scores": lambda s: in_lanes_of_columns(s, 2, 4)})
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -403,6 +448,10 @@ SUM_ERRORS: dict[str, Callable[[Schedule], object]] = {
         s.split("scores_k", (8, None)),
         s.reorder("scores_k_1", "scores_i", "scores_j", "scores_k_0"),
         s.register_tile("scores", ("scores_i", "scores_j", "scores_k_0"), ("scores_k_1",)),
+    ),
+    "partial sums take 2 loops in 'over', an instruction without groups, and no blocks of K; found": lambda s: (
+        s.reorder("scores_k", "scores_i", "scores_j"),
+        s.register_tile("scores", ("scores_i", "scores_j"), ("scores_k",), partial_sums=True),
     ),
     "expected one loop in 'over' if it is unrolled, steps=1, and no blocks of K": lambda s: (
         s.split("scores_k", (None, 8)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from folders import VOCABULARY, OnDemand, exact, load, write_genai, write_hybrid, write_plain, write_windows
 from mirlo_llm.generate import LanguageModel
+from mirlo_llm.generate.decoder import PaddedTokens
 from mirlo_llm.generate.perplexity import window_logits
 from mirlo_llm.generate.sequences import Sequences
 
@@ -47,6 +49,33 @@ def test_parts_of_a_prompt(models: dict[str, LanguageModel], kind: str) -> None:
     assert {chunk: equal_rows(models[kind], chunk) for chunk in (1, 2, 3, 7, 16, 33)} == dict.fromkeys(
         (1, 2, 3, 7, 16, 33), LENGTH
     )
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", CASES)
+def test_drawn_parts_of_drawn_prompts(models: dict[str, LanguageModel], kind: str, seed: int) -> None:
+    """Prompts of drawn lengths, in parts of drawn lengths, among them single tokens."""
+    decoder, random = models[kind]._decoder, np.random.default_rng(seed)
+    length = int(random.choice([1, 2, random.integers(3, 120)]))
+    tokens, sizes = np.array(tokens_of(seed, length)), list[int]()
+    while sum(sizes) < length:
+        sizes.append(int(min(length - sum(sizes), random.choice([1, 1, random.integers(2, 50)]))))
+    whole, parts = (
+        [row.tobytes() for rows in part_logits(decoder, tokens, each) for row in rows] for each in ([length], sizes)
+    )
+    assert whole == parts, sizes
+
+
+def part_logits(decoder: Any, tokens: np.ndarray, sizes: list[int]) -> Iterator[np.ndarray]:
+    """Yield the logits of parts of a prompt, of these lengths."""
+    state, first = decoder.new_state(len(tokens), 1, max(sizes)), 0
+    for size in sizes:
+        after = first + size
+        mask, positions = np.ones((1, after), np.int64), np.arange(first, after)[None]
+        new = PaddedTokens(tokens[None, first:after], mask, positions, (size,), [tokens[:first].tolist()])
+        yield decoder.run(state, new, size)[0]
+        first = after
 
 
 def test_the_option_is_needed(tmp_path: Path) -> None:

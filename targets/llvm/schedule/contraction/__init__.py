@@ -127,6 +127,7 @@ def _summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
         "lanes": plan.lanes,
         "depth": prod(axis.extent for axis in plan.contraction.reduce),
         "dot": plan.dot,
+        **({"partial_sums": True} if plan.has_partial_sums else {}),
         "packed": plan.packs_panels,
         **_order(plan),
         **({} if plan.group is None else {"instruction": plan.group.instruction}),

@@ -14,6 +14,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
+from mirlo.passes.schedule.primitives.sum_blocks import SUM_BLOCK
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
@@ -155,6 +156,8 @@ class _SumChoice:
     """The axis along which vectors are multiplied and their lanes summed."""
     grouped: GroupedSum | None = None
     """Groups that one instruction sums."""
+    has_partial_sums: bool = False
+    """Whether the order of a sum is that of vectors along it, whose lanes are added up in their order."""
 
 
 class _Planner:
@@ -242,7 +245,8 @@ class _Planner:
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, order_of_loops=loops, choices=self.choices, free=free,
             has_own_rows=has_own_rows, is_stored=is_stored, may_dot=chosen.may_dot,
-            search=search, is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
+            search=search, has_partial_sums=chosen.has_partial_sums,
+            is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
         if not self.choices.has_order:
             loops = fastest_order(plan, self.threads)
@@ -284,7 +288,8 @@ class _Planner:
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         dot = self.choices.dot
         along = contiguous if (reuse < DOT_BELOW_ROWS if dot is None else dot) else None
-        if self.machine.invariant:
+        has_partial_sums = self._has_partial_sums(order, problem.lanes)
+        if self._keeps_order and not has_partial_sums:
             along = None  # with more rows, panels would be summed in another order
         group = kind_of_group(
             self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1, self.choices.has_small_pairs
@@ -305,16 +310,36 @@ class _Planner:
                 return _SumChoice(order, problem, machine, contiguous is not None, grouped=grouped)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
-        return _SumChoice(order, problem, self.machine, contiguous is not None, dot=along)
+        problem = replace(problem, has_partial_sums=has_partial_sums)
+        return _SumChoice(
+            order, problem, self.machine, contiguous is not None, dot=along, has_partial_sums=has_partial_sums
+        )
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Return whether sums have the same order for any number of rows; those of integers are exact in any."""
+        return self.machine.invariant and isinstance(self.contraction.product.accumulate_type, ir.F32Type)
+
+    def _has_partial_sums(self, order: list[LoopAxis], lanes: int) -> bool:
+        """Return whether few rows and many are summed as vectors along K are, in the order of their lanes.
+
+        Constants are packed before, for any number of rows.
+        """
+        columns = self.columns
+        if not self._keeps_order or self.windows or len(order) != 1 or not isinstance(order[0].extent, int):
+            return False
+        if columns.form.stride(self.lane_axis) == 1 or columns.access.value in self.constants:
+            return False
+        is_short = lanes > 1 and order[0].extent <= lanes * SUM_BLOCK
+        return is_short and contiguous_sum(self.rows, columns, order) is not None
 
     def _depends_on_rows(self, group: DotGroup) -> bool:
         """Return whether the machine keeps the order of sums, and the number of rows decides about a group.
 
         Sums of integers are exact in any order. Columns that are not constant are in groups for many rows only.
         """
-        is_float = isinstance(self.contraction.product.accumulate_type, ir.F32Type)
         is_constant = self.columns.access.value in self.constants or self.choices.is_packed
-        return self.machine.invariant and is_float and (group.is_matrix or not is_constant)
+        return self._keeps_order and (group.is_matrix or not is_constant)
 
     def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int, TileSearch | None]:
         """Return the axis of the tile's rows, its rows and column vectors, and the request that they answer."""

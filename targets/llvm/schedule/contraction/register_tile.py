@@ -67,6 +67,8 @@ class RegisterTilePlan:
     """Whether the lanes could run along K as well as along the output."""
     search: TileSearch | None = None
     """What the tile was chosen for; None for dot products, whose tiles are not compared."""
+    has_partial_sums: bool = False
+    """Whether the order of a sum is that of vectors along it, whose lanes are added up in their order."""
     is_short: bool = False
     """Whether dot products read a column after the other, with code for all of K."""
 

@@ -110,9 +110,8 @@ def arrange_contraction(s: Schedule, plan: RegisterTilePlan, part: BlockOfRows |
     lanes = 1 if plan.lane_axis.extent == 1 else plan.lanes
     factors = (None, plan.tile_columns) if plan.dot else (None, plan.tile_vectors, lanes)
     panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan, part) else "mask")
-    if plan.dot:
-        over[-1], lane = s.split(over[-1], (None, plan.lanes))
-        depth = [lane]
+    if plan.dot or plan.has_partial_sums:
+        over, depth = lanes_along_sum(s, over, plan)
     if order.depth_axis is not None:
         block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
         blocks.append(block_of_k)
@@ -139,6 +138,16 @@ def arrange_contraction(s: Schedule, plan: RegisterTilePlan, part: BlockOfRows |
         s.convert(copy)
     inner = [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner
     return TiledLoops(blocks, outer, inner, panel, tiles, over, loops)
+
+
+def lanes_along_sum(s: Schedule, over: list[str], plan: RegisterTilePlan) -> tuple[list[str], list[str]]:
+    """Split the innermost loop of the reduction into vectors; return the loops around the tile, and its lanes.
+
+    A tile whose lanes are columns has a loop over the lanes of these vectors, with the products of each in its order.
+    """
+    *others, last = over
+    step, lane = s.split(last, (None, plan.lanes))
+    return ([*others, step], [lane]) if plan.dot else ([*others, lane, step], [])
 
 
 def has_panel_apart(plan: RegisterTilePlan, part: BlockOfRows | None) -> bool:
@@ -219,7 +228,9 @@ def place_tile(
     is_unrolled &= not plan.dot
     instruction = instruction_of(plan)
     steps = UNROLLED_STEPS if is_unrolled else 1
-    s.register_tile(block, tile, over, instruction, plan.machine.masked, steps, unrolled_epilogue(plan))
+    s.register_tile(
+        block, tile, over, instruction, plan.machine.masked, steps, unrolled_epilogue(plan), plan.has_partial_sums
+    )
     columns = s.reads(block)[loops.column_operand]
     if loops.panels and next_panel(plan) is not None:
         s.prefetch(block, columns, loop=loops.panels[-1])

@@ -57,6 +57,8 @@ class TileProblem:
     """Instructions that multiply for each accumulator, in a k-step."""
     is_added: bool = False
     """Whether an instruction of its own adds to the accumulator."""
+    has_partial_sums: bool = False
+    """Whether each accumulator is two: a partial sum, and their total."""
     taps: int = 1
     """Elements of a window along the tile's rows, if adjacent rows share vectors of the row operand."""
     tap_stride: int = 1
@@ -93,7 +95,8 @@ def edge_ranges(extent: int, size: int, first: int, stop: int) -> list[tuple[ran
 def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> int:
     """Return the vector registers that a tile needs."""
     operands = (vectors if problem.shared_columns else 1) + 1 + (machine.product_instructions - 1)
-    return rows * vectors + operands + problem.temporaries + machine.spare_registers
+    sums = rows * vectors * (2 if problem.has_partial_sums else 1)
+    return sums + operands + problem.temporaries + machine.spare_registers
 
 
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
