@@ -174,7 +174,7 @@ def test_all_rules_are_read(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another kind": ({"model": "t5"}, "'tokenizer.ggml.model': expected one of llama, gpt2, found 't5'"),
+    "another kind": ({"model": "t5"}, "'tokenizer.ggml.model': expected one of llama, gpt2, bert, found 't5'"),
     "another rule": ({"model": "gpt2", "pre": "no"}, "'tokenizer.ggml.pre': expected one of gpt-2"),
     "no merges": ({"model": "gpt2"}, "'tokenizer.ggml.merges': expected an array of texts"),
     "merges of no tokens": ({"model": "gpt2", "merges": ["a x"]}, "expected two tokens that are one together, found"),
