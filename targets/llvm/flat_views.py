@@ -18,7 +18,7 @@ from mirlo.runtime.records import dataclass
 
 _EXPANDED = ("memref.subview", "memref.expand_shape", "memref.collapse_shape", "memref.extract_")
 """The beginnings of the names of the operations that `expand-strided-metadata` lowers."""
-_SCRATCH = (memref.AllocaOp, memref.ViewOp)
+SCRATCH = (memref.AllocaOp, memref.ViewOp)
 """Scratch memory of a kernel: on the stack, or a part of a buffer that its caller passes."""
 _CALLED = re.compile(r'\b(?:call |callee = )@("[^"]*"|[\w.$-]+)')
 """Matches the name of a function that is called."""
@@ -37,12 +37,12 @@ def flatten_views(module: ir.Module, text: str) -> bool:
     called = {name.strip('"') for name in _CALLED.findall(text)} if any(map(text.__contains__, _CALLS)) else ()
     for function in module.body.operations:
         if _is_called_from_outside(function.operation, called):
-            left -= _flatten_arguments(function.operation)
+            left -= flatten_arguments(function.operation)
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
-                for memory in [op for op in block.operations if isinstance(op, _SCRATCH)]:
-                    left -= _flatten_scratch(memory.operation)
+                for memory in [op for op in block.operations if isinstance(op, SCRATCH)]:
+                    left -= flatten_scratch(memory.operation)
                 for op in list(block.operations):
                     if isinstance(op, memref.CollapseShapeOp) and _is_contiguous(op):
                         _flatten(op.operation)
@@ -57,11 +57,11 @@ def _is_called_from_outside(function: ir.Operation, called: Container[str]) -> b
     return "sym_visibility" not in function.attributes and symbol_name(function) not in called
 
 
-def _flatten_arguments(function: ir.Operation) -> int:
+def flatten_arguments(function: ir.Operation) -> int:
     """Replace arguments of which each use is the same view in one dim; return how many collapsed shapes they had."""
     arguments, collapsed = list(function.regions[0].blocks[0].arguments), 0
     for argument in arguments:
-        views = _whole_views(argument)
+        views = whole_views(argument)
         if views is not None:
             _replace_views(views, argument)
             argument.set_type(views.kind)
@@ -72,9 +72,9 @@ def _flatten_arguments(function: ir.Operation) -> int:
     return collapsed
 
 
-def _flatten_scratch(op: ir.Operation) -> int:
+def flatten_scratch(op: ir.Operation) -> int:
     """Give memory of constant size one dim if each use is the same collapsed shape; return how many there were."""
-    views = _whole_views(op.results[0])
+    views = whole_views(op.results[0])
     if views is None or views.collapsed < len(views.operations):
         return 0
     with ir.InsertionPoint(op), op.location:
@@ -85,7 +85,7 @@ def _flatten_scratch(op: ir.Operation) -> int:
 
 
 @dataclass(frozen=True)
-class _WholeViews:
+class WholeViews:
     """The uses of a buffer, all of which are views of one type in one dim."""
 
     operations: list[ir.Operation]
@@ -94,7 +94,7 @@ class _WholeViews:
     """How many of them are collapsed shapes."""
 
 
-def _whole_views(buffer: ir.Value) -> _WholeViews | None:
+def whole_views(buffer: ir.Value) -> WholeViews | None:
     """Return the views that all uses of a buffer are; None if there are other uses, or views of several types."""
     views = [use.owner for use in buffer.uses]
     if not views or not all(map(_is_whole, views)):
@@ -103,10 +103,10 @@ def _whole_views(buffer: ir.Value) -> _WholeViews | None:
     if len(kinds) > 1:
         return None
     collapsed = sum(isinstance(view, memref.CollapseShapeOp) for view in views)
-    return _WholeViews([view.operation for view in views], kinds.pop(), collapsed)
+    return WholeViews([view.operation for view in views], kinds.pop(), collapsed)
 
 
-def _replace_views(views: _WholeViews, buffer: ir.Value) -> None:
+def _replace_views(views: WholeViews, buffer: ir.Value) -> None:
     """Replace views by a buffer of their type."""
     for view in views.operations:
         view.results[0].replace_all_uses_with(buffer)

@@ -1,7 +1,8 @@
-"""Kernels that differ in scalars only, such as the scales of quantized layers, become one that takes them as arguments.
+"""Kernels that differ in numbers only become one that takes them as arguments: scales of layers, sizes of buffers.
 
 Such kernels are found before `schedule` lowers them, when their text is short. Scalars become arguments where they are
-operands of arithmetic that costs the same with constants: not in limits and addresses.
+operands of arithmetic that costs the same with constants: not in limits. Sizes do in the ends of loops and around
+innermost loops, where the buffers are seen in one dim (`buffer_sizes.py`), but for kernels with register tiles.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
@@ -18,8 +19,11 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.memory.names import FORK
+from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.buffer_sizes import VIEWS, cast_operands, equalize, form_of, set_inputs
 
 MAX_SCALARS = 16
 """The most arguments that a kernel gets: further ones would each cost a store and a load of a call."""
@@ -27,20 +31,36 @@ ARITHMETIC = frozenset(
     ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.addi", "arith.subi", "math.fma", "vector.fma")
 )
 """Operations that cost the same with constants and with other values, but for divisors with exact inverses."""
+MAX_OFFSETS = 8
+"""The most sizes in the addresses of innermost loops that become arguments: as constants they are parts of
+instructions, as arguments they are in registers."""
+_OF_ADDRESSES = ("arith.addi", "arith.muli")
+_PRODUCTS = frozenset(("arith.mulf", "arith.divf", "math.fma", "vector.fma"))
+"""Operations of which LLVM makes products: quotients by constants with exact inverses, too."""
 _VALUES = re.compile(r"%c[\w-]*|arith\.constant \S+ : (?:bf16|f\d+|i\d+)$", re.MULTILINE)
 """Constants that are scalars, and the names that the printer gives the results of constants."""
+_NUMBERS = re.compile(r"\d+")
 
 
 def similar_kernels(module: ir.OpView) -> dict[str, int]:
-    """Return the kernels whose text before `schedule` differs from that of others in scalars only: groups by name."""
+    """Return the kernels whose text before `schedule` differs from that of others in numbers only: groups by name.
+
+    The sizes of contractions decide their register tiles: those of a group differ in scalars only.
+    """
     named: defaultdict[str, list[str]] = defaultdict(list)
     for function in module.regions[0].blocks[0].operations:
         if is_prim_func(function) and len(function.operation.regions[0].blocks):
             name = symbol_name(function)
             text = function.operation.get_asm(assume_verified=True, use_local_scope=True)
-            named[_VALUES.sub("", text.replace(f"@{name}(", "@(", 1))].append(name)
+            text = _VALUES.sub("", text.replace(f"@{name}(", "@(", 1))
+            named[text if _is_contraction(function) else _NUMBERS.sub("", text)].append(name)
     groups = (names for names in named.values() if len(names) > 1)
     return {name: i for i, names in enumerate(groups) for name in names}
+
+
+def _is_contraction(function: ir.OpView) -> bool:
+    kind = function.operation.attributes.get(KIND)
+    return kind is None or ir.StringAttr(kind).value == FusionKind.CONTRACTION.label
 
 
 @dataclass
@@ -57,43 +77,58 @@ class _Kernel:
     constants: list[ir.Operation] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     """The names of all operations, in order."""
+    types: list[int] = field(default_factory=list)
+    """The addresses of the types of all results that are no buffers, in order."""
+    buffers: list[ir.Value] = field(default_factory=list)
+    """The arguments of functions, and the results that are views of buffers."""
+    has_tiles: bool = False
+    """Whether a loop is over the accumulators of a register tile."""
 
     def values(self) -> list[ir.Attribute]:
         return [op.attributes["value"] for op in self.constants]
+
+    def form(self) -> tuple[object, ...]:
+        """Return what kernels that become one have in common."""
+        return (*self.operations, *self.types, *map(form_of, self.buffers))
 
 
 def merge_kernels(
     kernels: Iterable[tuple[int, str, Mapping[str, ir.Operation]]],
 ) -> dict[str, tuple[ir.Attribute, ...]]:
-    """Make arguments of the scalars in which kernels of one group differ; return those of each changed kernel.
+    """Make arguments of the numbers in which kernels of one group differ; return those of each changed kernel.
 
     Each kernel comes with its group, and as a name among the functions of its module.
     """
-    groups: defaultdict[tuple[int, tuple[str, ...]], list[_Kernel]] = defaultdict(list)
+    groups: defaultdict[tuple[int, tuple[object, ...]], list[_Kernel]] = defaultdict(list)
     for group, name, symbols in kernels:
         kernel = _scan(symbols[name], symbols)
-        groups[group, tuple(kernel.operations)].append(kernel)
-    scalars: dict[str, tuple[ir.Attribute, ...]] = {}
+        groups[group, kernel.form()].append(kernel)
+    numbers: dict[str, tuple[ir.Attribute, ...]] = {}
     for candidates in groups.values():
         for same in _with_equal_constants(candidates):
-            scalars |= _merge(same)
-    return scalars
+            numbers |= _merge(same)
+    return numbers
 
 
-def pass_scalars(function: ir.Operation, scalars: Mapping[str, tuple[ir.Attribute, ...]]) -> None:
-    """Pass to kernels, in the calls of a function, the scalars that became arguments."""
+def pass_numbers(
+    function: ir.Operation, numbers: Mapping[str, tuple[ir.Attribute, ...]], symbols: Mapping[str, ir.Operation]
+) -> None:
+    """Pass to kernels, in the calls of a function, the numbers that became arguments, and buffers of their types."""
     calls: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "func.call" and _callee(op) in scalars:
+        if op.name == "func.call" and is_prim_func(symbols[_callee(op)]):
             calls.append(op)
         return ir.WalkResult.ADVANCE
 
     walk(function, visit)
     for call in calls:
-        with ir.InsertionPoint(call), call.location:
-            added = [create("arith.constant", v.type, value=v) for v in scalars[_callee(call)]]
-        _call_with(call, added)
+        cast_operands(call, symbols[_callee(call)])
+        own = numbers.get(_callee(call))
+        if own is not None:
+            with ir.InsertionPoint(call), call.location:
+                added = [create("arith.constant", v.type, value=v) for v in own]
+            _call_with(call, added)
 
 
 def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kernel:
@@ -107,12 +142,19 @@ def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kerne
             kernel.constants.append(op)
         elif name == "func.call":
             (kernel.calls if FORK in symbols[_callee(op)].attributes else others).append(op)
+        elif name == "scf.for":
+            kernel.has_tiles |= LOOP_ANNOTATION in op.attributes and len(op.results) > 0
+        if name in VIEWS:
+            kernel.buffers.append(op.results[0])
+        else:
+            kernel.types.extend(hash(result.type) for result in op.results)
         return ir.WalkResult.ADVANCE
 
     waiting = [function]
     while waiting:
         known = len(kernel.calls)
         kernel.functions.append(waiting.pop())
+        kernel.buffers += kernel.functions[-1].regions[0].blocks[0].arguments
         walk(kernel.functions[-1], visit, ir.WalkOrder.PRE_ORDER)
         for call in kernel.calls[known:]:
             fork = symbols[_callee(call)]
@@ -125,27 +167,116 @@ def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kerne
 
 
 def _with_equal_constants(kernels: Sequence[_Kernel]) -> list[list[_Kernel]]:
-    """Divide kernels with the same operations into those that differ in scalars that can be arguments only."""
+    """Divide kernels with the same operations into those that differ in numbers that can be arguments only."""
     if len(kernels) < 2:
         return []
     rows = [kernel.values() for kernel in kernels]
     columns = list(zip(*rows, strict=True))
     varied = [i for i, column in enumerate(columns) if len(set(column)) > 1]
-    fixed = [i for i in varied if not all(_can_be_argument(kernel.constants[i]) for kernel in kernels)]
+    uses, first = _Uses(kernels[0]), kernels[0].constants
+    fixed = [
+        i for i in varied
+        if not uses.is_cheap_size(first[i]) and not all(uses.is_cheap_scalar(each.constants[i]) for each in kernels)
+    ]  # fmt: skip
+    offsets: defaultdict[ir.Operation, set[tuple[ir.Attribute, ...]]] = defaultdict(set)
+    for i in varied:
+        for loop in () if i in fixed else uses.loops_with_offset(first[i]):
+            offsets[loop].add(columns[i])
+    if max(map(len, offsets.values()), default=0) > MAX_OFFSETS:
+        fixed = [i for i in varied if isinstance(first[i].results[0].type, ir.IndexType)]
     groups: defaultdict[tuple[ir.Attribute, ...], list[_Kernel]] = defaultdict(list)
     for kernel, values in zip(kernels, rows, strict=True):
         groups[tuple(values[i] for i in fixed)].append(kernel)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _can_be_argument(constant: ir.Operation) -> bool:
-    """Return whether a constant is a scalar that only arithmetic uses, as it is or in all lanes of a vector."""
-    kind = constant.results[0].type
-    if not isinstance(kind, (ir.FloatType, ir.IntegerType)):
+class _Uses:
+    """What the constants of a kernel are used for."""
+
+    def __init__(self, kernel: _Kernel) -> None:
+        self.allows_sizes = not kernel.has_tiles and not _may_fuse_over_iterations(kernel)
+        self._innermost: dict[ir.Operation, bool] = {}
+
+    def is_cheap_size(self, constant: ir.Operation) -> bool:
+        """Return whether a constant is a size in the ends of loops and in addresses."""
+        if not self.allows_sizes or not isinstance(constant.results[0].type, ir.IndexType):
+            return False
+        return all(map(self._is_cheap, constant.results[0].uses))
+
+    def is_cheap_scalar(self, constant: ir.Operation) -> bool:
+        """Return whether a constant is a scalar that only arithmetic uses, as it is or in all lanes of a vector."""
+        if not isinstance(constant.results[0].type, (ir.FloatType, ir.IntegerType)):
+            return False
+        users = [use.owner.operation.name for use in _uses_in_lanes(constant.results[0])]
+        is_divisor = "arith.divf" in users
+        return ARITHMETIC.issuperset(users) and not (is_divisor and _has_exact_inverse(constant.attributes["value"]))
+
+    def _is_cheap(self, use: ir.OpOperand) -> bool:
+        name, number = use.owner.operation.name, use.operand_number
+        return name in ("func.call", *_OF_ADDRESSES) or (name, number) in (("scf.for", 1), ("memref.view", 1))
+
+    def loops_with_offset(self, constant: ir.Operation) -> list[ir.Operation]:
+        """Return the innermost loops in which a constant is a part of addresses."""
+        if not isinstance(constant.results[0].type, ir.IndexType):
+            return []
+        users = (use.owner.operation for use in constant.results[0].uses)
+        loops = (self.innermost(user) for user in users if user.name in _OF_ADDRESSES)
+        return [loop for loop in loops if loop is not None]
+
+    def innermost(self, op: ir.Operation) -> ir.Operation | None:
+        """Return the loop around an operation if it has none below it."""
+        around = None if op.parent is None else op.parent.operation
+        if around is None or around.name == "func.func":
+            return None
+        if around not in self._innermost:
+            self._innermost[around] = not any(_has_loop(each) for each in around.regions[0].blocks[0].operations)
+        return around if self._innermost[around] else None
+
+
+def _may_fuse_over_iterations(kernel: _Kernel) -> bool:
+    """Return whether sums have terms of other iterations, and products that LLVM fuses with sums.
+
+    It chooses what it fuses by what is in one block, and unrolls a loop that has few iterations: results of the same
+    loop with any number of iterations may differ in their last bits.
+    """
+    if _PRODUCTS.isdisjoint(kernel.operations):
         return False
-    users = [use.owner.operation.name for use in _uses_in_lanes(constant.results[0])]
-    is_divisor = "arith.divf" in users
-    return ARITHMETIC.issuperset(users) and not (is_divisor and _has_exact_inverse(constant.attributes["value"]))
+    sums: list[ir.Operation] = []
+    stored: set[ir.Value] = set()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in ("arith.addf", "arith.subf"):
+            sums.append(op)
+        elif op.name in ("memref.store", "vector.store", "vector.maskedstore"):
+            stored.update(_viewed(operand) for operand in op.operands if isinstance(operand.type, ir.MemRefType))
+        return ir.WalkResult.ADVANCE
+
+    for function in kernel.functions:
+        walk(function, visit)
+    return any(_is_of_other_block(operand, op, stored) for op in sums for operand in op.operands)
+
+
+def _viewed(value: ir.Value) -> ir.Value:
+    """Return the buffer that a value is a view of, or the value itself."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_of_other_block(value: ir.Value, user: ir.Operation, stored: Collection[ir.Value]) -> bool:
+    """Return whether a term comes from another block than its sum, or from memory that the kernel writes."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return True
+    if len(owner.regions) or any(_viewed(operand) in stored for operand in owner.operands):
+        return True
+    return owner.name in _PRODUCTS and owner.operation.block != user.block
+
+
+def _has_loop(op: ir.OpView | ir.Operation) -> bool:
+    operation = op.operation
+    inner = (each for region in operation.regions for block in region.blocks for each in block.operations)
+    return operation.name in ("scf.for", "scf.while") or any(map(_has_loop, inner))
 
 
 def _uses_in_lanes(value: ir.Value) -> Iterator[ir.OpOperand]:
@@ -168,13 +299,26 @@ def _merge(kernels: Sequence[_Kernel]) -> dict[str, tuple[ir.Attribute, ...]]:
     columns = list(zip(*(kernel.values() for kernel in kernels), strict=True))
     varied = {i: column for i, column in enumerate(columns) if len(set(column)) > 1}
     arguments = {column: position for position, column in enumerate(dict.fromkeys(varied.values()))}
-    if not 0 < len(arguments) <= MAX_SCALARS:
+    if len(arguments) > MAX_SCALARS:
+        return {}
+    equalize([kernel.functions for kernel in kernels])
+    for kernel in kernels:
+        _declare_forks(kernel)
+    if not arguments:
         return {}
     positions = {i: arguments[column] for i, column in varied.items()}
     for kernel in kernels:
         _add_arguments(kernel, [column[0].type for column in arguments], positions)
     values = zip(*arguments, strict=True)
     return {kernel.name: own for kernel, own in zip(kernels, values, strict=True)}
+
+
+def _declare_forks(kernel: _Kernel) -> None:
+    """Give the declarations of forks the types of what they are called with."""
+    forks = {symbol_name(fork): fork for fork in kernel.forks}
+    for call in kernel.calls:
+        if _callee(call) in forks:
+            set_inputs(forks[_callee(call)], [operand.type for operand in call.operands])
 
 
 def _add_arguments(kernel: _Kernel, types: Sequence[ir.Type], positions: Mapping[int, int]) -> None:

@@ -1,7 +1,7 @@
 """Division of a planned module into units that are compiled separately: kernels with their helpers, and the rest.
 
 A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that
-differ only in names are one unit, and those that differ in scalars, which become arguments. The digest of the text is
+differ only in names are one unit, and those that differ in numbers, which become arguments. The digest of the text is
 part of the symbol that the model calls; that of the text and of everything else that the code depends on is the unit's
 key.
 """
@@ -20,7 +20,7 @@ from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import code_version
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
-from mirlo.targets.llvm.merge_kernels import merge_kernels, pass_scalars
+from mirlo.targets.llvm.merge_kernels import merge_kernels, pass_numbers
 from mirlo.targets.llvm.object_code import MAIN, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
@@ -58,7 +58,7 @@ def split(
     """Return the units of a module, which is changed: the one with `main` first, then each kernel once.
 
     Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one. Kernels of a group
-    that `similar` names are one where they differ in scalars only.
+    that `similar` names are one where they differ in numbers only.
     """
     operations = _operations(module)
     for operation in operations.values():
@@ -96,11 +96,11 @@ def split(
 
 
 def _merge_similar(operations: Mapping[str, ir.Operation], similar: Mapping[str, int]) -> None:
-    """Merge kernels of a group that differ in scalars only, and pass the scalars as arguments."""
-    scalars = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
+    """Merge kernels of a group that differ in numbers only, and pass the numbers as arguments."""
+    numbers = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
     for operation in operations.values():
         if operation.name == "func.func" and not is_prim_func(operation):
-            pass_scalars(operation, scalars)
+            pass_numbers(operation, numbers, operations)
 
 
 def kernel_units(modules: Mapping[str, ir.Module], settings: CodeSettings) -> list[CompilationUnit]:

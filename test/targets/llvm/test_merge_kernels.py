@@ -1,4 +1,4 @@
-"""Kernels that differ in scalars only are compiled once: the scalars are arguments."""
+"""Kernels that differ in numbers only are compiled once: scalars and sizes are arguments."""
 
 from __future__ import annotations
 
@@ -197,3 +197,130 @@ def test_kernels_that_differ_in_indices_stay_as_they_are(whole_units) -> None:
 def test_scalars_that_are_cheaper_as_constants_stay(whole_units, operation: str, scalars, kernels: int) -> None:
     """LLVM multiplies by the inverse of a power of two, and asks of operands of maxima whether they can be NaN."""
     assert len(_split(scalars, operation=operation)) - 1 == kernels
+
+
+SIZED = {
+    "elementwise": ("float[1, {n}, {m}] x{i}", "float[1, {n}, {m}] y{i}", "y{i} = Sqrt (x{i})"),
+    "reduction": ("float[1, {n}, {m}] x{i}", "float y{i}", "y{i} = ReduceMax <keepdims = 0> (x{i})"),
+    "rows": (
+        "float[1, {n}, {m}] x{i}, float[{m}] w{i}", "float[1, {n}, {m}] y{i}",
+        "y{i} = LayerNormalization <axis = -1> (x{i}, w{i})",
+    ),
+    "pad": (
+        "float[1, {n}, {m}] x{i}", "float[1, a{i}, {m}] y{i}",
+        "p{i} = Constant <value = int64[6] {{0, 1, 0, 0, 1, 0}}> () y{i} = Pad (x{i}, p{i})",
+    ),
+    "concat": (
+        "float[1, {n}, {m}] x{i}, float[1, {n}, {m}] w{i}", "float[1, {n}, b{i}] y{i}",
+        "y{i} = Concat <axis = 2> (x{i}, w{i})",
+    ),
+    "transpose": ("float[1, {n}, {m}] x{i}", "float[1, {m}, {n}] y{i}", "y{i} = Transpose <perm = [0, 2, 1]> (x{i})"),
+}  # fmt: skip
+"""Inputs, outputs and nodes of a layer over a matrix of n by m."""
+SIZES = [(64, 128), (96, 128), (32, 256), (256, 64), (16, 640), (160, 192), (7, 13), (9, 13), (1, 64), (0, 64)]
+
+
+def _sized(layer: str, sizes: Sequence[tuple[int, int]]) -> onnx.ModelProto:
+    parts = [[part.format(i=i, n=n, m=m) for part in SIZED[layer]] for i, (n, m) in enumerate(sizes)]
+    inputs, outputs, nodes = ([each[k] for each in parts] for k in range(3))
+    header = '<ir_version: 8, opset_import: ["": 18]>'
+    return onnx.parser.parse_model(f"{header} g ({', '.join(inputs)}) => ({', '.join(outputs)}) {{{' '.join(nodes)}}}")
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("layer", SIZED)
+def test_kernels_that_differ_in_sizes(unit_lists, monkeypatch, layer: str, threads: int) -> None:
+    """They give the same bits as kernels for one size; sizes of 0 and 1 are among them."""
+    sizes = [size for size in SIZES if layer != "reduction" or all(size)]
+    model = _sized(layer, sizes)
+    merged: Any = mirlo.compile(model, cache=False, jobs=1, threads=threads)
+    monkeypatch.setattr(compile_ahead, "similar_kernels", lambda module: {})
+    apart: Any = mirlo.compile(model, cache=False, jobs=1, threads=threads)
+    together, alone = map(len, unit_lists)
+    assert together < alone if layer in ("elementwise", "reduction", "concat") else together <= alone, (alone, together)
+    rng = np.random.default_rng(0)
+    shapes = [[dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in model.graph.input]
+    arrays = [rng.uniform(0.5, 2, shape).astype(np.float32) for shape in shapes]
+    for result, expected in zip(merged(*arrays), apart(*arrays), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_sizes_of_buffers_of_one_dim(whole_units) -> None:
+    """Types, ends of loops and strides are no reason for another kernel; register tiles and sums of products are."""
+    texts = []
+    for name, rows, columns in (("first", 4, 6), ("second", 3, 5)):
+        texts.append(ROWS.format(name=name, rows=rows, columns=columns, size=rows * columns))
+    header = """func.func @main(%a: memref<4x6xf32>, %b: memref<3x5xf32>, %arena: memref<16xi8>) {
+      call @first(%a) : (memref<4x6xf32>) -> ()
+      call @second(%b) : (memref<3x5xf32>) -> ()
+      return
+    }"""
+    annotated = "{llvm.loop_annotation = #llvm.loop_annotation<>}"
+    for annotation, term, kernels in (("", "%x", 1), (annotated, "%x", 2), ("", "%y", 2)):
+        text = header + "".join(texts).replace("ANNOTATION", annotation).replace("TERM", term)
+        text = text.replace("OPERATION", "arith.mulf" if term == "%y" else "arith.maximumf")
+        with make_context(), ir.Location.unknown():
+            entry, settings = EntryInterface(2, 0, (), False), CodeSettings(host_processor())
+            module = ir.Module.parse(text)
+            main, *others = split(module, entry, settings, similar={"first": 0, "second": 0})
+            ir.Module.parse(main.text).operation.verify()
+        assert len(others) == kernels
+        assert ("memref<24xf32>, index, index" in main.text) == (kernels == 1)
+
+
+ROWS = """
+func.func private @{name}(%a: memref<{rows}x{columns}xf32>) attributes {{tir.prim_func}} {{
+  %v = memref.collapse_shape %a [[0, 1]] : memref<{rows}x{columns}xf32> into memref<{size}xf32>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %rows = arith.constant {rows} : index
+  %columns = arith.constant {columns} : index
+  %start = arith.constant 0.0 : f32
+  scf.for %i = %zero to %rows step %one {{
+    %row = arith.muli %i, %columns : index
+    %sum = scf.for %j = %zero to %columns step %one iter_args(%s = %start) -> f32 {{
+      %at = arith.addi %row, %j : index
+      %x = memref.load %v[%at] : memref<{size}xf32>
+      %y = OPERATION %x, %x : f32
+      %t = arith.addf %s, TERM : f32
+      scf.yield %t : f32
+    }} ANNOTATION
+    memref.store %sum, %v[%row] : memref<{size}xf32>
+  }}
+  return
+}}
+"""
+OFFSETS = """
+func.func private @{name}(%a: memref<{size}xf32>) attributes {{tir.prim_func}} {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %end = arith.constant 4 : index
+  {constants}
+  scf.for %i = %zero to %end step %one {{
+    {loads}
+  }}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("offsets", [0, 1, 8, 9])
+def test_many_offsets_in_a_loop_stay_constants(whole_units, offsets: int) -> None:
+    """As arguments they would be in registers."""
+    texts = []
+    for name, size in (("first", 100), ("second", 200)):
+        constants = [f"%c{k} = arith.constant {size // 2 + k} : index" for k in range(offsets)]
+        loads = [f"%i{k} = arith.addi %i, %c{k} : index\n memref.store %x, %a[%i{k}] : memref<{size}xf32>"
+                 for k in range(offsets)]  # fmt: skip
+        loads.insert(0, f"%x = memref.load %a[%i] : memref<{size}xf32>")
+        texts.append(OFFSETS.format(name=name, size=size, constants="\n".join(constants), loads="\n".join(loads)))
+    text = """func.func @main(%a: memref<100xf32>, %b: memref<200xf32>, %arena: memref<16xi8>) {
+      call @first(%a) : (memref<100xf32>) -> ()
+      call @second(%b) : (memref<200xf32>) -> ()
+      return
+    }""" + "".join(texts)
+    with make_context(), ir.Location.unknown():
+        entry, settings = EntryInterface(2, 0, (), False), CodeSettings(host_processor())
+        main, *others = split(ir.Module.parse(text), entry, settings, similar={"first": 0, "second": 0})
+    assert len(others) == (2 if offsets > 8 else 1)
