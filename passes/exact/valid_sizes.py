@@ -18,6 +18,8 @@ USUAL = 3
 """The size of symbols that are not chosen."""
 MOST_STEPS = 2000
 """The most dims that are computed in a search for sizes."""
+FAILED_STEPS, FEW_STEPS = 10_000, 300
+"""After this many steps in searches that found nothing, a search has few: most that find sizes take less."""
 NEAR = 8
 """How far from a size all others are tried."""
 WORST = -(1 << 62)
@@ -38,7 +40,7 @@ class ValidSizes:
         self._functions = [_function_of(fact) for fact in self.facts]
         self._with = {name: [i for i, used in enumerate(self._used) if name in used] for name in self.symbols}
         """The positions of the facts about each symbol."""
-        self._steps = 0
+        self._steps = self._failed = 0
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Return whether all facts hold at sizes of all symbols."""
@@ -49,10 +51,18 @@ class ValidSizes:
 
         `tried` are sizes to change to, besides those that solve a fact and those in facts; `fixed` ones stay.
         """
-        self._steps = MOST_STEPS
+        self._steps = granted = MOST_STEPS if self._failed < FAILED_STEPS else FEW_STEPS
         start = {name: sizes.get(name, USUAL) for name in self.symbols}
         free = [name for name in reversed(self.symbols) if name not in set(fixed)]
-        return self._repaired(start, [None] * len(self.facts), free, sorted({*tried, *self._numbers}))
+        found = self._repaired(start, [None] * len(self.facts), free, sorted({*tried, *self._numbers}))
+        if found is None:
+            self._failed += granted - self._steps
+        return found
+
+    @property
+    def failed_steps(self) -> int:
+        """Return how many steps the searches took that found nothing."""
+        return self._failed
 
     def _repaired(
         self, sizes: Sizes, values: list[int | None], free: Sequence[str], tried: Sequence[int]

@@ -15,7 +15,7 @@ from onnx_models import F32, I64, make_model, node
 import mirlo
 from mirlo.dialects.core import dims as D
 from mirlo.passes.exact.sizes import MOST_POINTS, TRIED, SizeSearch
-from mirlo.passes.exact.valid_sizes import ValidSizes
+from mirlo.passes.exact.valid_sizes import FAILED_STEPS, FEW_STEPS, MOST_STEPS, ValidSizes
 from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.tools.verify.model import verify_model
 
@@ -208,6 +208,16 @@ def test_facts_about_other_sizes_are_left_out() -> None:
     assert ValidSizes(["a"], [other]).facts == [] == ValidSizes([], [other]).facts
     assert ValidSizes(["a"], [3 - D.symbol("a"), D.symbol("a") - 5]).nearest({"a": 4}) is None
     assert ValidSizes(["a"], [3 - D.symbol("a")]).nearest({"a": 4}, fixed=["a"]) is None
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_searches_that_find_nothing_have_a_limit(count: int) -> None:
+    """Sizes of a chain of products that none has: the first searches try long, all others a little."""
+    a, b, c, d = (D.symbol(name) for name in "abcd")
+    facts = [a * b - c * d - 1, c * d - a * b + 3, a * c - b * d - 1, b * d - a * c - 2, a - 5, 900 - a]
+    valid = ValidSizes(["a", "b", "c", "d"], facts)
+    assert all(valid.nearest({"a": size}, TRIED) is None for size in range(count))
+    assert 0 < valid.failed_steps <= FAILED_STEPS + MOST_STEPS + FEW_STEPS * count
 
 
 def test_sizes_have_a_limit_of_work() -> None:
