@@ -45,6 +45,13 @@ class NoDevice(ArtifactError):
     remedy = "Install the driver of the device, or compile for another target; `mirlo doctor` lists what is there."
 
 
+class DeviceLimit(ArtifactError):
+    """Raised for a call of a valid model that is beyond a limit of the device: it has no result there."""
+
+    error_code = "MIR0124"
+    remedy = "Use another device, smaller sizes, or another target."
+
+
 class OutOfMemoryError(ArtifactError, MemoryError):
     """A call or a model that needs more memory than is available."""
 

@@ -54,10 +54,10 @@ class ValidSizes:
         self._steps = granted = MOST_STEPS if self._failed < FAILED_STEPS else FEW_STEPS
         start = {name: sizes.get(name, USUAL) for name in self.symbols}
         free = [name for name in reversed(self.symbols) if name not in set(fixed)]
-        found = self._repaired(start, [None] * len(self.facts), free, sorted({*tried, *self._numbers}))
-        if found is None:
+        repaired = self._repaired(start, [None] * len(self.facts), free, sorted({*tried, *self._numbers}))
+        if repaired is None:
             self._failed += granted - self._steps
-        return found
+        return repaired
 
     @property
     def failed_steps(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
 from mirlo.targets.spirv.pipelines import Pipelines, shown
-from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
+from mirlo.targets.spirv.vulkan import DeviceBuffer, EndedLoops, VulkanDevice, api
 
 if TYPE_CHECKING:
     from mirlo.targets.gpu.commands import Step
@@ -86,7 +86,7 @@ class Recording:
         for _, is_ended in self._reports:
             is_ended.value = 0
         if ended:
-            raise DeviceError(
+            raise EndedLoops(
                 f"the device '{self.device.name}' ended loops of '{shown(ended[0])}' before their last iteration: "
                 "Mesa's software device does so after 65535 iterations of a thread. Use a GPU, or compile for another "
                 "target"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.errors import ArtifactError, NoDevice
+from mirlo.runtime.errors import ArtifactError, DeviceLimit, NoDevice
 from mirlo.runtime.locks import ReleasingLock
 from mirlo.runtime.records import dataclass
 
@@ -32,6 +32,13 @@ class NoVulkanDevice(DeviceError, NoDevice):
 
     error_code = "MIR0502"
     remedy = "Install a driver of Vulkan; Mesa's `lavapipe` needs no GPU."
+
+
+class EndedLoops(DeviceError, DeviceLimit):
+    """Raised where the device ended the loops of a kernel early."""
+
+    error_code = "MIR0510"
+    remedy = "Use a GPU, or compile for another target."
 
 
 @cache

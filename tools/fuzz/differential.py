@@ -12,6 +12,7 @@ import numpy as np
 
 from mirlo.driver.compile import compile_levels
 from mirlo.driver.options import CompileArguments
+from mirlo.runtime.errors import DeviceLimit
 from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.bisect import is_rounding
@@ -26,11 +27,12 @@ from mirlo.tools.verify.model import can_verify
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
-RIGHT, ROUNDED, WRONG, DISPUTED = "right", "rounded", "wrong", "disputed"
+RIGHT, ROUNDED, WRONG, DISPUTED, LIMITED = "right", "rounded", "wrong", "disputed", "limited"
 STATES = {
     RIGHT: "as an oracle computes it",
     ROUNDED: "departs from the oracles by rounding that a node amplifies",
     WRONG: "not as any oracle computes it",
+    LIMITED: "an error says which limit of its own the device has",
     REFUSED: "an error says that something is not supported, in a valid model: a bug",
     DISPUTED: "the oracles differ from one another, and from Mirlo",
     FAILED: "an error that is not the user's: a bug",
@@ -68,6 +70,8 @@ def judge_graph(
             if verdict.state != RIGHT:
                 break
             compiled += 1
+    except DeviceLimit as error:
+        verdict = SeedVerdict(LIMITED, str(error))
     except Exception as error:
         verdict = verdict_of_error(error)
     if verdict.state == RIGHT or len(levels) == 1:

@@ -14,6 +14,9 @@ from mirlo import R, T
 from mirlo.runtime.executable import Executable
 from mirlo.targets.spirv.ended_loops import MOST_ITERATIONS
 from mirlo.targets.spirv.vulkan import DeviceError, device
+from mirlo.tools.fuzz.differential import LIMITED, RIGHT, judge_graph
+from mirlo.tools.fuzz.graphs import RandomGraph
+from mirlo.tools.fuzz.modes import MODES
 
 pytestmark = needs_vulkan()
 
@@ -86,3 +89,13 @@ def test_loops_of_dynamic_sizes() -> None:
         else:
             np.testing.assert_allclose(result, np.linalg.det(x.astype(np.float64)), rtol=1e-3)
             assert number * size**3 / 3 <= MOST_ITERATIONS or "llvmpipe" not in device().name
+
+
+@pytest.mark.parametrize("size", [3, 64])
+def test_random_graphs_count_limits_of_the_device(size: int) -> None:
+    """A graph that the device cannot compute is neither right nor a bug."""
+    x = np.eye(size, dtype=np.float32)
+    model = make_model([node("Det", "x", "y")], {"x": (F32, x.shape)}, ["y"], output_types={"y": (F32, ())})
+    verdict = judge_graph(RandomGraph(0, model, {"x": x}, [], {"y": 1e-6}), "spirv")
+    assert verdict.state == (RIGHT if size == 3 or "llvmpipe" not in device().name else LIMITED)
+    assert LIMITED not in MODES["graphs"].bugs and LIMITED in MODES["graphs"].states
