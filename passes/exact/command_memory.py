@@ -35,7 +35,8 @@ class CommandMemories:
     def read(self, tile: TileOperand, extents: Sequence[int]) -> Array:
         """Return the elements of a tile: a dim for each loop of the command, of size 1 where the tile does not move.
 
-        Elements are Python integers or numbers of the arithmetic: sums and products of them do not overflow.
+        Elements are Python integers or residues: sums and products of them do not overflow. In a round of floats they
+        are 64-bit floats, which all functions of numpy take.
         """
         memory = self._memory(tile)
         dims = _moving(tile, extents)
@@ -48,7 +49,8 @@ class CommandMemories:
                 for each, size in zip(inside, dims, strict=True)
             )
             result[part] = memory[self._places(tile, dims, memory)[part]]
-        return result
+        is_real = self._kinds[tile.buffer].is_float and self._number is float
+        return result.astype(np.float64) if is_real else result
 
     def write(self, tile: TileOperand, extents: Sequence[int], values: Array) -> None:
         """Write the elements of a tile; integers are wrapped to its type."""

@@ -21,7 +21,7 @@ from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 ORDER_FACTOR, ORDER_SHIFT, HASH_KEY = 0, 1, 2
 """Positions of constants of the round: the key of the order is x * factor + shift mod P."""
-_EXPONENTIAL = 77
+EXPONENTIAL = 77
 """Key of the hash that is the second residue of an exponential."""
 _TESTS = {"gt": "sgt", "ge": "sge", "lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}
 
@@ -167,7 +167,7 @@ class FieldArithmetic(Arithmetic):
             safe = f.op(f"select {special}, {kind} {zero}, {kind} {a.planes[1]}")
             power = _call(f, _power_helper(f, a.lanes), [safe], a.lanes)
             power = f.op(f"select {special}, {kind} {zero}, {kind} {power}")
-        return FloatValue((power, _hashed(f, power, a.lanes, _EXPONENTIAL, EXPONENTS)), a.lanes)
+        return FloatValue((power, _hashed(f, power, a.lanes, EXPONENTIAL, EXPONENTS)), a.lanes)
 
     # ------------------------------------------------------------------------------------------------------- the order
 

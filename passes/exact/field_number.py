@@ -12,10 +12,12 @@ from numbers import Rational
 
 import numpy as np
 
-from mirlo.passes.exact.field import HASH_KEY, ORDER_FACTOR, ORDER_SHIFT, hash_key
+from mirlo.passes.exact.arithmetic import LOG2_E
+from mirlo.passes.exact.field import EXPONENTIAL, HASH_KEY, ORDER_FACTOR, ORDER_SHIFT, hash_key
+from mirlo.passes.exact.ir_text import ROUND_TABLES
 from mirlo.passes.exact.memory import Array
 from mirlo.passes.exact.outside import OutsideError
-from mirlo.passes.exact.primes import INFINITY, MINUS_INFINITY, NAN, P, Plane
+from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, P, Plane
 from mirlo.runtime.records import dataclass
 
 _WORD = 1 << 64
@@ -33,11 +35,13 @@ class NumberField:
 
     primes: tuple[int, ...]
     """The moduli as numbers."""
+    base: int
+    """What exponentials are powers of."""
 
     @staticmethod
     def of_round(moduli: tuple[Plane, ...], table: Array) -> NumberField:
-        factor, shift, seed = (int(table[at]) for at in (ORDER_FACTOR, ORDER_SHIFT, HASH_KEY))
-        return NumberField(moduli, factor, shift, seed, tuple(plane.modulus for plane in moduli))
+        factor, shift, seed, base = (int(table[at]) for at in (ORDER_FACTOR, ORDER_SHIFT, HASH_KEY, ROUND_TABLES + 1))
+        return NumberField(moduli, factor, shift, seed, tuple(plane.modulus for plane in moduli), base)
 
     def key(self, residue: int) -> int:
         """Return the rank of a residue in the order: the least value, those of the field, the greatest, NaN."""
@@ -46,6 +50,13 @@ class NumberField:
     def function(self, name: str, x: FieldNumber) -> FieldNumber:
         """Return a residue that depends on the operand and the round, for a function without another meaning."""
         return FieldNumber(self, tuple(self._hashed(x.residues[0], hash_key(name), plane) for plane in self.moduli))
+
+    def power_of_two(self, x: FieldNumber) -> FieldNumber:
+        """Return 2 to the power of a number: a power of the base, whose exponent is the residue modulo Q."""
+        if len(self.moduli) == 1:
+            raise OutsideError("an exponential, where what it is compared with has none")
+        power = 0 if x.is_special else pow(self.base, x.residues[1], P)  # exp(-inf) = 0
+        return FieldNumber(self, (power, self._hashed(power, EXPONENTIAL, EXPONENTS)))
 
     def _hashed(self, x: int, key: int, plane: Plane) -> int:
         x = (x + self.seed) * (0x9E3779B97F4A7C15 + 2 * (key * 0x1F3D5B79 + plane.index * 0x51ED27)) % _WORD
@@ -165,13 +176,51 @@ class FieldNumber:
     def __bool__(self) -> bool:
         return self.residues[0] != 0
 
+    def __pow__(self, exponent: object) -> FieldNumber:
+        halves = 2 * Fraction(exponent) if isinstance(exponent, (Rational, float)) else Fraction(1, 2)
+        if halves.denominator != 1:
+            raise OutsideError("a power by other than a multiple of a half")
+        whole, half = divmod(abs(int(halves)), 2)
+        result = self.sqrt() if half else self.field.number(1)
+        for _ in range(whole):
+            result = result * self
+        return 1 / result if halves < 0 else result
+
+    # Functions of numpy on arrays of objects call the methods of their names.
+
+    def exp2(self) -> FieldNumber:
+        return self.field.power_of_two(self)
+
+    def exp(self) -> FieldNumber:
+        return self.field.power_of_two(self * LOG2_E)
+
+    def expm1(self) -> FieldNumber:
+        return self.exp() - 1
+
+    def fabs(self) -> FieldNumber:
+        return abs(self)
+
     def rint(self) -> FieldNumber:
-        """Return the nearest integer, as `numpy.rint` calls it for an array of numbers."""
         return self.field.function("roundeven", self)
+
+    def sqrt(self) -> FieldNumber:
+        return self.field.function("sqrt", self)
+
+    def tanh(self) -> FieldNumber:
+        return self.field.function("tanh", self)
+
+    def log(self) -> FieldNumber:
+        return self.field.function("log", self)
+
+    def floor(self) -> FieldNumber:
+        return self.field.function("floor", self)
+
+    def ceil(self) -> FieldNumber:
+        return self.field.function("ceil", self)
 
     def __int__(self) -> int:
         """Return the number as a signed integer of 32 bits."""
         return self.field.function("fptosi", self).residues[0]
 
     def __float__(self) -> float:
-        raise OutsideError("a residue as a float of Python")
+        raise OutsideError("a residue as a float of Python; numpy's functions, such as np.exp, take residues")

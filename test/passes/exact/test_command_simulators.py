@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -63,6 +64,38 @@ def narrow(x: T.Buffer[(ROWS, COLS), T.i32], y: T.Out[(ROWS, COLS), T.i8]):
         y[i, j] = max(min(x[i, j], high), low).cast("i8")
 
 
+@mirlo.prim_func
+def peak(x: T.Buffer[(ROWS, COLS), T.f32], y: T.Out[(ROWS,), T.f32]):
+    for i, j in T.grid(ROWS, COLS):
+        with T.block("peak"):
+            vi, vj = T.axes("SR", i, j)
+            with T.init():
+                y[vi] = -1048576.0
+            y[vi] = max(y[vi], x[vi, vj])
+
+
+@mirlo.prim_func
+def weigh(x: T.Buffer[(ROWS, COLS), T.f32], m: T.Buffer[(ROWS,), T.f32], y: T.Out[(ROWS, COLS), T.f32]):
+    for i, j in T.grid(ROWS, COLS):
+        y[i, j] = T.exp(x[i, j] - m[i])
+
+
+@mirlo.prim_func
+def total(x: T.Buffer[(ROWS, COLS), T.f32], y: T.Out[(ROWS,), T.f32]):
+    for i, j in T.grid(ROWS, COLS):
+        with T.block("total"):
+            vi, vj = T.axes("SR", i, j)
+            with T.init():
+                y[vi] = 0
+            y[vi] += x[vi, vj]
+
+
+@mirlo.prim_func
+def divide(x: T.Buffer[(ROWS, COLS), T.f32], d: T.Buffer[(ROWS,), T.f32], y: T.Out[(ROWS, COLS), T.f32]):
+    for i, j in T.grid(ROWS, COLS):
+        y[i, j] = x[i, j] / d[i]
+
+
 class Unit:
     """The simulator; faults are methods that are overridden."""
 
@@ -98,6 +131,31 @@ class Unit:
             command.extents,
             np.maximum(np.minimum(x, command.numbers["high"]), command.numbers["low"]),
         )
+
+
+class SoftmaxUnit(Unit):
+    """A simulator with exponentials; `functions` are those of its table, by name."""
+
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        self.weight = functions.get("weight", lambda x, m: np.exp(x - m))
+        self.sums = functions.get("sums", lambda x: x.sum(-1, keepdims=True))
+
+    def peak(self, command: TileCommand, memory: CommandMemory) -> None:
+        (y,) = command.writes
+        before = -1048576.0 if command.is_first else memory.read(y, command.extents)
+        found = memory.read(command.reads[0], command.extents).max(-1, keepdims=True)
+        memory.write(y, command.extents, np.maximum(found, before))
+
+    def weigh(self, command: TileCommand, memory: CommandMemory) -> None:
+        x, m = (memory.read(each, command.extents) for each in command.reads)
+        memory.write(command.writes[0], command.extents, self.weight(x, m))
+
+    def total(self, command: TileCommand, memory: CommandMemory) -> None:
+        self.accumulate(command, memory, self.sums(memory.read(command.reads[0], command.extents)))
+
+    def divide(self, command: TileCommand, memory: CommandMemory) -> None:
+        x, d = (memory.read(each, command.extents) for each in command.reads)
+        memory.write(command.writes[0], command.extents, x / d)
 
 
 SCOPES = {
@@ -247,3 +305,97 @@ def test_what_has_no_simulator_is_outside() -> None:
         verdict = compare_command(CommandIntrin("unit.load", load, SCOPES["load"]))
     assert verdict.status == "outside"
     assert "simulate=" in verdict.why
+
+
+SOFTMAX = {"peak": peak, "weigh": weigh, "total": total, "divide": divide}
+
+
+SOFTMAX_SCOPES = {"peak": "y", "weigh": "my", "total": "xy", "divide": "xd"}
+"""The operands that are in the unit's memory."""
+
+
+def exponential(name: str, unit: Unit) -> CommandIntrin:
+    scopes = dict.fromkeys(SOFTMAX_SCOPES[name], "unit.data")
+    return CommandIntrin(f"softmax.{name}", SOFTMAX[name], scopes, getattr(unit, name))
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_exponentials_are_equal_to_what_they_mean(name: str) -> None:
+    with make_context():
+        verdict = compare_command(exponential(name, SoftmaxUnit()))
+    assert verdict.status == "equal", verdict
+
+
+@mirlo.prim_func
+def softmax(x: T.Buffer[(10, 8), T.f32], y: T.Out[(10, 8), T.f32]):
+    top = T.alloc((10,), "f32")
+    sums = T.alloc((10,), "f32")
+    weights = T.alloc((10, 8), "f32")
+    for i, j in T.grid(10, 8):
+        with T.block("peak"):
+            vi, vj = T.axes("SR", i, j)
+            with T.init():
+                top[vi] = -1048576.0
+            top[vi] = max(top[vi], x[vi, vj])
+    for i, j in T.grid(10, 8):
+        with T.block("weigh"):
+            vi, vj = T.axes("SS", i, j)
+            weights[vi, vj] = T.exp(x[vi, vj] - top[vi])
+    for i, j in T.grid(10, 8):
+        with T.block("total"):
+            vi, vj = T.axes("SR", i, j)
+            with T.init():
+                sums[vi] = 0
+            sums[vi] += weights[vi, vj]
+    for i, j in T.grid(10, 8):
+        with T.block("divide"):
+            vi, vj = T.axes("SS", i, j)
+            y[vi, vj] = weights[vi, vj] / sums[vi]
+
+
+def softmax_program(unit: Unit) -> CommandProgram:
+    """Return a softmax whose rows commands compute."""
+    s = Schedule.of(softmax, TensorType.of((10, 8), "f32"))
+    for buffer in ("top", "sums", "weights"):
+        s.set_scope(buffer, "unit.data")
+    for name in SOFTMAX:
+        intrin = exponential(name, unit)
+        INTRINSICS[intrin.name] = intrin
+        s.tensorize(s.loops(name)[0], intrin.name)
+    return CommandProgram("softmax", s)
+
+
+def test_a_softmax_is_equal_to_its_function() -> None:
+    verdict = compare_program(softmax_program(SoftmaxUnit()))
+    assert verdict.status == "equal", verdict
+
+
+SOFTMAX_FAULTS: dict[str, tuple[str, SoftmaxUnit]] = {
+    "a power of two": ("weigh", SoftmaxUnit(weight=lambda x, m: np.exp2(x - m))),
+    "no maximum": ("weigh", SoftmaxUnit(weight=lambda x, m: np.exp(x))),
+    "a maximum that is added": ("weigh", SoftmaxUnit(weight=lambda x, m: np.exp(x + m))),
+    "one less": ("weigh", SoftmaxUnit(weight=lambda x, m: np.expm1(x - m))),
+    "another function": ("weigh", SoftmaxUnit(weight=lambda x, m: np.tanh(x - m))),
+    "a power": ("weigh", SoftmaxUnit(weight=lambda x, m: np.exp(x - m) ** 2)),
+    "the last weight is left out": ("total", SoftmaxUnit(sums=lambda x: x[..., :-1].sum(-1, keepdims=True))),
+}
+
+
+@pytest.mark.parametrize("fault", SOFTMAX_FAULTS)
+def test_a_fault_of_exponentials_is_found(fault: str) -> None:
+    """Without its maximum, a softmax is the same function of residues: large floats overflow."""
+    name, unit = SOFTMAX_FAULTS[fault]
+    with make_context():
+        for other in SOFTMAX:
+            assert (compare_command(exponential(other, unit)).status == "different") is (other == name), other
+    assert compare_program(softmax_program(unit)).status == "different"
+
+
+def test_functions_without_a_meaning_are_outside() -> None:
+    """Functions of Python's floats, and exponentials that the description does not have."""
+    by_python = SoftmaxUnit(weight=lambda x, m: np.vectorize(math.exp, otypes=[object])(x - m))
+    with make_context():
+        verdict = compare_command(exponential("weigh", by_python))
+        assert verdict.status == "outside" and "np.exp" in verdict.why, verdict
+        verdict = compare_command(exponential("total", SoftmaxUnit(sums=lambda x: np.exp(x).sum(-1, keepdims=True))))
+    assert verdict.status == "outside" and "an exponential, where" in verdict.why, verdict
