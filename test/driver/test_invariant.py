@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from invariant_cases import CASES, BatchedCase, different_rows, graph, weight
+from onnx import helper
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -111,16 +112,27 @@ def test_attention_of_one_row_and_of_many(seed: int, target: str) -> None:
         assert all(result.tobytes() == np.asarray(one(q, k[:1], v[:1])).tobytes() for _ in range(queries))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("seed", range(12))
-def test_products_of_inputs(seed: int) -> None:
+def test_products_of_inputs(seed: int, kind: str) -> None:
     """Products with rows that are contiguous along K: few of them, many, one, with rests of vectors."""
     random = np.random.default_rng(seed)
     rows, columns = int(random.choice([1, 3, 17, 40])), int(random.choice([1, 7, 16, 50]))
     depth = int(random.choice([1, 5, 16, 64, 70, 1000]))
-    nodes = [node("Transpose", "b", "t", perm=[0, 2, 1]), node("MatMul", "a t", "y")]
-    case = BatchedCase(f"{rows} x {depth} x {columns}", ((rows, depth), (columns, depth)), graph(nodes))
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [node("Cast", name, f"{name}0", to=to) for name in "ab"]
+    nodes += [node("Transpose", "b0", "t", perm=[0, 2, 1]), node("MatMul", "a0 t", "y")]
+    case, single = (
+        BatchedCase(f"{count} x {depth} x {columns}", ((count, depth), (columns, depth)), graph(nodes))
+        for count in (rows, 1)
+    )
     assert not different_rows(case, [2, 5], dynamic=bool(seed % 2), invariant=True)
+    many, one = (mirlo.compile(each.model(1), cache=False, jobs=1, invariant=True) for each in (case, single))
+    a, b = case.rows(1)
+    found = np.asarray(many(a, b))
+    for at in range(rows):
+        assert np.asarray(one(a[:, at : at + 1], b)).tobytes() == found[:, at : at + 1].tobytes()
 
 
 def test_blocks_of_k() -> None:

@@ -318,7 +318,7 @@ class _Planner:
     @property
     def _keeps_order(self) -> bool:
         """Return whether sums have the same order for any number of rows; those of integers are exact in any."""
-        return self.machine.invariant and isinstance(self.contraction.product.accumulate_type, ir.F32Type)
+        return self.machine.invariant and isinstance(self.contraction.product.accumulate_type, ir.FloatType)
 
     def _has_partial_sums(self, order: list[LoopAxis], lanes: int) -> bool:
         """Return whether few rows and many are summed as vectors along K are, in the order of their lanes.
