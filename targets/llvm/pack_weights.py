@@ -26,7 +26,7 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import instruction_for, panel_columns
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction, lanes_of_panel
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -84,7 +84,7 @@ class PackWeights(Pass):
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
             if not all(is_available(site.operands[panels.argument], session) for site in sites):
                 continue
-            if plan.group is not None and plan.group.instruction == "vpmaddwd" and _is_int8(panels.operand):
+            if plan.tile.group is not None and plan.tile.group.instruction == "vpmaddwd" and _is_int8(panels.operand):
                 small = _small_pairs(view, machine, constants, choices, sites, session)
                 if small is not None:
                     panels = small
@@ -143,7 +143,8 @@ def _small_pairs(
     panels = plan if isinstance(plan, Decline) else _panels(plan, view)
     if isinstance(panels, Decline):
         return None
-    axis, is_unsigned = panels.order.inner[-1], isinstance(plan, RegisterTilePlan) and _has_unsigned_columns(plan)
+    group = plan.tile.group if isinstance(plan, TiledContraction) else None
+    axis, is_unsigned = panels.order.inner[-1], group is not None and group.unsigned_columns
     for site in sites:
         array = constant_reader(site.operands[panels.argument], session)()
         if not are_small_pairs(array.view(np.uint8 if is_unsigned else np.int8), axis):
@@ -153,10 +154,6 @@ def _small_pairs(
 
 def _is_int8(operand: OperandView) -> bool:
     return bool(operand.value.type.element_type == ir.IntegerType.get_signless(8))
-
-
-def _has_unsigned_columns(plan: RegisterTilePlan) -> bool:
-    return plan.group is not None and plan.group.unsigned_columns
 
 
 @dataclass(frozen=True)
@@ -258,47 +255,48 @@ def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:
     return {axis: d for d, axis in positions.items()}
 
 
-def _declined_operand(plan: RegisterTilePlan, view: PrimView) -> Decline | None:
+def _declined_operand(plan: TiledContraction, view: PrimView) -> Decline | None:
     """Decline a column operand that cannot have another layout, or is not to have one."""
-    operand = plan.columns.access
+    operand = plan.roles.columns.access
     if plan.choices.pack is False:
         return decline("a caller or a measurement chose not to pack")
-    if plan.dot:
+    if plan.tile.dot:
         return decline("lanes run along K")
-    if plan.columns.padded_shape is not None:
+    if plan.roles.columns.padded_shape is not None:
         return decline("the columns are padded in a copy")
     if operand.value not in view.arguments:
         return decline("the columns are no argument")
     if len([u for u in operand.value.uses]) != 1:
         return decline("the columns are read more than once")
-    if not isinstance(plan.lane_axis.extent, int):
-        return decline("the number of columns is known at run time only", columns=plan.lane_axis.extent)
+    if not isinstance(plan.roles.lane_axis.extent, int):
+        return decline("the number of columns is known at run time only", columns=plan.roles.lane_axis.extent)
     return None
 
 
-def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
+def _panels(plan: TiledContraction, view: PrimView) -> Panels | Decline:
     """Choose the panels of the column operand, or decline if it stays as it is."""
     reason = _declined_operand(plan, view)
     if reason is not None:
         return reason
-    operand, contraction = plan.columns.access, plan.contraction
-    is_one_panel = plan.lane_axis.extent <= plan.tile_columns
+    operand, contraction = plan.roles.columns.access, plan.roles.contraction
+    is_one_panel = plan.roles.lane_axis.extent <= plan.tile.columns
     # A single panel gains if whole aligned vectors replace masked ones across cache lines.
-    is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
+    lanes = lanes_of_panel(plan.roles.lane_axis, plan.tile, plan.machine)
+    is_whole = plan.roles.lane_axis.extent == lanes or not plan.tile.problem.shared_columns
     on_unit = instruction_for(plan)
-    if isinstance(on_unit, Decline) and not plan.packs_panels and is_one_panel and is_whole:
-        return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
-    if plan.rows.form.stride(plan.lane_axis) != 0 and plan.lane_axis.extent % plan.tile_columns:
-        return decline("columns with rows of their own do not fill the last panel", columns=plan.lane_axis.extent)
-    position = plan.columns.factor.position
+    if isinstance(on_unit, Decline) and not plan.packing.packs_panels and is_one_panel and is_whole:
+        return decline("one panel holds all columns, which are contiguous", columns=plan.roles.lane_axis.extent)
+    if plan.roles.rows.form.stride(plan.roles.lane_axis) != 0 and plan.roles.lane_axis.extent % plan.tile.columns:
+        return decline("columns with rows of their own do not fill the last panel", columns=plan.roles.lane_axis.extent)
+    position = plan.roles.columns.factor.position
     source = contraction.block.inputs[position]
     dims = _dims_by_axis(source.map)
     if dims is None:
         return decline("a dim of the columns is indexed by more than one axis")
-    lane = contraction.sources.get(plan.lane_axis.id)
-    if lane is None or contraction.block.domain[lane] != plan.lane_axis.extent:
+    lane = contraction.sources.get(plan.roles.lane_axis.id)
+    if lane is None or contraction.block.domain[lane] != plan.roles.lane_axis.extent:
         return decline("the lanes run along several axes of the block")
-    order = [contraction.sources.get(axis.id) for axis in plan.order]
+    order = [contraction.sources.get(axis.id) for axis in plan.roles.order]
     if None in order:
         return decline("a reduction runs along several axes of the block")
     summed = [dims[axis] for axis in order if axis is not None]
@@ -307,16 +305,16 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)
-    width = plan.panel_columns if is_one_panel else plan.tile_columns
-    width = width if isinstance(on_unit, Decline) else panel_columns(plan, on_unit)
+    width = lanes if is_one_panel else plan.tile.columns
+    width = width if isinstance(on_unit, Decline) else panel_columns(plan.roles.lane_axis, on_unit)
     order_stored = Order(outer, columns, tuple(inner), width)
     panels = Panels(argument, source, position, order_stored)
-    group = plan.group.size if plan.group is not None else 1
+    group = plan.tile.group.size if plan.tile.group is not None else 1
     group = group if isinstance(on_unit, Decline) else on_unit.group
     if group == 1:
         return panels
     # Groups must be whole, in one dim: otherwise the kernel packs the panels.
-    last = plan.order[-1]
+    last = plan.roles.order[-1]
     is_whole = isinstance(last.extent, int) and last.extent % group == 0
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
         return decline("groups of products are not whole", group=group)

@@ -62,10 +62,10 @@ def expectation(
     if unfit(view) is not None:
         return None
     plan = product_plan(view, machine_for(options), bind_choices(ContractionChoices, values), threads_of(options))
-    if isinstance(plan, Decline) or plan.search is None:
+    if isinstance(plan, Decline) or plan.tile.search is None:
         return None
-    search, parts = plan.search, expected_parts(plan)
-    own = search.estimate(plan.tile_rows, plan.tile_vectors)
+    search, parts = plan.tile.search, expected_parts(plan)
+    own = search.estimate(plan.tile.rows, plan.tile.vectors)
     others = sorted(considered_tiles(search.problem, search.machine), key=lambda tile: tile.cycles)
 
     def candidate(tile: TileEstimate) -> ComparedChoice:

@@ -15,7 +15,6 @@ from math import lcm, prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
@@ -23,7 +22,8 @@ from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
@@ -35,9 +35,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_tiles
-from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows, arrange_contraction
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.cost import (
     MAX_SCORES_L2,
     MIN_MASKED_ROWS,
@@ -74,9 +73,10 @@ def plan_blocked(
         return decline("not a contraction, rows and a contraction")
     rows = between
     plans = [first.plan, last.plan]
-    weights = plans[1].rows.access.value
-    produced = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
-    kept = {value for value, _ in plans[0].contraction.writes} | set(rows.group.kept)
+    weights = plans[1].roles.rows.access.value
+    scores = plans[0].roles.contraction
+    produced = {output.value for block in (*rows.group.blocks, *_blocks_of(scores)) for output in block.outputs}
+    kept = {value for value, _ in scores.writes} | set(rows.group.kept)
     if weights not in rows.group.kept:
         return decline("the second contraction does not take its rows from what is between")
     if any(value in produced for value in view.returned):
@@ -88,11 +88,14 @@ def plan_blocked(
     *outer, width = dims_of(weights.type)
     if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
         return decline("rows between the contractions are not one loop", loops=len(rows.rows))
-    local = tuple(v for v in _in_order(plans[0], rows) if v in kept)
+    local = tuple(v for v in _in_order(scores, rows) if v in kept)
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
     parts = []
-    for contraction, form in ((first, first.plan.writes[0]), (last, last.plan.rows.form)):
-        part = _plan_block(contraction, form, width)
+    for contraction, (access, reads_rows) in (
+        (first, (scores.writes[0][1], False)),
+        (last, (last.plan.roles.rows.access, True)),
+    ):
+        part = _plan_block(contraction, access, width, reads_rows)
         if isinstance(part, Decline):
             return part
         parts.append(part)
@@ -103,42 +106,44 @@ def plan_blocked(
     return _leaving_out(blocks, group, choices)
 
 
-def _blocks_of(plan: RegisterTilePlan) -> list[BlockView]:
-    return [plan.contraction.block, *(stage.block for stage in plan.contraction.stages)]
+def _blocks_of(contraction: Contraction) -> list[BlockView]:
+    return [contraction.block, *(stage.block for stage in contraction.stages)]
 
 
-def _in_order(plan: RegisterTilePlan, rows: RowsPlan) -> list[ir.Value]:
+def _in_order(contraction: Contraction, rows: RowsPlan) -> list[ir.Value]:
     """Return the values of both contractions in the order of their definition."""
-    return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
+    return [output.value for block in (*_blocks_of(contraction), *rows.group.blocks) for output in block.outputs]
 
 
-def _plan_block(contraction: VectorContractionPlan, unit: IndexExpr, width: Dim) -> RowBlockContraction | Decline:
-    """Plan a contraction for one block; `unit` is a position in rows of this width."""
-    plan = contraction.plan
-    if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
+def _plan_block(
+    contraction: VectorContractionPlan, access: TensorAccess, width: Dim, reads_rows: bool
+) -> RowBlockContraction | Decline:
+    """Plan a contraction for one block; `access` reads or writes rows of this width."""
+    plan, unit = contraction.plan, row_major(access.dims, access.shape)
+    roles, around = plan.roles, plan.loops
+    if roles.rows.guards or roles.rows.edge is not None or roles.contraction.ragged is not None:
         return decline("a contraction reads beyond the edges of a tensor, or has unequal panels")
-    if any(side.padded_shape is not None or side.is_converted for side in (plan.rows, plan.columns)):
+    if any(side.padded_shape is not None or side.is_converted for side in (roles.rows, roles.columns)):
         return decline("a contraction needs a copy of an operand")
-    if plan.rows_first:
+    if around.order.rows_outside:
         return decline("a contraction does not share rows between columns")
-    row_axis = plan.row_axis
-    for axis in (*plan.column_loops, *plan.row_loops):
+    row_axis = plan.tile.row_axis
+    for axis in (*around.columns, *around.rows):
         if unit.stride(axis) % width != 0 or unit.stride(axis) == 0:
             return decline("an axis of a contraction does not step by rows")
     if row_axis is not None and unit.stride(row_axis) != width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
-    if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (plan.lane_axis, *plan.reduce)):
+    if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (roles.lane_axis, *around.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
-    in_block = replace(plan, column_loops=[], row_loops=[], is_streamed=False, order_of_loops=LoopOrder())
     try:
-        loops = loops_of_block(contraction.group, in_block, width, unit is plan.rows.form, BlockOfRows())
+        loops = loops_of_block(contraction.group, plan, width, reads_rows, BlockOfRows())
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return RowBlockContraction(in_block, contraction.group, loops)
+    return RowBlockContraction(plan, contraction.group, loops)
 
 
 def loops_of_block(
-    group: BlockGroup[Machine], plan: RegisterTilePlan, width: Dim, reads_rows: bool, part: BlockOfRows
+    group: BlockGroup[Machine], plan: TiledContraction, width: Dim, reads_rows: bool, part: BlockOfRows
 ) -> BlockLoops:
     """Arrange the loops of a contraction for one block.
 
@@ -153,7 +158,7 @@ def loops_of_block(
         if step is None or step % width != 0:
             raise ScheduleError(f"'{loop}' does not step evenly by rows")
         outer[loop] = step // width, s.extent(loop)
-    is_counted = part.is_counted and plan.row_axis is not None
+    is_counted = part.is_counted and plan.tile.row_axis is not None
     return BlockLoops(s, outer, is_counted, loops.tiles, loops.panel, loops.over, loops.blocks)
 
 
@@ -190,17 +195,18 @@ def _with_blocks(
     if isinstance(extent, int) and isinstance(width, int) and all(isinstance(count, int) for _, count in loops):
         heads = prod(count for _, count in loops if isinstance(count, int))
         block: Dim = _block_rows(
-            extent, width, heads, (first.plan, last.plan), element_bytes(weights.type.element_type), choices.block_rows
-        )
+            extent, width, heads, (first.plan.tile.rows, last.plan.tile.rows), first.plan.machine,
+            element_bytes(weights.type.element_type), choices.block_rows,
+        )  # fmt: skip
     else:
         block = _dynamic_block(extent, width, first.plan, choices.block_rows, is_cut=False)
     return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
 
 
-def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, chosen: int | None, is_cut: bool) -> Dim:
+def _dynamic_block(extent: Dim, width: Dim, plan: TiledContraction, chosen: int | None, is_cut: bool) -> Dim:
     """Return the rows of a block for dynamic sizes, as a dim; fewer if columns that a mask hides are skipped."""
-    tile = plan.tile_rows
-    size = element_bytes(plan.contraction.product.accumulate_type)
+    tile = plan.tile.rows
+    size = element_bytes(plan.roles.contraction.product.accumulate_type)
     if chosen is not None:
         return max(1, chosen // tile) * tile
     most = D.ceildiv(D.maximum(MIN_MASKED_ROWS, extent // MIN_ROW_BLOCKS) if is_cut else extent, tile)
@@ -219,7 +225,7 @@ def _leaving_out(
         return replace(plan, limit=limit, block=block)
     if plan.extent < 4 * MIN_MASKED_ROWS:
         return plan
-    tile = plan.first.plan.tile_rows
+    tile = plan.first.plan.tile.rows
     smaller = -(-max(MIN_MASKED_ROWS, plan.extent // MIN_ROW_BLOCKS) // tile) * tile
     is_chosen = choices.block_rows is not None
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
@@ -228,9 +234,9 @@ def _leaving_out(
 def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | None:
     """Return the coefficient and constant of the first column that a row does not need."""
     plans = (plan.first.plan, plan.last.plan)
-    if any(p.dot or p.group is not None or p.unrolled for p in plans) or len(plan.last.plan.reduce) != 1:
+    if any(each.tile.dot or each.tile.group is not None or each.loops.unrolled for each in plans):
         return None
-    if plan.first.plan.lane_axis.extent != plan.width:
+    if len(plan.last.plan.loops.reduce) != 1 or plan.first.plan.roles.lane_axis.extent != plan.width:
         return None
     attention = find_attention(group)
     if (
@@ -248,17 +254,16 @@ def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | N
 
 
 def _block_rows(
-    extent: int, width: int, heads: int, plans: tuple[RegisterTilePlan, RegisterTilePlan], size: int, chosen: int | None
+    extent: int, width: int, heads: int, tiles: tuple[int, int], machine: Machine, size: int, chosen: int | None
 ) -> int:
-    """Return the rows of a block, in whole tiles of both contractions if it has several of these."""
-    first, last = plans
-    rows = chosen or max(1, static_dim(_rows_of_scores(first.machine, width, size)))
+    """Return the rows of a block, in whole tiles of both contractions, with these rows, if it has several of them."""
+    rows = chosen or max(1, static_dim(_rows_of_scores(machine, width, size)))
     if heads == 1 and chosen is None:
         rows = min(rows, -(-extent // MIN_ROW_BLOCKS))
     if rows >= extent:
         return extent
-    both = lcm(first.tile_rows, last.tile_rows)
-    tile = both if 2 * both <= rows else first.tile_rows
+    both = lcm(*tiles)
+    tile = both if 2 * both <= rows else tiles[0]
     return max(rows // tile, 1) * tile
 
 

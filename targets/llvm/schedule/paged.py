@@ -28,8 +28,6 @@ from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import loops_of_block, outside_values, plan_blocked
-from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
@@ -85,56 +83,46 @@ def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
 def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: int) -> PagedPlan | Decline:
     """Plan attention of one token over pages, from the plan over copied rows."""
     first, last = plan.first.plan, plan.last.plan
-    keys, values = (reads.get(each.columns.access.value) for each in (first, last))
+    keys, values = (reads.get(each.roles.columns.access.value) for each in (first, last))
     if keys is None or values is None:
         return decline("keys or values are not rows of pages")
-    if plan.limit is not None or any(each.packs_panels or each.group is not None for each in (first, last)):
+    if plan.limit is not None or any(
+        each.packing.packs_panels or each.tile.group is not None for each in (first, last)
+    ):
         return decline("keys or values are packed, or a mask leaves some of them out")
-    if len(first.reduce) != 1 or len(last.reduce) != 1 or first.unrolled or last.unrolled:
+    if any(len(each.loops.reduce) != 1 or each.loops.unrolled for each in (first, last)):
         return decline("products have several axes, or unrolled ones")
     _, rows, heads, _ = keys.shape
     sequences = dims_of(keys.table.type)[0]
     if D.product([extent for _, extent in plan.loops]) != sequences * heads:
         return decline("the rows of a head are several loops", loops=len(plan.loops))
     for contraction, read, axis, size_axis in (
-        (first, keys, first.lane_axis, first.reduce[0]),
-        (last, values, last.reduce[0], last.lane_axis),
+        (first, keys, first.roles.lane_axis, first.loops.reduce[0]),
+        (last, values, last.loops.reduce[0], last.roles.lane_axis),
     ):
         if axis.extent != plan.width or read.shape[1:3] != (rows, heads):
             return decline("a product does not go over the rows of pages")
-        if tuple(contraction.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
+        if tuple(contraction.roles.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
             return decline("rows are read in another order")
-        if contraction.row_axis is not None and plan.extent not in (1, contraction.row_axis.extent):
+        row_axis = contraction.tile.row_axis
+        if row_axis is not None and plan.extent not in (1, row_axis.extent):
             return decline("the rows of a head are not one loop")
     try:
-        parts = _keys_of_page(plan, rows), _values_of_page(plan, rows)
+        # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
+        whole = BlockOfRows(is_counted=False, is_one=plan.extent == 1)
+        keys_of_page = _in_page(plan.first, plan, False, replace(whole, columns=rows))
+        values_of_page = _in_page(plan.last, plan, True, replace(whole, depth=rows))
     except ScheduleError as error:
         return decline("its loops make no register tile in a page", found=str(error))
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
-    return PagedPlan(plan, *parts, keys, values, count)
+    return PagedPlan(plan, keys_of_page, values_of_page, keys, values, count)
 
 
-def _of_head(contraction: RegisterTilePlan, plan: DynamicBlockedPlan) -> RegisterTilePlan:
-    """Return a contraction for the rows of one head: where it has one, no tile has the rows of several heads."""
-    return replace(contraction, row_axis=None, tile_rows=1) if plan.extent == 1 else contraction
-
-
-def _keys_of_page(plan: DynamicBlockedPlan, rows: int) -> RowBlockContraction:
-    """Return the product with the keys of one page, in a loop over pages."""
-    part = plan.first
-    short = replace(_of_head(part.plan, plan), lane_axis=replace(part.plan.lane_axis, extent=rows))
-    loops = loops_of_block(part.group, short, plan.width, False, BlockOfRows(is_counted=False, columns=rows))
-    return RowBlockContraction(short, part.group, loops)
-
-
-def _values_of_page(plan: DynamicBlockedPlan, rows: int) -> RowBlockContraction:
-    """Return the product with the values of one page, in a loop over pages: they are blocks of K."""
-    part = plan.last
-    axis = part.plan.reduce[0]
-    order = LoopOrder(depth_axis=axis, depth_block=rows)
-    short = replace(_of_head(part.plan, plan), reduce=[replace(axis, extent=rows)], order_of_loops=order)
-    loops = loops_of_block(part.group, short, plan.width, True, BlockOfRows(is_counted=False))
-    return RowBlockContraction(short, part.group, loops)
+def _in_page(
+    part: RowBlockContraction, plan: DynamicBlockedPlan, is_last: bool, page: BlockOfRows
+) -> RowBlockContraction:
+    """Return a product with its loops arranged for one page at a time, and for the rows of one head."""
+    return replace(part, loops=loops_of_block(part.group, part.plan, plan.width, is_last, page))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.shifted_tiles import STORED_ROW, RowSpan, plus
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
@@ -51,14 +51,15 @@ class BlockLoops:
 class RowBlockContraction:
     """A contraction planned for a block of rows."""
 
-    plan: RegisterTilePlan
+    plan: TiledContraction
     group: BlockGroup[Machine]
     loops: BlockLoops
 
     @property
     def rows(self) -> Dim:
         """Return the iterations of the loop over rows."""
-        return 1 if self.plan.row_axis is None else self.plan.row_axis.extent
+        axis = self.plan.tile.row_axis
+        return 1 if axis is None else axis.extent
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class BlockedPlan:
     @property
     def columns_at_once(self) -> int:
         """Return the columns that all loops compute at a time, if not all columns are computed."""
-        return lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
+        return lcm(self.first.plan.tile.columns, *self.rows.steps) if self.limit is not None else 1
 
     @property
     def order(self) -> tuple[Dim, ...]:
@@ -130,8 +131,8 @@ class BlockedPlan:
     def describe(self) -> dict[str, Dim | bool | list[int]]:
         return {
             "block": self.block,
-            "tile": [self.first.plan.tile_rows, self.first.plan.tile_columns],
-            "last_tile": [self.last.plan.tile_rows, self.last.plan.tile_columns],
+            "tile": [self.first.plan.tile.rows, self.first.plan.tile.columns],
+            "last_tile": [self.last.plan.tile.rows, self.last.plan.tile.columns],
             **({} if self.limit is None else {"hidden": True}),
         }
 

@@ -28,23 +28,23 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import ContractionRoles, LoopsAround, TiledContraction
 from mirlo.targets.llvm.schedule.part_rules import function_group
 
 
-def has_own_row(plan: RegisterTilePlan) -> bool:
+def has_own_row(plan: TiledContraction) -> bool:
     """Return whether calls with one row have loops of their own.
 
     Many rows share a panel whose elements a copy has converted. One row reads it once: its tile converts elements
     where it loads them, and writes no copy.
     """
-    side = plan.columns
-    is_converted = side.needs_cast(plan.contraction.product.accumulate_type)
-    is_contiguous = side.form.stride(plan.lane_axis) == 1
-    rows = rows_of(plan)
-    is_copied = plan.packs_panels and plan.group is None and is_converted and is_contiguous
+    side = plan.roles.columns
+    is_converted = side.needs_cast(plan.roles.contraction.product.accumulate_type)
+    is_contiguous = side.form.stride(plan.roles.lane_axis) == 1
+    rows = rows_of(plan.roles)
+    is_copied = plan.packing.packs_panels and plan.tile.group is None and is_converted and is_contiguous
     return is_copied and bool(rows) and all(_is_symbol(axis.extent) for axis in rows)
 
 
@@ -52,10 +52,10 @@ def _is_symbol(extent: Dim) -> bool:
     return D.symbols_of(extent) == {str(extent)}
 
 
-def rows_of(plan: RegisterTilePlan) -> list[LoopAxis]:
+def rows_of(roles: ContractionRoles) -> list[LoopAxis]:
     """Return the axes of the output that the column operand does not depend on."""
-    indexed = {axis for dim in plan.columns.access.dims for axis in dim.terms}
-    return [axis for axis in plan.contraction.spatial if axis.id not in indexed]
+    indexed = {axis for dim in roles.columns.access.dims for axis in dim.terms}
+    return [axis for axis in roles.contraction.spatial if axis.id not in indexed]
 
 
 def _for_one_row(group: BlockGroup[Machine], rows: Sequence[LoopAxis]) -> tuple[BlockGroup[Machine], ir.Operation]:
@@ -73,13 +73,13 @@ class VectorContractionPlan:
     """A contraction and its epilogue, planned."""
 
     group: BlockGroup[Machine]
-    plan: RegisterTilePlan
+    plan: TiledContraction
     name = "contraction"
 
     @property
     def block_count(self) -> int:
         """Return how many blocks it computes."""
-        return 1 + len(self.plan.contraction.stages)
+        return 1 + len(self.plan.roles.contraction.stages)
 
     @cached_property
     def by_primitives(self) -> PrimitivesPlan | Decline:
@@ -96,10 +96,10 @@ class VectorContractionPlan:
         if not has_own_row(self.plan):
             loops.emit(memory)
             return
-        rows = rows_of(self.plan)
+        rows = rows_of(self.plan.roles)
         group, function = _for_one_row(self.group, rows)
         single, copied = plan_contraction(group, _without_tile(self.plan.choices)), memory.copy()
-        if isinstance(single, Decline) or single.plan.packs_panels:
+        if isinstance(single, Decline) or single.plan.packing.packs_panels:
             loops.emit(memory)
         else:
             for block, other in zip(self.group.blocks, group.blocks, strict=True):
@@ -119,55 +119,54 @@ class VectorContractionPlan:
         return choice_values(_resolved_choices(self.plan))
 
 
-def _summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
+def _summary(plan: TiledContraction) -> dict[str, int | list[int] | str]:
     """Return the parameters of the function's schedule attribute."""
     cycles = expected_cycles(plan)
     return {
-        "tile": [plan.tile_rows, plan.tile_columns],
-        "lanes": plan.lanes,
-        "depth": prod(axis.extent for axis in plan.contraction.reduce),
-        "dot": plan.dot,
-        **({"partial_sums": True} if plan.has_partial_sums else {}),
-        "packed": plan.packs_panels,
-        **_order(plan),
-        **({} if plan.group is None else {"instruction": plan.group.instruction}),
-        "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
+        "tile": [plan.tile.rows, plan.tile.columns],
+        "lanes": plan.tile.lanes,
+        "depth": prod(axis.extent for axis in plan.roles.contraction.reduce),
+        "dot": plan.tile.dot,
+        **({"partial_sums": True} if plan.tile.has_partial_sums else {}),
+        "packed": plan.packing.packs_panels,
+        **_order(plan.loops),
+        **({} if plan.tile.group is None else {"instruction": plan.tile.group.instruction}),
+        "padded": plan.roles.rows.padded_shape is not None or plan.roles.columns.padded_shape is not None,
         **({} if cycles is None else {CYCLES: round(cycles)}),
     }
 
 
-def _order(plan: RegisterTilePlan) -> dict[str, int | bool | str]:
+def _order(loops: LoopsAround) -> dict[str, int | bool | str]:
     """Return the order of the loops, if it is not the default one."""
-    loops = plan.order_of_loops
-    result: dict[str, int | bool | str] = {}
-    if loops.row_block:
-        result["row_block"] = loops.row_block
-    if loops.depth_axis is not None:
-        result["depth_block"] = loops.depth_block
-    if plan.free.swap and loops.rows_outside:
+    order, result = loops.order, dict[str, int | bool | str]()
+    if order.row_block:
+        result["row_block"] = order.row_block
+    if order.depth_axis is not None:
+        result["depth_block"] = order.depth_block
+    if loops.free.swap and order.rows_outside:
         result["rows_outside"] = True
-    if loops.share is not None:
-        result["share"] = ("panels", "rows", "both")[loops.share]
+    if order.share is not None:
+        result["share"] = ("panels", "rows", "both")[order.share]
     return result
 
 
-def _resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
+def _resolved_choices(plan: TiledContraction) -> ContractionChoices:
     """Return the choices of a plan, without those that do not apply to it.
 
     The choice of the loops that threads divide is left out unless it was made: by default it depends on the memory of a
     panel.
     """
-    if plan.dot:
+    if plan.tile.dot:
         return ContractionChoices(dot=True)
-    free, loops = plan.free, plan.order_of_loops
-    is_packed = plan.packs_panels if plan.may_pack else None
+    free, loops = plan.loops.free, plan.loops.order
+    is_packed = plan.packing.packs_panels if plan.packing.is_optional else None
     return ContractionChoices(
-        plan.tile_rows,
-        plan.tile_vectors,
+        plan.tile.rows,
+        plan.tile.vectors,
         pack=True if plan.choices.is_packed else is_packed,
-        dot=False if plan.may_dot else None,
+        dot=False if plan.tile.may_dot else None,
         rows_outside=loops.rows_outside if free.swap else None,
-        row_block=loops.row_block // plan.tile_rows if free.block_rows else None,
+        row_block=loops.row_block // plan.tile.rows if free.block_rows else None,
         depth_block=loops.depth_block if free.depth_axis is not None else None,
         lead_bytes=prefetch_bytes(plan),
         share=loops.share,
@@ -184,10 +183,10 @@ def plan_contraction(
     plan, loops = result.plan, result.by_primitives
     if not isinstance(loops, Decline):
         return result
-    if not plan.packs_panels or plan.group is not None:
+    if not plan.packing.packs_panels or plan.tile.group is not None:
         return loops
     # Windows that skip elements, of which panels have no copies: tiles read them where they are.
-    in_place = VectorContractionPlan(group, replace(plan, packs_panels=False))
+    in_place = VectorContractionPlan(group, replace(plan, packing=replace(plan.packing, packs_panels=False)))
     return loops if isinstance(in_place.by_primitives, Decline) else in_place
 
 

@@ -7,7 +7,7 @@ from math import prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, deciding, decline
-from mirlo.passes.schedule.blocks.contraction.forms import row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
@@ -19,8 +19,10 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import operand_bytes, resident_bytes
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.tiled import arrange_copy, loops_of_contraction, share
+from mirlo.targets.llvm.schedule.contraction.copies import arrange_copy
+from mirlo.targets.llvm.schedule.contraction.loop_roles import loops_of_contraction
+from mirlo.targets.llvm.schedule.contraction.tiled import share
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.cost import (
     MATRIX_UNIT_BLOCK,
     MATRIX_UNIT_MOST_STEPS,
@@ -30,31 +32,32 @@ from mirlo.targets.llvm.schedule.cost import (
 
 
 @deciding
-def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
+def instruction_for(plan: TiledContraction) -> TileInstruction | Decline:
     """Return the instruction of the machine's matrix unit for a contraction, or decline it for that unit."""
-    contraction, machine = plan.contraction, plan.machine
+    contraction, machine = plan.roles.contraction, plan.machine
     if not machine.tiles:
         return decline("the machine has no matrix unit")
     if plan.choices.tile is not None:
         return decline("a caller or a measurement chose a tile of vectors")
-    rows, columns = plan.rows.factor, plan.columns.factor
+    rows, columns = plan.roles.rows.factor, plan.roles.columns.factor
     offered = (each for kind, products in PRODUCTS.items() if kind in machine.tiles for each in products)
     instruction = next((each for each in offered if each.takes(rows, columns, contraction.product)), None)
     if instruction is None:
         return decline("the matrix unit does not multiply these types")
     if machine.invariant and isinstance(contraction.product.accumulate_type, ir.F32Type):
         return decline("it sums pairs of bf16 in another order than vectors do, which compute few rows (invariant)")
-    if not (plan.problem.shared_rows and plan.problem.shared_columns):
+    if not (plan.tile.problem.shared_rows and plan.tile.problem.shared_columns):
         return decline("columns have rows of their own")
-    if not plan.is_stored and not plan.choices.is_packed:
+    if not plan.packing.is_stored and not plan.choices.is_packed:
         return decline("the columns are not constant")
-    if plan.columns.padded_shape is not None:
+    if plan.roles.columns.padded_shape is not None:
         return decline("the columns are padded in a copy")
     # Strides of the operands themselves: the plan's are those of fused axes.
-    rows_form, columns_form = (row_major(each.access.dims, each.access.shape) for each in (plan.rows, plan.columns))
+    accesses = plan.roles.rows.access, plan.roles.columns.access
+    rows_form, columns_form = (row_major(each.dims, each.shape) for each in accesses)
     row_axes = [axis for axis in contraction.spatial if columns_form.stride(axis) == 0]
     inner = min(row_axes, key=lambda axis: abs(D.estimate_dim(rows_form.stride(axis))), default=None)
-    fixed = [plan.lane_axis, *contraction.reduce, *([] if inner is None else [inner])]
+    fixed = [plan.roles.lane_axis, *contraction.reduce, *([] if inner is None else [inner])]
     dynamic = [str(axis.extent) for axis in fixed if not isinstance(axis.extent, int)]
     if dynamic:
         return decline("columns, K or adjacent rows have a size that is known at run time only", size=dynamic[0])
@@ -70,11 +73,11 @@ def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
     return instruction
 
 
-def panel_columns(plan: RegisterTilePlan, instruction: TileInstruction) -> int:
+def panel_columns(columns: LoopAxis, instruction: TileInstruction) -> int:
     """Return the columns of a panel: two registers, or one if that has all of them."""
     assert instruction.shape is not None
     one = instruction.shape[1]
-    return one if plan.lane_axis.extent <= one else 2 * one
+    return one if columns.extent <= one else 2 * one
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def row_tiles(extent: int, most: int) -> RowTiles:
 
 
 @deciding
-def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> PrimitivesPlan | Decline:
+def plan_on_matrix_unit(group: BlockGroup[Machine], plan: TiledContraction) -> PrimitivesPlan | Decline:
     """Schedule a contraction on the matrix unit."""
     instruction = instruction_for(plan)
     if isinstance(instruction, Decline):
@@ -116,18 +119,19 @@ def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> P
         return decline("its loops make no register tile", found=str(error))
     if isinstance(tile, Decline):
         return tile
-    facts: ScheduleFacts = {"instruction": instruction.name, "tile": [tile.tile, panel_columns(plan, instruction)]}
+    columns = panel_columns(plan.roles.lane_axis, instruction)
+    facts: ScheduleFacts = {"instruction": instruction.name, "tile": [tile.tile, columns]}
     return PrimitivesPlan(group, s, "contraction", {}, facts)
 
 
-def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction: TileInstruction) -> RowTiles | Decline:
+def contraction_on_matrix_unit(s: Schedule, plan: TiledContraction, instruction: TileInstruction) -> RowTiles | Decline:
     """Arrange the loops of a contraction around tiles of the matrix unit; return their rows."""
     assert instruction.shape is not None
     block, *after = s.blocks()
     most_rows, lanes, depth = instruction.shape
     spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
     columns = D.static_dim(s.extent(spatial[-1]))
-    loops = loops_of_contraction(s, block, plan)
+    loops = loops_of_contraction(s, block, plan.roles)
     units, panels, lane, rows, over = loops.units, loops.panels, loops.lane, loops.rows, loops.over
     if not over:
         return decline("K has one element")
@@ -157,7 +161,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
         rows[-1], line = s.split(rows[-1], (None, 2))
         lines.append(line)
     outer, inner = panels, [*rows, tiles]
-    if operand_bytes(plan.rows) > resident_bytes(plan.machine):
+    if operand_bytes(plan.roles.rows) > resident_bytes(plan.machine):
         # Rows are read once, columns, which may stay in the L2 cache, for each block of them.
         outer, inner = ([*rows, *panels], [tiles]) if rows else ([tiles, *panels], [])
     blocks: list[str] = []
@@ -173,7 +177,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     for other in after:
         s.reverse_compute_inline(other)
     s.register_tile(block, tile_loops, (*over, step), instruction.name)
-    if outer is panels and panels and operand_bytes(plan.columns) > resident_bytes(plan.machine):
+    if outer is panels and panels and operand_bytes(plan.roles.columns) > resident_bytes(plan.machine):
         s.prefetch(block, s.reads(block)[loops.column_operand], loop=panels[-1])
     share(s, outer, inner)
     return tile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import field
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -39,7 +38,7 @@ class WindowIndex:
         return first, max(first, min(last + 1, self.position.extent))
 
 
-@dataclass
+@dataclass(frozen=True)
 class ContractionOperand:
     """An operand of the contraction, as the kernel reads it."""
 
@@ -53,7 +52,7 @@ class ContractionOperand:
     """Padding before the first element, in each dim of the copy."""
     is_converted: bool = False
     """Whether the kernel reads a converted copy."""
-    guards: list[WindowIndex] = field(default_factory=list)
+    guards: tuple[WindowIndex, ...] = ()
     """Windows whose products out of bounds are skipped by the bounds of the loop over taps."""
     edge: WindowIndex | None = None
     """The window whose products out of bounds are skipped tile by tile."""
@@ -84,34 +83,36 @@ def plan_operand(
     in place; every other dim with accesses out of bounds is padded in a copy.
     """
     extents = {axis.id: axis.extent for axis in axes}
-    side = ContractionOperand(factor, access, row_major(access.dims, access.shape))
+    whole = ContractionOperand(factor, access, row_major(access.dims, access.shape))
     if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
-        return side  # the operand declares that it has no padding: no access is out of bounds
+        return whole  # the operand declares that it has no padding: no access is out of bounds
     ranges = [dim.range(extents) for dim in access.dims]
     beyond = _are_out_of_bounds(ranges, access.shape)
     if not any(beyond):
-        return side
+        return whole
     if access.outside is None:
         return decline("an operand is read beyond its edges")
     shape, before, dims = list(access.shape), [0] * len(access.dims), list(access.dims)
+    guards, edge_window = list[WindowIndex](), None
     for d, (low, high) in enumerate(ranges):
         if not beyond[d]:
             continue
         window = _window(access.dims[d], access.shape[d], axes) if is_zero(access.outside) else None
         if window is not None and window.position.id in guarded:
-            side.guards.append(window)
+            guards.append(window)
         elif window is not None and window.position.id == edge:
-            side.edge = window
+            edge_window = window
         else:
             # A map may pass the end of the tensor only, and begin after its start.
             low = min(low, 0)
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d] + -low
-    side.form = row_major(dims, shape)
-    if tuple(shape) != access.shape or any(count != 0 for count in before):
-        if not all(isinstance(size, int) for size in before):
-            return decline("how far before its start an operand is read is known at run time only")
-        side.padded_shape, side.padding = tuple(shape), tuple(before)
-    return side
+    is_padded = tuple(shape) != access.shape or any(count != 0 for count in before)
+    if is_padded and not all(isinstance(size, int) for size in before):
+        return decline("how far before its start an operand is read is known at run time only")
+    return ContractionOperand(
+        factor, access, row_major(dims, shape), tuple(shape) if is_padded else None,
+        tuple(before) if is_padded else (), guards=tuple(guards), edge=edge_window,
+    )  # fmt: skip
 
 
 def _window(index: IndexExpr, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:

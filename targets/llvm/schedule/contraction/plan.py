@@ -1,8 +1,8 @@
-"""Planning of a contraction: lane and row axes, packing, the order of the loops."""
+"""Choices for a contraction: lane and row axes, the register tile, packing, the order of the loops."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -42,7 +42,14 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
 )
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, plan_operand
 from mirlo.targets.llvm.schedule.contraction.orders import choose_order, freedom, keep_order_of_sum
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
+    ContractionRoles,
+    LoopsAround,
+    PanelPacking,
+    TileChoice,
+    TiledContraction,
+    row_tiles,
+)
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch
 from mirlo.targets.llvm.schedule.cost import (
     DOT_BELOW_ROWS,
@@ -63,7 +70,7 @@ def plan_register_tile(
     constants: Collection[ir.Value] = (),
     choices: ContractionChoices = NO_CONTRACTION_CHOICES,
     threads: int = 1,
-) -> RegisterTilePlan | Decline:
+) -> TiledContraction | Decline:
     """Plan a contraction, or decline it for register tiles.
 
     `constants` are operands that may be packed before the kernel runs, `threads` divide its loops.
@@ -82,17 +89,13 @@ def plan_register_tile(
         sides = _row_and_column_operands(contraction, lane_axis, spatial, allow_edge)
         if isinstance(sides, Decline):
             return sides
-        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants, choices, threads).plan()
-        edge = plan.rows.edge
+        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, constants, choices, threads).plan()
+        edge = plan.roles.rows.edge
         # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
-        is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
-        if is_possible and sum(is_edge for _, is_edge in plan.row_tiles) <= EDGE_TILES:
+        is_possible = edge is None or (plan.tile.row_axis == edge.position and edge.tap in plan.loops.unrolled)
+        if is_possible and sum(is_edge for _, is_edge in row_tiles(plan.roles.rows, plan.tile)) <= EDGE_TILES:
             break
     return plan
-
-
-def _flatten(groups: Iterable[Iterable[IndexExpr | None]]) -> list[IndexExpr]:
-    return [form for group in groups for form in group if form is not None]
 
 
 def _row_and_column_operands(
@@ -171,7 +174,6 @@ class _Planner:
         columns: ContractionOperand,
         lane_axis: LoopAxis,
         spatial: list[LoopAxis],
-        writes: list[IndexExpr],
         constants: Collection[ir.Value],
         choices: ContractionChoices,
         threads: int,
@@ -181,28 +183,27 @@ class _Planner:
         self.choices = choices
         self.constants = constants
         self.machine = machine
-        self.rows = rows
-        self.columns = columns
         self.windows = [*rows.guards, *([rows.edge] if rows.edge is not None else [])]
         self.alone = {axis.id for window in self.windows for axis in (window.position, window.tap)}
         if contraction.ragged is not None:
             self.alone |= {contraction.ragged.outer, contraction.ragged.inner}
-        self._fuse_spatial(lane_axis, spatial, writes)
-
-    def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[IndexExpr]) -> None:
-        stages = self.contraction.stages
-        reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
-        # Only indices that a stage computes with must be distinguished.
-        indices = [[f if s.block.uses_index(a) else IndexExpr() for a, f in enumerate(s.indices)] for s in stages]
-        flat = [self.rows.form, self.columns.form, *writes, *_flatten(reads), *_flatten(indices)]
-        self.spatial, fused = fuse(spatial, flat, self.alone)
-        it = iter(fused)
-        self.rows.form, self.columns.form = next(it), next(it)
-        self.writes = [next(it) for _ in writes]
-        self.reads = [[None if f is None else next(it) for f in group] for group in reads]
+        self.spatial, self.rows, self.columns = self._fuse_spatial(rows, columns, spatial)
         self.lane_axis = next((axis for axis in self.spatial if axis.id == lane_axis.id), lane_axis)
 
-    def plan(self) -> RegisterTilePlan:
+    def _fuse_spatial(
+        self, rows: ContractionOperand, columns: ContractionOperand, spatial: list[LoopAxis]
+    ) -> tuple[list[LoopAxis], ContractionOperand, ContractionOperand]:
+        """Return the spatial axes, fused where all tensors permit it, and the operands over them."""
+        stages = self.contraction.stages
+        accesses = [access for _, access in self.contraction.writes]
+        accesses += [read for stage in stages for read in stage.reads if read is not None]
+        forms = [row_major(access.dims, access.shape) for access in accesses]
+        # Only indices that a stage computes with must be distinguished.
+        forms += [form for s in stages for axis, form in enumerate(s.indices) if s.block.uses_index(axis)]
+        fused, (row_form, column_form, *_) = fuse(spatial, [rows.form, columns.form, *forms], self.alone)
+        return fused, replace(rows, form=row_form), replace(columns, form=column_form)
+
+    def plan(self) -> TiledContraction:
         """Choose the tile, the packing and the order of the loops."""
         rows, columns, lane_axis = self.rows, self.columns, self.lane_axis
         axes = self._free_axes()
@@ -220,8 +221,8 @@ class _Planner:
             pack = not is_dot and needs_packing(
                 columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine, self.choices.pack
             )
-        rows.is_converted = self._converts_rows(axes, chosen, width)
-        reduce = self._fuse_reduce(chosen.order, pack, grouped)
+        rows = replace(rows, is_converted=self._converts_rows(axes, chosen, width))
+        reduce, rows, columns = self._fuse_reduce(rows, columns, chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
         rest = [axis for axis in axes.others if axis is not row_axis and axis not in axes.panels] + axes.panels
         row_loops = [axis for axis in rest if columns.form.stride(axis) == 0]
@@ -231,26 +232,23 @@ class _Planner:
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         if self.machine.invariant:
             free = keep_order_of_sum(free, reduce)
-        has_own_rows = rows.form.stride(lane_axis) != 0 and not pack
-        loops = choose_order(self.choices, free, has_own_rows, row_axis, tile_rows)
-        plan = RegisterTilePlan(
-            self.contraction, self.machine, rows, columns, lane_axis, row_axis,
-            column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
-            row_loops=row_loops, reduce=reduce, packs_panels=pack, tile_rows=tile_rows, tile_vectors=tile_vectors,
-            lanes=problem.lanes, unrolled=unrolled, dot=is_dot,
-            writes=self.writes, reads=self.reads,
-            problem=replace(problem, rows=1) if row_axis is None else tile_request(
-                problem, row_axis, rows, chosen.order
-            ),
-            may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
-            group=None if grouped is None else grouped.group, order_of_loops=loops, choices=self.choices, free=free,
-            has_own_rows=has_own_rows, is_stored=is_stored, may_dot=chosen.may_dot,
-            search=search, has_partial_sums=chosen.has_partial_sums,
+        roles = ContractionRoles(self.contraction, rows, columns, lane_axis, tuple(chosen.order))
+        tile = TileChoice(
+            row_axis, tile_rows, tile_vectors, problem.lanes,
+            replace(problem, rows=1) if row_axis is None else tile_request(problem, row_axis, rows, chosen.order),
+            dot=is_dot, may_dot=chosen.may_dot, has_partial_sums=chosen.has_partial_sums,
             is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
+            group=None if grouped is None else grouped.group, search=search,
         )  # fmt: skip
-        if not self.choices.has_order:
-            loops = fastest_order(plan, self.threads)
-        return replace(plan, order_of_loops=loops, is_streamed=has_own_rows or not loops.rows_outside)
+        may_pack = not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast
+        packing = PanelPacking(pack, may_pack, is_stored)
+        order = choose_order(self.choices, free, roles.have_own_rows and not pack, row_axis, tile_rows)
+        column_loops = tuple(axis for axis in rest if columns.form.stride(axis) != 0)
+        loops = LoopsAround(column_loops, tuple(row_loops), tuple(reduce), tuple(unrolled), order, free)
+        result = TiledContraction(self.machine, self.choices, roles, tile, packing, loops)
+        if self.choices.has_order:
+            return result
+        return replace(result, loops=replace(loops, order=fastest_order(result, self.threads)))
 
     def _free_axes(self) -> _FreeAxes:
         """Sort the spatial axes other than that of the lanes by what they index."""
@@ -388,20 +386,26 @@ class _Planner:
         guarded = {window.position.id for window in self.rows.guards}
         return [axis for axis in axes if axis.id not in guarded]
 
-    def _fuse_reduce(self, order: list[LoopAxis], pack: bool, grouped: GroupedSum | None) -> list[LoopAxis]:
-        """Return the reduction axes of the kernel's loops."""
+    def _fuse_reduce(
+        self,
+        rows: ContractionOperand,
+        columns: ContractionOperand,
+        order: list[LoopAxis],
+        pack: bool,
+        grouped: GroupedSum | None,
+    ) -> tuple[list[LoopAxis], ContractionOperand, ContractionOperand]:
+        """Return the reduction axes of the kernel's loops, and the operands over them."""
         if grouped is not None:
-            self.rows.form, self.columns.form = grouped.rows, grouped.columns
-            return grouped.reduce
+            return grouped.reduce, replace(rows, form=grouped.rows), replace(columns, form=grouped.columns)
         if not pack:
-            reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
-            return reduce
+            reduce, (row_form, column_form) = fuse(order, [rows.form, columns.form], self.alone)
+            return reduce, replace(rows, form=row_form), replace(columns, form=column_form)
         panel, weight = IndexExpr(), 1
         for axis in reversed(order):
             panel = panel + IndexExpr({axis.id: weight})
             weight *= axis.extent
-        reduce, (self.rows.form, _) = fuse(order, [self.rows.form, panel], self.alone)
-        return reduce
+        reduce, (row_form, _) = fuse(order, [rows.form, panel], self.alone)
+        return reduce, replace(rows, form=row_form), columns
 
     def _unrolled(self, reduce: list[LoopAxis]) -> list[LoopAxis]:
         guarded = {window.tap.id for window in self.rows.guards}
@@ -423,7 +427,7 @@ def plan_of(
     constants: Collection[ir.Value] = (),
     choices: ContractionChoices = NO_CONTRACTION_CHOICES,
     threads: int = 1,
-) -> RegisterTilePlan | Decline:
+) -> TiledContraction | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     contraction = analyze(blocks, kept)
     if isinstance(contraction, Decline):

@@ -17,7 +17,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.contraction.tiles import register_need, tile_cycles
 from mirlo.targets.llvm.schedule.cost import K_SPLITS, MAX_DOT_ROWS, MAX_MEASURED_TILES, VECTOR_COUNTS
 
@@ -32,7 +32,7 @@ def product_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, in
 
 def product_plan(
     view: PrimView, machine: Machine, choices: ContractionChoices = NO_CONTRACTION_CHOICES, threads: int = 1
-) -> RegisterTilePlan | Decline:
+) -> TiledContraction | Decline:
     """Return the plan of a function that is a contraction, before its constant operands are packed."""
     return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view), choices, threads)
 
@@ -44,16 +44,16 @@ def _constants(view: PrimView) -> list[ir.Value]:
     return [argument for argument, is_one in zip(view.arguments, constant, strict=True) if is_one and sites]
 
 
-def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list[dict[str, int]]:
-    can_dot = plan.may_dot and _count_of_rows(plan) <= MAX_DOT_ROWS
-    dot = [ContractionChoices(dot=not plan.dot)] if can_dot else []
-    if plan.dot:
+def _of_products(plan: TiledContraction, machine: Machine, threads: int) -> list[dict[str, int]]:
+    can_dot = plan.tile.may_dot and _count_of_rows(plan) <= MAX_DOT_ROWS
+    dot = [ContractionChoices(dot=not plan.tile.dot)] if can_dot else []
+    if plan.tile.dot:
         return [tuning_point(choices) for choices in dot]
-    own = ContractionChoices(plan.tile_rows, plan.tile_vectors)
-    packing = [replace(own, pack=not plan.packs_panels)] if plan.may_pack else []
-    is_alone = plan.problem.rows <= plan.tile_rows
+    own = ContractionChoices(plan.tile.rows, plan.tile.vectors)
+    packing = [replace(own, pack=not plan.packing.packs_panels)] if plan.packing.is_optional else []
+    is_alone = plan.tile.problem.rows <= plan.tile.rows
     leads = [ContractionChoices(lead_bytes=count) for count in _tried("lead_bytes")] if is_alone else []
-    is_shared = threads > 1 and not plan.rows_first
+    is_shared = threads > 1 and not plan.loops.order.rows_outside
     shares = [ContractionChoices(share=share) for share in _tried("share")] if is_shared else []
     points = [*packing, *leads, *dot, *shares, *_orders(plan), *_tiles(plan, machine)]
     return [tuning_point(choices) for choices in points]
@@ -63,17 +63,17 @@ def _tried(name: str) -> tuple[int, ...]:
     return tried_values(ContractionChoices, name)
 
 
-def _count_of_rows(plan: RegisterTilePlan) -> int:
+def _count_of_rows(plan: TiledContraction) -> int:
     """Return the number of rows that read the same columns."""
-    return count_of(plan.row_loops) * plan.problem.rows
+    return count_of(plan.loops.rows) * plan.tile.problem.rows
 
 
-def _orders(plan: RegisterTilePlan) -> list[ContractionChoices]:
+def _orders(plan: TiledContraction) -> list[ContractionChoices]:
     """Return the loop orders, with the tile of the plan."""
-    free = plan.free
+    free = plan.loops.free
     result = [ContractionChoices(rows_outside=True)] if free.swap else []
-    if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
-        tiles = -(-plan.problem.rows // plan.tile_rows)
+    if free.block_rows and plan.roles.lane_axis.extent > plan.tile.columns:
+        tiles = -(-plan.tile.problem.rows // plan.tile.rows)
         result += [ContractionChoices(row_block=count) for count in _tried("row_block") if count < tiles]
     if free.depth_axis is not None:
         extent, blocks = free.depth_axis.extent, _tried("depth_block")
@@ -82,15 +82,15 @@ def _orders(plan: RegisterTilePlan) -> list[ContractionChoices]:
     return result
 
 
-def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[ContractionChoices]:
+def _tiles(plan: TiledContraction, machine: Machine) -> list[ContractionChoices]:
     """Return register tiles, the fastest by the machine model first."""
-    problem = plan.problem
+    problem = plan.tile.problem
     tiles: list[tuple[float, ContractionChoices]] = []
     for vectors in VECTOR_COUNTS:
         for rows in range(1, min(problem.rows, machine.vector_registers) + 1):
             if vectors > -(-problem.columns // problem.lanes) or (rows, vectors) == (
-                plan.tile_rows,
-                plan.tile_vectors,
+                plan.tile.rows,
+                plan.tile.vectors,
             ):
                 continue
             if register_need(rows, vectors, problem, machine) > machine.vector_registers:

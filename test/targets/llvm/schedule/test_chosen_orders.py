@@ -26,7 +26,7 @@ from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles, fastest_order
 from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
-from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, step_cycles
 
 MODULES: list[ir.Module] = []
@@ -65,7 +65,7 @@ def _convolution(size: int, channels: int, filters: int, window: int = 1, stride
     )
 
 
-def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None, threads: int = 1) -> RegisterTilePlan:
+def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None, threads: int = 1) -> TiledContraction:
     """Return the plan of the only contraction of a model; its constants are packed when it is compiled."""
     choices = choices or ContractionChoices(pack=True)
     with make_context(), ir.Location.unknown():
@@ -80,31 +80,31 @@ def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None
 
 def test_results_beyond_the_l2_cache_are_written_in_blocks_of_rows() -> None:
     """MobileNetV2's expansion of 112 x 112 pixels to 96 channels."""
-    order = _plan(_convolution(112, 16, 96), AVX512).order_of_loops
+    order = _plan(_convolution(112, 16, 96), AVX512).loops.order
     assert 16 <= order.row_block <= 32
-    assert not _plan(_convolution(28, 16, 96), AVX512).order_of_loops.is_reordered
+    assert not _plan(_convolution(28, 16, 96), AVX512).loops.order.is_reordered
 
 
 def test_rows_beyond_the_l2_cache_are_read_once() -> None:
     """ResNet-50's reduction of 56 x 56 pixels from 256 to 128 channels: 3.2 MB of rows for each panel."""
-    assert _plan(_convolution(56, 256, 128), AVX512).order_of_loops.row_block > 0
+    assert _plan(_convolution(56, 256, 128), AVX512).loops.order.row_block > 0
     # With a stride, a quarter of the pixels is read.
     near = replace(AVX512, l2_bytes=2 << 20)
-    assert not _plan(_convolution(56, 256, 128, stride=2), near).order_of_loops.is_reordered
+    assert not _plan(_convolution(56, 256, 128, stride=2), near).loops.order.is_reordered
 
 
 def test_columns_that_do_not_stay_are_not_read_for_each_block_of_few_rows() -> None:
     """BERT's last product: 9.4 MB of columns."""
     machine = replace(AVX512, l2_bytes=2 << 20, l3_bytes_per_cycle=16.0)
-    order = _plan(PRODUCT.format(m=128, k=3072, n=768), machine).order_of_loops
+    order = _plan(PRODUCT.format(m=128, k=3072, n=768), machine).loops.order
     assert (order.row_block, order.depth_block) == (0, 512)
-    assert not _plan(PRODUCT.format(m=128, k=768, n=768), machine).order_of_loops.is_reordered
+    assert not _plan(PRODUCT.format(m=128, k=768, n=768), machine).loops.order.is_reordered
 
 
 def test_partial_sums_stay_in_the_l2_cache() -> None:
     """Results of 4 MB would leave the cache with each block of K and return from beyond it."""
     machine = replace(AVX512, l3_bytes_per_cycle=16.0)
-    assert _plan(PRODUCT.format(m=1024, k=3072, n=1024), machine).order_of_loops.depth_axis is None
+    assert _plan(PRODUCT.format(m=1024, k=3072, n=1024), machine).loops.order.depth_axis is None
 
 
 @pytest.mark.parametrize("machine", [AVX512, AVX2], ids=["avx512", "avx2"])
@@ -112,7 +112,7 @@ def test_partial_sums_stay_in_the_l2_cache() -> None:
 def test_channels_are_outermost_where_an_image_stays(machine: Machine, size: int, is_far: bool) -> None:
     """A depthwise convolution reads each line three times: in adjacent rows, or while all of them are in the cache."""
     plan = _plan(_convolution(size, 96, 96, 3, groups=96), machine, ContractionChoices())
-    assert plan.order_of_loops.rows_outside == is_far
+    assert plan.loops.order.rows_outside == is_far
 
 
 MESH = parse_options("cpu=emeraldrapids").machine
@@ -128,30 +128,28 @@ def test_few_threads_divide_rows_where_weights_are_small(
 ) -> None:
     """MobileNetV2: with 7 lines one of two threads would have more work, and large weights would be read twice."""
     plan = _plan(_convolution(size, channels, filters), MESH, threads=threads)
-    assert plan.order_of_loops.row_block == row_block
+    assert plan.loops.order.row_block == row_block
     near = replace(MESH, exchanged_bytes_per_cycle=0.0)
     one = _plan(_convolution(size, channels, filters), near)
-    assert _plan(_convolution(size, channels, filters), near, threads=threads).order_of_loops == one.order_of_loops
+    assert _plan(_convolution(size, channels, filters), near, threads=threads).loops.order == one.loops.order
 
 
 @pytest.mark.parametrize(("size", "threads", "is_outside"), [(14, 2, True), (7, 2, False), (14, 1, False)])
 def test_few_threads_divide_the_lines_of_depthwise_convolutions(size: int, threads: int, is_outside: bool) -> None:
     plan = _plan(_convolution(size, 384, 384, 3, groups=384), MESH, ContractionChoices(), threads)
-    assert plan.order_of_loops.rows_outside == is_outside
+    assert plan.loops.order.rows_outside == is_outside
 
 
 def test_the_rows_of_a_batch_are_its_own() -> None:
     """Winograd's products: the rows of one of 16 batches are small, whatever all of them together are."""
-    rows, vectors = (
-        getattr(_plan(BATCHED.format(b=16, m=16, k=512, n=512), AVX2), name) for name in ("tile_rows", "tile_vectors")
-    )
-    assert (rows, vectors) in ((4, 3), (6, 2))
+    tile = _plan(BATCHED.format(b=16, m=16, k=512, n=512), AVX2).tile
+    assert (tile.rows, tile.vectors) in ((4, 3), (6, 2))
 
 
 def test_the_rows_of_a_convolution_are_those_of_all_lines() -> None:
     """The lines above are multiplied with the same panel: they are not what a tile of one line reads again."""
     plan = _plan(_convolution(56, 128, 128, 3, stride=2), AVX2)
-    assert plan.tile_rows * plan.tile_vectors >= 10
+    assert plan.tile.rows * plan.tile.vectors >= 10
 
 
 SHAPES = [
@@ -188,8 +186,8 @@ def test_no_order_is_expected_to_be_slower_than_panels_outermost(text: str, mach
     plan = _plan(text, small)
     if plan.has_own_rows:
         return
-    own = replace(plan, order_of_loops=LoopOrder())
-    assert fastest_order(own) == plan.order_of_loops
+    own = replace(plan, loops=replace(plan.loops, order=LoopOrder()))
+    assert fastest_order(own) == plan.loops.order
     before, after = expected_cycles(own), expected_cycles(plan)
     assert before is None or after is not None and after <= before
 

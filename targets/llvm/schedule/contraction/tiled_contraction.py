@@ -1,0 +1,145 @@
+"""A contraction in register tiles: what was found, and what is chosen for it, each in a record of its own."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.primitives.vector_memory import pieces_of
+from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.choices import ContractionChoices
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, edge_ranges, tile_ranges
+
+
+@dataclass(frozen=True)
+class ContractionRoles:
+    """A contraction as it was found: which operand has the rows and which the columns, and the lanes' axis."""
+
+    contraction: Contraction
+    rows: ContractionOperand
+    columns: ContractionOperand
+    lane_axis: LoopAxis
+    order: tuple[LoopAxis, ...]
+    """All reduction axes, outermost first."""
+
+    @property
+    def have_own_rows(self) -> bool:
+        """Return whether every column has rows of its own, as in depthwise convolutions."""
+        return bool(self.rows.form.stride(self.lane_axis) != 0)
+
+
+@dataclass(frozen=True)
+class TileChoice:
+    """The register tile: rows and vectors of accumulators, and the instruction that adds to them."""
+
+    row_axis: LoopAxis | None
+    rows: int
+    vectors: int
+    lanes: int
+    problem: TileProblem
+    """The parameters of the choice."""
+    dot: bool = False
+    """Whether the lanes run along K instead of the output."""
+    may_dot: bool = False
+    """Whether the lanes could run along K as well as along the output."""
+    has_partial_sums: bool = False
+    """Whether the order of a sum is that of vectors along it, whose lanes are added up in their order."""
+    is_short: bool = False
+    """Whether dot products read a column after the other, with code for all of K."""
+    group: DotGroup | None = None
+    """The operand groups of a dot-product instruction, if it is used."""
+    search: TileSearch | None = None
+    """What the tile was chosen for; None for dot products, whose tiles are not compared."""
+
+    @property
+    def columns(self) -> int:
+        return self.vectors if self.dot else self.vectors * self.lanes
+
+    @property
+    def has_dynamic_rows(self) -> bool:
+        """Return whether the number of rows is dynamic."""
+        return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
+
+
+@dataclass(frozen=True)
+class PanelPacking:
+    """Where the column operand is packed into panels."""
+
+    packs_panels: bool
+    """Whether the kernel packs each panel; else it reads the operand in place."""
+    is_optional: bool = False
+    """Whether the kernel may as well do otherwise."""
+    is_stored: bool = False
+    """Whether the operand may be packed before the kernel runs."""
+
+
+@dataclass(frozen=True)
+class LoopsAround:
+    """The loops around the tiles, and of the reduction in them, as axes that are fused where that is possible."""
+
+    columns: tuple[LoopAxis, ...]
+    """Axes outside of the panels: those that the column operand depends on."""
+    rows: tuple[LoopAxis, ...]
+    """Axes between a panel and its tiles: those that the column operand does not depend on."""
+    reduce: tuple[LoopAxis, ...]
+    """Reduction axes, outermost first."""
+    unrolled: tuple[LoopAxis, ...] = ()
+    """The last axes of `reduce`, which are unrolled."""
+    order: LoopOrder = LoopOrder()
+    free: Freedom = Freedom(False, False, None)
+    """The other permitted orders."""
+
+    @property
+    def depth(self) -> Dim:
+        return D.product([axis.extent for axis in self.reduce])
+
+
+@dataclass(frozen=True)
+class TiledContraction:
+    """A contraction with the choices for it on a machine."""
+
+    machine: Machine
+    choices: ContractionChoices
+    """What a caller or a measurement chose."""
+    roles: ContractionRoles
+    tile: TileChoice
+    packing: PanelPacking
+    loops: LoopsAround
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Return whether tiles read rows of their own for every column, which no panel shares."""
+        return self.roles.have_own_rows and not self.packing.packs_panels
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Return whether the kernel packs panels of groups of elements along K."""
+        return self.packing.packs_panels and self.tile.group is not None and not self.tile.group.is_stored
+
+
+def lanes_of_panel(columns: LoopAxis, tile: TileChoice, machine: Machine) -> int:
+    """Return the lanes of a panel's vectors, including the inactive ones of the last vector."""
+    width = min(columns.extent, tile.columns)
+    return sum(piece.lanes for piece in pieces_of(width, tile.lanes, machine.masked))
+
+
+def row_tiles(rows: ContractionOperand, tile: TileChoice) -> list[tuple[range, bool]]:
+    """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
+
+    There are none if the number of rows is dynamic.
+    """
+    axis, edge = tile.row_axis, rows.edge
+    if axis is None:
+        return []
+    if not isinstance(axis.extent, int):
+        if edge is not None:
+            raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
+        return []
+    if edge is None:
+        return [(tiles, False) for tiles in tile_ranges(axis.extent, tile.rows)]
+    return edge_ranges(axis.extent, tile.rows, *edge.interior())
