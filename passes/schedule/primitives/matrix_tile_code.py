@@ -12,7 +12,8 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import either, for_loop
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.register_tile import matrix_registers
-from mirlo.passes.schedule.primitives.tile_code import TileEmitter, TileFunction, each_size
+from mirlo.passes.schedule.primitives.tile_code import TileEmitter
+from mirlo.passes.schedule.primitives.tile_points import TileFunction, each_size
 from mirlo.passes.schedule.primitives.tree import BufferAccess, Loop, TileLeaf
 from mirlo.passes.schedule.primitives.vector_memory import OperandPositions, Position, pieces_of
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.primitives.index import LoopValues
-from mirlo.passes.schedule.primitives.tile_code import Loaded, TileEmitter, first_of_groups
+from mirlo.passes.schedule.primitives.tile_code import TileEmitter
+from mirlo.passes.schedule.primitives.tile_operands import Loaded, first_of_groups
 from mirlo.passes.schedule.primitives.vector_memory import OperandPositions, Piece, Position
 from mirlo.passes.schedule.vectors import shuffle
 

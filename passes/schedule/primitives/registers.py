@@ -64,14 +64,8 @@ Carried = list[ir.Value]
 """Values that loops carry from one iteration to the next."""
 
 
-class LoopEmitter(Protocol):
-    """The interface of emitters of the loops and blocks of a schedule."""
-
-    passed: frozenset[EdgeTest]
-    """The tests of edges that all iterations pass which are emitted now."""
-
-    def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
-        """Emit a loop; return the accumulators after it."""
+class BlockEvaluator(Protocol):
+    """The interface of emitters of blocks."""
 
     def evaluate(
         self,
@@ -102,6 +96,16 @@ class LoopEmitter(Protocol):
 
     def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
         """Return the lanes of a block in a vectorized loop."""
+
+
+class LoopEmitter(BlockEvaluator, Protocol):
+    """The interface of emitters of the loops and blocks of a schedule."""
+
+    passed: frozenset[EdgeTest]
+    """The tests of edges that all iterations pass which are emitted now."""
+
+    def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
+        """Emit a loop; return the accumulators after it."""
 
 
 MAX_ACCUMULATORS = 64
@@ -423,7 +427,7 @@ class RegisterResults:
     def add_point(
         self,
         leaf: BlockLeaf,
-        emitter: LoopEmitter,
+        emitter: BlockEvaluator,
         values: LoopValues,
         carried: Carried,
         inside: ir.Value | None = None,

@@ -1,14 +1,10 @@
-"""Code of a register tile: emitted once for all its points.
-
-An access is a position at the first point of the tile, and a constant offset for each row, vector and unrolled step.
-"""
+"""Code of a register tile: emitted once for all its points, as loops of the reduction around products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import cycle
-from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -17,19 +13,18 @@ from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init, widened
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.loops import either, for_loop, when
-from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond, is_beyond_edge
-from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.contiguity import is_beyond, is_beyond_edge
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
-from mirlo.passes.schedule.primitives.memory import PlacedBuffers
-from mirlo.passes.schedule.primitives.register_tile import sides_of, unrolled_loops
+from mirlo.passes.schedule.primitives.register_tile import unrolled_loops
 from mirlo.passes.schedule.primitives.sum_blocks import SUM_BLOCK, sum_block
+from mirlo.passes.schedule.primitives.tile_epilogue import TileEpilogue
 from mirlo.passes.schedule.primitives.tile_instruction import SIGN_OF_BYTE
+from mirlo.passes.schedule.primitives.tile_operands import Loaded, TileOperands
+from mirlo.passes.schedule.primitives.tile_points import TileFunction, each_size, tile_points
 from mirlo.passes.schedule.primitives.tree import (
     UNROLLED,
-    BufferAccess,
-    Guard,
     Loop,
     Prefetch,
     TileLeaf,
@@ -41,110 +36,15 @@ from mirlo.passes.schedule.primitives.vector_memory import (
     OperandPositions,
     Piece,
     Position,
-    VectorMemory,
-    pieces_of,
 )
-from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
-from mirlo.runtime.records import dataclass
-
-Loaded = dict[tuple[str, ir.Value | None, Dim, int], ir.Value]
-"""The operands that are loaded for some products: of which side, from where, with which columns."""
 
 
-class TileFunction(Protocol):
-    """The function that tiles are emitted in."""
-
-    @property
-    def placed(self) -> PlacedBuffers: ...
-
-    @property
-    def constants(self) -> FunctionConstants: ...
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Return the iterations of loops over elements of a tile, where it is a smaller one."""
-        ...
-
-    @property
-    def ends(self) -> Mapping[str, ir.Value]:
-        """Return where loops end early."""
-        ...
-
-    @property
-    def assumed(self) -> Collection[Guard]:
-        """Return the guards that all iterations pass which are emitted now."""
-        ...
-
-    @property
-    def incomplete(self) -> Collection[Guard]:
-        """Return the guards that some points of each iteration do not pass which is emitted now."""
-        ...
-
-
-@dataclass(frozen=True)
-class TileSizes:
-    """The points of a tile along a dim: of whole tiles, of the last one, and tests which of them this is."""
-
-    whole: Dim
-    rest: Dim = 0
-    is_whole: ir.Value | None = None
-    is_inside: ir.Value | None = None
-
-
-@dataclass(frozen=True)
-class PlacedAccess:
-    """The place of an access of an epilogue: its buffer, position, and steps along the rows and the columns."""
-
-    buffer: ir.Value
-    start: Position
-    step: Dim
-    stride: Dim
-
-
-class TileEmitter(VectorMemory):
+class TileEmitter(TileOperands, TileEpilogue):
     """Emits a tile of vectors in one function, at each place where the loops around it have values."""
 
     def __init__(self, tile: TileLeaf, function: TileFunction) -> None:
-        super().__init__(function.constants)
-        self.tile, self.function, self.placed = tile, function, function.placed
-        (self.row_factor, self.row_access), (self.column_factor, self.column_access) = sides_of(tile)
-        leaf = tile.leaf
-        # Read once, for all sizes of the tile.
-        self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
-        self._inner = {loop.name for loop in tile.inner}
+        super().__init__(tile, function)
         self._prefetches = [*tile.prefetches, *self._of_next_part()]
-        self._flat: dict[int, ir.Value] = {}
-        """The memory of the operands as one dim, for the tile that is emitted now."""
-        self.held_row: ir.Value | None = None
-        """The row of the memory for accumulators in which those of a tile begin whose epilogue others share."""
-        self.line = 0
-        """The register of rows, of a loop of its own, whose epilogue is emitted."""
-        self.column: LoopValue = 0
-        """The first of the columns whose epilogue is emitted, where a loop is over them."""
-        is_each = all(form.variables().isdisjoint(loop.name for loop in tile.over) for form, _ in self._group_guards)
-        self.partial = self.tail if is_each else 0
-        """The elements of the group that is emitted, where it has fewer than others."""
-
-    def form(self, access: BufferAccess, at: list[IndexExpr]) -> IndexExpr:
-        """Return the position of an access, with as few divisions as the points of the tile leave."""
-        form = self.placed.flat_index(access, at)
-        return in_iterations(form, self.tile.leaf) if form.divisions else form
-
-    # Positions
-
-    def start(self, form: IndexExpr, values: LoopValues) -> Position:
-        """Emit a position at the first point of the tile."""
-        return self.place(form, values, self._inner)
-
-    def advance(self, place: Position, loop: Loop | None, by: LoopValue) -> Position:
-        """Emit a position at an iteration of a loop."""
-        return place if loop is None else self.moved(place, loop.name, by)
-
-    def column_stride(self, place: Position) -> Dim:
-        """Return the step of an access from one column to the next."""
-        return place.stride(self.tile.lanes)
-
-    # TileSizes
 
     def emit(self, values: LoopValues) -> None:
         """Emit the tile, and smaller ones for the rests of rows and columns."""
@@ -156,42 +56,6 @@ class TileEmitter(VectorMemory):
             each_size(rows, lambda height: self.emit_tile(values, D.static_dim(height), width))
 
         each_size(columns, rows_of)
-
-    def sizes(self, loop: Loop | None, inner: Loop | None, size: int, values: LoopValues) -> TileSizes:
-        """Return the points of a whole tile along a dim, those of the last one, and tests which of them this is."""
-        names = {each.name for each in (loop, inner) if each is not None}
-        if loop is not None and loop.name in self.function.sizes:
-            return TileSizes(self.function.sizes[loop.name])
-        for guard, bound in self.tile.leaf.guards:
-            if not guard.variables() & names:
-                continue
-            if (guard, bound) in self.function.assumed:
-                continue
-            origin = values.with_numbers(guard.replace({name: number(0) for name in names}))
-            if not isinstance(bound, int):
-                whole = bound // size * size
-                if (guard, bound) in self.function.incomplete and len(guard.variables() - names) == 1:
-                    return TileSizes(bound - whole)
-                return TileSizes(size, bound - whole, compare("lt", values.emit(origin), self.index(whole)))
-            if origin.is_constant:
-                return TileSizes(min(size, bound - D.static_dim(origin.constant)))
-            highest, rest = origin.range(self.placed.extents)[1], bound % size
-            if highest + size <= bound:
-                continue
-            is_inside = compare("lt", values.emit(origin), self.index(bound)) if highest >= bound else None
-            if rest == 0 or bound < size:
-                return TileSizes(rest or size, 0, None, is_inside)
-            return TileSizes(size, rest, compare("lt", values.emit(origin), self.index(bound - rest)), is_inside)
-        return TileSizes(size)
-
-    def pieces(self, columns: Dim) -> list[Piece]:
-        """Return the vectors that cover this many columns; fewer than a tile has if only the run time knows them."""
-        tile = self.tile
-        if isinstance(columns, int):
-            return pieces_of(columns, tile.lane_count, tile.is_masked)
-        return [Piece(at, tile.lane_count, columns - at) for at in range(0, tile.width, tile.lane_count)]
-
-    # One tile
 
     def emit_tile(self, values: LoopValues, rows: int, columns: Dim) -> None:
         """Emit a tile of this size: accumulators, loops of the reduction, epilogue."""
@@ -325,18 +189,6 @@ class TileEmitter(VectorMemory):
             return self._steps(loop, self.inside(operands, loop, whole), count - whole, sums, rows, pieces)
         each_step = partial(self._each_step, steps=steps, each=unrolled, rest=body if has_rest else None)
         return self._in_blocks(count, end, block, sums, each_step)
-
-    @property
-    def tail(self) -> int:
-        """Return the elements of the last group along K; 0 if it has as many as others."""
-        bounds = (D.static_dim(bound) for form, bound in self._group_guards)
-        return next(bounds, 0) % self.tile.instruction.group
-
-    @cached_property
-    def _group_guards(self) -> list[tuple[IndexExpr, Dim]]:
-        """Return the guards that limit the elements of a group along K."""
-        group = {loop.name for loop in self.tile.depth}
-        return [guard for guard in self.tile.leaf.guards if guard[0].variables() & group]
 
     def _last_group(
         self, loop: Loop, operands: OperandPositions, sums: list[ir.Value], rows: int, pieces: list[Piece]
@@ -537,112 +389,6 @@ class TileEmitter(VectorMemory):
                 following[at] = emit(bits, self._column_vector(b, piece, loaded), following[at])
         return following
 
-    @cached_property
-    def _own_rows(self) -> bool:
-        """Return whether each column is multiplied by a row of its own: rows are vectors, too."""
-        return bool(self.form(self.row_access, self.tile.leaf.at).coefficient(self.tile.lanes.name) != 0)
-
-    def _row_element(self, place: Position, loaded: Loaded) -> ir.Value:
-        """Load the elements of a row that an instruction multiplies, for all columns."""
-        key = ("row", place.base, place.offset, 0)
-        if key not in loaded:
-            loaded[key] = self._row_group(self.at(place))
-        return loaded[key]
-
-    def _row_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
-        """Load a vector of rows, one for each column."""
-        key = ("row", place.base, place.offset, piece.offset)
-        if key not in loaded:
-            buffer, stride = self._flat[id(self.row_access.buffer)], self.column_stride(place)
-            vector = self.load_lanes(buffer, self.at(place, piece.offset * stride), stride, piece)
-            loaded[key] = self._convert(self.row_factor, self.row_access, vector, piece.lanes)
-        return loaded[key]
-
-    def _column_vector(self, place: Position, piece: Piece, loaded: Loaded) -> ir.Value:
-        key = ("column", place.base, place.offset, piece.offset)
-        if key not in loaded:
-            stride = self.column_stride(place)
-            loaded[key] = self._column_groups(self.at(place, piece.offset * stride), piece, stride)
-        return loaded[key]
-
-    def _row_group(self, position: ir.Value) -> ir.Value:
-        """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits.
-
-        Of a partial group with one element that is all: integers of columns are zeros where it is multiplied again.
-        """
-        buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
-        element = buffer.type.element_type
-        if group == 1:
-            return self._convert(self.row_factor, self.row_access, create("memref.load", element, buffer, position), 1)
-        if self.partial == 1 and isinstance(element, ir.IntegerType):
-            single = create("memref.load", element, buffer, position)
-            return self._prepared(self.row_factor, self.row_access, single, is_row=True)
-        value = self._prepared(self.row_factor, self.row_access, self._elements_of_row(position), is_row=True)
-        bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
-        first = ir.DenseI64ArrayAttr.get([0])
-        return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
-
-    def _elements_of_row(self, position: ir.Value) -> ir.Value:
-        """Load the elements of a row in a group; those that a partial group has not are zero."""
-        buffer, group = self._flat[id(self.row_access.buffer)], self.tile.instruction.group
-        element = buffer.type.element_type
-        if not self.partial:
-            return create("vector.load", ir.VectorType.get([group], element), buffer, position)
-        value = self.zeros(group, element)
-        for i in range(self.partial):
-            at = create("arith.addi", position.type, position, self.index(i)) if i else position
-            place = ir.DenseI64ArrayAttr.get([i])
-            loaded = create("memref.load", element, buffer, at)
-            value = create("vector.insert", value.type, loaded, value, static_position=place)
-        return value
-
-    def _spread(self, element: ir.Value, lanes: int, loaded: Loaded) -> ir.Value:
-        """Spread the elements of a row to as many lanes."""
-        key = ("lanes", element, lanes, 0)
-        if key not in loaded:
-            instruction, group = self.tile.instruction, self.tile.instruction.group
-            kind = instruction.prepared_type(self.row_access.buffer.element)
-            is_group = group > 1 and not (self.partial == 1 and element.type == kind)
-            spread = splat(element, lanes if is_group else lanes * group)
-            loaded[key] = (
-                create("vector.bitcast", ir.VectorType.get([lanes * group], kind), spread) if is_group else spread
-            )
-        return loaded[key]
-
-    def _column_groups(self, position: ir.Value, piece: Piece, stride: Dim) -> ir.Value:
-        buffer, group = self._flat[id(self.column_access.buffer)], self.tile.instruction.group
-        if group == 1:
-            if stride == 1:
-                vector = self.load(buffer, position, piece, self._reads_whole_vectors)
-            else:
-                vector = splat(self.load_lanes(buffer, position, stride, piece), piece.lanes)
-            return self._convert(self.column_factor, self.column_access, vector, piece.lanes)
-        kind = ir.VectorType.get([piece.lanes * group], buffer.type.element_type)
-        value: ir.Value = create("vector.load", kind, buffer, position)  # stored panels are whole
-        if self.partial:
-            value = first_of_groups(value, group, self.partial)
-        return self._prepared(self.column_factor, self.column_access, value, is_row=False)
-
-    @property
-    def _reads_whole_vectors(self) -> bool:
-        """Return whether whole vectors may be read at the last columns: panels in memory are as wide as tiles."""
-        tile, placed = self.tile, self.placed[self.column_access.buffer]
-        form = self.form(self.column_access, tile.leaf.at)
-        along = {tile.lanes.name, tile.vectors.name if tile.vectors is not None else ""}
-        sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, D.product(placed.shape)]
-        return all(D.is_certain(partial(_is_multiple, size, tile.width)) for size in sizes)
-
-    def _prepared(self, factor: ProductInput, access: BufferAccess, value: ir.Value, is_row: bool) -> ir.Value:
-        """Emit the elements of a group as the instruction takes them."""
-        return value if access.is_converted else self.tile.instruction.prepared(factor, value, is_row)
-
-    def _convert(self, factor: ProductInput, access: BufferAccess, value: ir.Value, lanes: int) -> ir.Value:
-        if access.is_converted:
-            return value
-        return widened(factor.emit(value, lanes), self.tile.product.accumulate_type)
-
-    # Prefetches
-
     def _of_next_part(self) -> list[Prefetch]:
         """Return the prefetch of what follows the part of the columns that is in memory, if one is wanted."""
         buffer = self.column_access.buffer
@@ -699,7 +445,7 @@ class TileEmitter(VectorMemory):
                     continue
                 place = self.start(self.form(access, at), values)
                 buffer, step = self.placed[access.buffer].flat, place.stride(self.tile.rows)
-                for r, p in _points(rows, len(pieces)):
+                for r, p in tile_points(rows, len(pieces)):
                     self.touch(buffer, self.at(place, r * step + pieces[p].offset), READ_FEW)
 
     def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
@@ -716,181 +462,6 @@ class TileEmitter(VectorMemory):
             share = each.distance or D.estimate_dim(place.stride(loop))
             for at in range(max(1, -(-steps * share // line))):
                 self.touch(buffer, self.at(place, at * line), READ_FEW)
-
-    # Epilogue
-
-    def _finish(self, values: LoopValues, rows: int, pieces: list[Piece], sums: list[ir.Value]) -> None:
-        """Compute the epilogue on the accumulators, vector by vector, and store the results."""
-        tile, result = self.tile, self.tile.leaf.writes[0]
-        if self.held_row is not None:
-            line = create("arith.muli", self.held_row.type, self.held_row, self.index(tile.width))
-            self._hold(line, tile.width, rows, pieces, sums)
-            return
-        is_whole = (rows, len(pieces)) == (tile.height, tile.width // tile.lane_count)
-        if rows > 1 and tile.epilogue is not None and len(sums) > tile.epilogue[not is_whole]:
-            width = sum(piece.lanes for piece in pieces)
-            memory = self._hold(None, width, rows, pieces, sums)
-            self.finish_rows(values, rows, pieces, memory, width)
-            return
-        places: dict[int, PlacedAccess] = {}
-        seen: dict[tuple[int, Dim, int], ir.Value] = {}
-        for r, p in _points(rows, len(pieces)):
-            total = convert_accumulator(sums[r * len(pieces) + p], result.buffer.element)
-            self._finish_vector(values, r, pieces[p], total, places, seen)
-
-    def shares_rest(self, loop: Loop, sizes: Sequence[int]) -> bool:
-        """Return whether the smaller tiles in a loop over tiles have one epilogue: each would be a copy of its code."""
-        tile = self.tile
-        if tile.epilogue is None or tile.instruction.unit is not None or tile.blocks or loop.body != tile.over[:1]:
-            return False
-        return len(sizes) > 1 and sum(sizes) * (tile.width // tile.lane_count) > tile.epilogue[1]
-
-    def finish_rest(self, values: LoopValues, count: ir.Value) -> None:
-        """Compute the epilogue of this many rows, whose accumulators smaller tiles have stored."""
-        tile = self.tile
-        values = values.at({})
-        memory = self.memory(tile.product.accumulate_type)
-
-        def finish(columns: Dim) -> None:
-            self.finish_rows(values, count, self.pieces(columns), memory, tile.width)
-
-        each_size(self.sizes(tile.vectors, tile.lanes, tile.width, values), finish)
-
-    def _hold(
-        self, line: ir.Value | None, width: int, rows: int, pieces: list[Piece], sums: list[ir.Value]
-    ) -> ir.Value:
-        """Store accumulators, from a position in memory on, in rows of this many columns; return the memory."""
-        memory = self.memory(sums[0].type.element_type)
-        for r, p in _points(rows, len(pieces)):
-            offset = self.index(r * width + pieces[p].offset)
-            where = offset if line is None else create("arith.addi", line.type, line, offset)
-            ir.Operation.create("vector.store", operands=[sums[r * len(pieces) + p], memory, where])
-        return memory
-
-    def memory(self, kind: ir.Type) -> ir.Value:
-        """Return memory for the accumulators of a tile, the same for all of its sizes."""
-        return self.constants.scratch(("accumulators", self.tile), self.tile.height * self.tile.width, kind)
-
-    def finish_rows(
-        self, values: LoopValues, rows: int | ir.Value, pieces: list[Piece], memory: ir.Value, width: int
-    ) -> None:
-        """Compute the epilogue on accumulators in memory, in a loop over rows of this many columns."""
-
-        def row(i: ir.Value) -> None:
-            first = self.line * rows * width if isinstance(rows, int) else 0
-            line = create("arith.muli", i.type, i, self.index(width))
-            line = create("arith.addi", i.type, line, self.index(first)) if first else line
-            places: dict[int, PlacedAccess] = {}
-            for piece in pieces:
-                where = create("arith.addi", i.type, line, self.index(piece.offset)) if piece.offset else line
-                total = self.load(memory, where, piece, True)
-                total = convert_accumulator(total, self.tile.leaf.writes[0].buffer.element)
-                self._finish_vector(values, i, piece, total, places, {})
-
-        for_loop(self.index(0), self.index(rows) if isinstance(rows, int) else rows, self.index(1), row)
-
-    def _finish_vector(
-        self,
-        values: LoopValues,
-        r: LoopValue,
-        piece: Piece,
-        total: ir.Value,
-        places: dict[int, PlacedAccess],
-        seen: dict[tuple[int, Dim, int], ir.Value],
-    ) -> None:
-        """Compute the epilogue on a vector of accumulators, in row r, and store the results."""
-        leaf, tile = self.tile.leaf, self.tile
-        result = leaf.writes[0]
-        row = r if isinstance(r, int) else 0
-
-        def place(access: BufferAccess, at: list[IndexExpr]) -> PlacedAccess:
-            known = places.get(id(access))
-            if known is None:
-                start = self.advance(self.start(self.form(access, at), values), tile.lines, self.line)
-                start = self.advance(start, tile.lanes, self.column)
-                steps = start.stride(tile.rows), self.column_stride(start)
-                start = start if isinstance(r, int) else self.advance(start, tile.rows, r)
-                known = places[id(access)] = PlacedAccess(self.placed[access.buffer].flat, start, *steps)
-            return known
-
-        held = {id(result.buffer): total}
-        if not result.is_held and tile.is_stored:
-            self._write(total, place(result, leaf.at), row, piece)
-        for after, at, body in self._epilogue:
-            env: dict[ir.Value, ir.Value] = {}
-            for axis, argument in after.body.indices:
-                env[argument] = self._index(at[axis], values, r, piece)
-            for argument, access in zip(after.body.inputs, after.reads, strict=True):
-                if id(access.buffer) in held:
-                    env[argument] = held[id(access.buffer)]
-                elif access.is_opaque:
-                    env[argument] = self.placed[access.buffer].value
-                else:
-                    env[argument] = self._read(access, place(access, at), row, piece, seen)
-            mask = self.mask(piece) if piece.is_partial else None
-            outputs = vector_body(body, env, piece.lanes, mask)
-            for value, write in zip(outputs, after.writes, strict=True):
-                held[id(write.buffer)] = value
-                if not write.is_held:
-                    self._write(splat(value, piece.lanes), place(write, at), row, piece)
-
-    def _index(self, form: IndexExpr, values: LoopValues, r: LoopValue, piece: Piece) -> ir.Value:
-        """Emit the index of an axis, in each lane if it moves along the columns."""
-        start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.lines, self.line)
-        start = self.advance(self.advance(start, self.tile.rows, r), self.tile.lanes, self.column)
-        stride = self.column_stride(start)
-        first = self.at(start, piece.offset * stride)
-        return first if stride == 0 else lane_indices(first, piece.lanes)
-
-    def _read(
-        self,
-        access: BufferAccess,
-        place: PlacedAccess,
-        r: int,
-        piece: Piece,
-        seen: dict[tuple[int, Dim, int], ir.Value],
-    ) -> ir.Value:
-        """Load an operand of an epilogue at a vector of columns, if it is not loaded yet."""
-        stride = place.stride
-        offset = r * place.step + piece.offset * stride
-        key = (id(access), offset, piece.lanes if stride else 0)
-        if key not in seen:
-            seen[key] = self.load_lanes(place.buffer, self.at(place.start, offset), stride, piece)
-        return seen[key]
-
-    def _write(self, value: ir.Value, place: PlacedAccess, r: int, piece: Piece) -> None:
-        self.store(value, place.buffer, self.at(place.start, r * place.step + piece.offset), piece)
-
-
-def _points(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    return ((r, c) for r in range(rows) for c in range(columns))
-
-
-def each_size(sizes: TileSizes, body: Callable[[Dim], None]) -> None:
-    """Emit a body for whole tiles, and for the last one if it is smaller."""
-
-    def inside() -> None:
-        if sizes.is_whole is None:
-            body(sizes.whole)
-        else:
-            either(sizes.is_whole, lambda: body(sizes.whole), lambda: body(sizes.rest))
-
-    when(sizes.is_inside, inside)
-
-
-def first_of_groups(value: ir.Value, group: int, count: int) -> ir.Value:
-    """Emit a vector of groups with zeros after the first elements of each, whatever is in memory there."""
-    (size,), element = value.type.shape, value.type.element_type
-    bits = ir.IntegerType.get_signless(8 * element_bytes(element))
-    kind = ir.VectorType.get([size], bits)
-    masks = [ir.IntegerAttr.get(bits, -1 if i % group < count else 0) for i in range(size)]
-    mask = create("arith.constant", kind, value=ir.DenseElementsAttr.get(masks, kind))
-    kept = create("arith.andi", kind, create("vector.bitcast", kind, value), mask)
-    return create("vector.bitcast", value.type, kept)
-
-
-def _is_multiple(value: Dim, factor: int) -> bool:
-    return bool(value % factor == 0)
 
 
 def _is_within(value: Dim, bound: Dim) -> bool:

@@ -12,7 +12,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.primitives.lanes import is_within
 from mirlo.runtime.records import dataclass
@@ -28,7 +28,7 @@ class ProductOperand:
 
     access: TensorAccess
     factor: ProductInput
-    axes: tuple[LoopAxis, ...]
+    axes: tuple[BlockAxis, ...]
 
     @property
     def extent(self) -> Dim:
@@ -38,7 +38,7 @@ class ProductOperand:
     def position(self) -> IndexExpr:
         return row_major(self.access.dims, self.access.shape)
 
-    def stride(self, axes: Sequence[LoopAxis]) -> Dim:
+    def stride(self, axes: Sequence[BlockAxis]) -> Dim:
         """Return the stride along the last of these axes; 0 if there is none."""
         return _size(self.position.stride(axes[-1])) if axes else 0
 
@@ -53,8 +53,8 @@ class Roles:
     contraction: Contraction
     rows: ProductOperand
     columns: ProductOperand
-    batch: tuple[LoopAxis, ...]
-    sums: tuple[LoopAxis, ...]
+    batch: tuple[BlockAxis, ...]
+    sums: tuple[BlockAxis, ...]
     extents: dict[int, Dim] = field(default_factory=dict)
 
     @property
@@ -98,7 +98,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
-def _step(written: IndexExpr, axis: LoopAxis) -> int:
+def _step(written: IndexExpr, axis: BlockAxis) -> int:
     """Return the approximate stride of an axis."""
     return D.estimate_dim(_size(written.stride(axis)))
 
@@ -111,7 +111,7 @@ def _moved(access: TensorAccess) -> set[int]:
     return {axis for dim in access.dims for axis in dim.terms}
 
 
-def values_of(axes: Sequence[LoopAxis], number: Value) -> dict[int, Value]:
+def values_of(axes: Sequence[BlockAxis], number: Value) -> dict[int, Value]:
     """Return the value of each axis, from the linear index of a point."""
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 

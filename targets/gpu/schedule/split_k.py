@@ -17,7 +17,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.runtime.records import dataclass
@@ -81,7 +81,7 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
     if axis is None or parts < 2:
         return decline("no reduction axis can be divided into this many equal parts", parts=parts)
     first = max(contraction.extents) + 1
-    part, rest = LoopAxis(first, parts, False), LoopAxis(first + 1, axis.extent // parts, True)
+    part, rest = BlockAxis(first, parts, False), BlockAxis(first + 1, axis.extent // parts, True)
 
     def form(old: IndexExpr) -> IndexExpr:
         factor = old.stride(axis)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
@@ -35,9 +35,9 @@ class StreamKPlan:
         self.rest.emit(memory)
 
 
-def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
+def cut(roles: Roles, axis: BlockAxis, low: int, high: int) -> Roles:
     """Return the product restricted to low <= i < high along one axis."""
-    part = LoopAxis(axis.id, high - low, axis.reduce)
+    part = BlockAxis(axis.id, high - low, axis.reduce)
 
     def form(old: IndexExpr) -> IndexExpr:
         moved: IndexExpr = old + old.stride(axis) * low
@@ -46,7 +46,7 @@ def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
     def access(old: TensorAccess) -> TensorAccess:
         return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)
 
-    def axes(old: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
+    def axes(old: tuple[BlockAxis, ...]) -> tuple[BlockAxis, ...]:
         return tuple(part if each.id == axis.id else each for each in old)
 
     def side(old: ProductOperand) -> ProductOperand:

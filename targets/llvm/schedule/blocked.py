@@ -23,7 +23,7 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
@@ -162,7 +162,7 @@ def loops_of_block(
     return BlockLoops(s, outer, is_counted, loops.tiles, loops.panel, loops.over, loops.blocks)
 
 
-def _is_inside_row(axis: LoopAxis, stride: Dim, width: Dim) -> bool:
+def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:
     """Return whether an axis, with this stride in rows of a width, stays within one row."""
     if isinstance(stride, int) and isinstance(axis.extent, int) and isinstance(width, int):
         return stride * (axis.extent - 1) < width

@@ -15,7 +15,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
@@ -193,7 +193,7 @@ def checked(matrix: MappedMatrix) -> MappedMatrix | Decline:
     return matrix
 
 
-def _stride(axes: Sequence[LoopAxis], position: IndexExpr) -> int | None:
+def _stride(axes: Sequence[BlockAxis], position: IndexExpr) -> int | None:
     """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None

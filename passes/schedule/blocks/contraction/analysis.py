@@ -1,4 +1,4 @@
-"""Analysis of contractions: loop axes, and the position of every tensor as an affine form over them.
+"""Analysis of contractions: axes of blocks, and the position of every tensor as an affine form over them.
 
 Roles follow from the affine maps alone. An axis that occurs in the output and one operand is a row or a column axis;
 one that occurs in both operands and the output is a batch axis; reduction axes occur in both operands. Matrix
@@ -20,7 +20,7 @@ from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, match_multiply_add
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, divisors, form_of, moving
 from mirlo.runtime.records import dataclass
 
 
@@ -71,7 +71,7 @@ class Contraction:
     product: MultiplyAdd
     lhs: TensorAccess
     rhs: TensorAccess
-    axes: list[LoopAxis]
+    axes: list[BlockAxis]
     stages: list[EpilogueBlock] = field(default_factory=list)
     sources: dict[int, int] = field(default_factory=dict)
     """The axis of the block that an axis is, for axes that are not split."""
@@ -84,11 +84,11 @@ class Contraction:
         return {axis.id: axis.extent for axis in self.axes}
 
     @property
-    def spatial(self) -> list[LoopAxis]:
+    def spatial(self) -> list[BlockAxis]:
         return [axis for axis in self.axes if not axis.reduce]
 
     @property
-    def reduce(self) -> list[LoopAxis]:
+    def reduce(self) -> list[BlockAxis]:
         return [axis for axis in self.axes if axis.reduce]
 
 
@@ -201,7 +201,7 @@ class _Builder:
         self.block = block
         self.product = product
         self.chain = chain
-        self.axes: list[LoopAxis] = []
+        self.axes: list[BlockAxis] = []
         self.extents: dict[int, Dim] = {}
         self.sources: dict[int, int] = {}
         self.ragged: list[Ragged] = []
@@ -266,10 +266,10 @@ class _Builder:
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
         form, weight = IndexExpr(), 1
-        axes: list[LoopAxis] = []
+        axes: list[BlockAxis] = []
         for extent in reversed(parts):
             if extent != 1:
-                axes.append(LoopAxis(len(self.axes), extent, is_reduce))
+                axes.append(BlockAxis(len(self.axes), extent, is_reduce))
                 self.axes.append(axes[-1])
                 self.extents[axes[-1].id] = extent
                 form = form + IndexExpr({axes[-1].id: weight})

@@ -1,4 +1,4 @@
-"""Loop axes, and index expressions over them: positions in memory and indices of dims."""
+"""Axes of blocks, and index expressions over them: positions in memory and indices of dims."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)
-class LoopAxis:
-    """A loop: an axis of a block, a part of one, or several fused axes."""
+class BlockAxis:
+    """An axis of a block's domain, a part of one, or several fused axes; loops are made of it by a schedule."""
 
     id: int
     extent: Any
@@ -56,13 +56,13 @@ def row_major(dims: Sequence[IndexExpr], shape: Sequence[Dim]) -> IndexExpr:
 
 
 def fuse(
-    axes: Sequence[LoopAxis], forms: Sequence[IndexExpr], alone: Collection[int] = ()
-) -> tuple[list[LoopAxis], list[IndexExpr]]:
+    axes: Sequence[BlockAxis], forms: Sequence[IndexExpr], alone: Collection[int] = ()
+) -> tuple[list[BlockAxis], list[IndexExpr]]:
     """Fuse adjacent axes (outer, inner) that are contiguous in every form; the inner axis stands for both.
 
     Axes whose ids are in `alone` are not fused.
     """
-    merged: list[LoopAxis] = []
+    merged: list[BlockAxis] = []
     current = list(forms)
     for axis in axes:
         outer = merged[-1] if merged else None
@@ -70,7 +70,7 @@ def fuse(
         if joins and outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
             gone = outer.id
             current = [IndexExpr({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
-            merged[-1] = LoopAxis(axis.id, outer.extent * axis.extent, axis.reduce)
+            merged[-1] = BlockAxis(axis.id, outer.extent * axis.extent, axis.reduce)
         else:
             merged.append(axis)
     return merged, current

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.runtime.records import dataclass
@@ -118,19 +118,19 @@ class Load:
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
-def contiguous(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
+def contiguous(side: ProductOperand, axes: tuple[BlockAxis, ...], count: int) -> bool:
     """Return whether the last of these axes can be read in vectors: contiguous, aligned, never across an edge."""
     return side.access.outside is None and _is_vectorizable(side, axes, count)
 
 
-def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
+def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[BlockAxis, ...], count: int) -> bool:
     """Return the same as `contiguous` if a whole vector may be out of bounds: images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim in tested(roles, side)):
         return False
     return _is_vectorizable(side, axes, count)
 
 
-def _is_vectorizable(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
+def _is_vectorizable(side: ProductOperand, axes: tuple[BlockAxis, ...], count: int) -> bool:
     return bool(axes) and is_aligned(side.position, axes[-1].id, count, axes[-1].extent)
 
 

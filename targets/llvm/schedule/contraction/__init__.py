@@ -15,7 +15,7 @@ from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -52,13 +52,13 @@ def _is_symbol(extent: Dim) -> bool:
     return D.symbols_of(extent) == {str(extent)}
 
 
-def rows_of(roles: ContractionRoles) -> list[LoopAxis]:
+def rows_of(roles: ContractionRoles) -> list[BlockAxis]:
     """Return the axes of the output that the column operand does not depend on."""
     indexed = {axis for dim in roles.columns.access.dims for axis in dim.terms}
     return [axis for axis in roles.contraction.spatial if axis.id not in indexed]
 
 
-def _for_one_row(group: BlockGroup[Machine], rows: Sequence[LoopAxis]) -> tuple[BlockGroup[Machine], ir.Operation]:
+def _for_one_row(group: BlockGroup[Machine], rows: Sequence[BlockAxis]) -> tuple[BlockGroup[Machine], ir.Operation]:
     """Return the blocks in a copy of their function in which there is one row, and that, which the caller erases."""
     function = group.blocks[0].op.parent
     assert function is not None, "a block is in a function"

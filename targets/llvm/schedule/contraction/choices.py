@@ -9,7 +9,7 @@ from math import prod
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, choose_tile
@@ -25,12 +25,12 @@ from mirlo.targets.llvm.schedule.cost import (
 )
 
 
-def count_of(axes: Iterable[LoopAxis]) -> int:
+def count_of(axes: Iterable[BlockAxis]) -> int:
     """Return the iterations of some loops; an estimate if they are dynamic."""
     return prod(D.estimate_dim(axis.extent) for axis in axes)
 
 
-def reread_bytes(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
+def reread_bytes(rows: ContractionOperand, spatial: Iterable[BlockAxis]) -> int:
     """Return the bytes of the row operand; 0 if it is much larger than the output, so that most of it is read once."""
     elements = prod(D.estimate_dim(extent) for extent in rows.access.shape)
     if elements > 2 * count_of(spatial):
@@ -72,7 +72,7 @@ def panel_pixels(
 
 
 def tile_request(
-    problem: TileProblem, axis: LoopAxis, side: ContractionOperand, reduce: Iterable[LoopAxis]
+    problem: TileProblem, axis: BlockAxis, side: ContractionOperand, reduce: Iterable[BlockAxis]
 ) -> TileProblem:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
@@ -87,13 +87,13 @@ def tile_request(
 
 def choose_rows(
     problem: TileProblem,
-    candidates: list[LoopAxis],
-    shared: Sequence[LoopAxis],
+    candidates: list[BlockAxis],
+    shared: Sequence[BlockAxis],
     side: ContractionOperand,
-    reduce: Sequence[LoopAxis],
+    reduce: Sequence[BlockAxis],
     machine: Machine,
     tile: tuple[int, int] | None,
-) -> tuple[LoopAxis | None, int, int, TileSearch]:
+) -> tuple[BlockAxis | None, int, int, TileSearch]:
     """Choose the axis of the tile's rows, and the size of the tile unless it is chosen; return the request too.
 
     All rows along the `shared` axes are multiplied with the same columns.
@@ -118,7 +118,7 @@ def choose_rows(
 
 
 def rows_from_beyond_l2(
-    problem: TileProblem, shared: Sequence[LoopAxis], side: ContractionOperand, machine: Machine
+    problem: TileProblem, shared: Sequence[BlockAxis], side: ContractionOperand, machine: Machine
 ) -> int:
     """Return the bytes of the rows that a panel is multiplied with if they do not stay in the L2 cache, else 0.
 
@@ -132,7 +132,7 @@ def rows_from_beyond_l2(
     return total if total > resident_bytes(machine) else 0
 
 
-def _candidate_row_axes(candidates: list[LoopAxis]) -> list[LoopAxis]:
+def _candidate_row_axes(candidates: list[BlockAxis]) -> list[BlockAxis]:
     """Return the axes with enough rows, if any have a static extent; otherwise also the innermost dynamic one.
 
     An outer dynamic axis, the batch, may have a single row at run time.
@@ -144,14 +144,14 @@ def _candidate_row_axes(candidates: list[LoopAxis]) -> list[LoopAxis]:
     return [axis for axis in candidates if axis in known or axis in inner]
 
 
-def contiguous_sum(rows: ContractionOperand, columns: ContractionOperand, order: list[LoopAxis]) -> LoopAxis | None:
+def contiguous_sum(rows: ContractionOperand, columns: ContractionOperand, order: list[BlockAxis]) -> BlockAxis | None:
     """Return the reduction axis along which both operands are contiguous."""
     return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
 
 
 def dot_tile(
-    candidates: list[LoopAxis], lane_axis: LoopAxis, order: list[LoopAxis], lanes: int, machine: Machine
-) -> tuple[LoopAxis | None, int, int]:
+    candidates: list[BlockAxis], lane_axis: BlockAxis, order: list[BlockAxis], lanes: int, machine: Machine
+) -> tuple[BlockAxis | None, int, int]:
     """Return the axis of the rows, and the rows and columns of a tile of dot products."""
     row_axis = max(candidates, key=lambda axis: D.estimate_dim(axis.extent), default=None)
     rows = min(D.estimate_dim(row_axis.extent), 4) if row_axis is not None else 1
@@ -162,7 +162,7 @@ def dot_tile(
     return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
 
 
-def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: int) -> bool:
+def is_short_dot(rows: int, lane_axis: BlockAxis, order: list[BlockAxis], lanes: int) -> bool:
     """Return whether tiles of dot products read a column after the other, with code for all of K."""
     width, depth = lane_axis.extent, order[-1].extent
     if len(order) != 1 or not isinstance(depth, int) or (isinstance(width, int) and width < lanes):
@@ -189,8 +189,8 @@ def has_large_output(
 
 def needs_packing(
     columns: ContractionOperand,
-    lane_axis: LoopAxis,
-    order: list[LoopAxis],
+    lane_axis: BlockAxis,
+    order: list[BlockAxis],
     reuse: int,
     width: int,
     is_cast: bool,

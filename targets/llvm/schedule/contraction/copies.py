@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.targets.llvm.schedule.contraction.loop_roles import ContractionLoops
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
-    TileChoice,
+    RegisterTile,
     TiledContraction,
 )
 from mirlo.targets.llvm.schedule.cost import (
@@ -19,7 +19,7 @@ from mirlo.targets.llvm.schedule.cost import (
 )
 
 
-def has_smaller_panel(columns: LoopAxis, tile: TileChoice) -> bool:
+def has_smaller_panel(columns: BlockAxis, tile: RegisterTile) -> bool:
     """Return whether the last of several panels may be smaller than others."""
     is_single = isinstance(columns.extent, int) and columns.extent < tile.columns
     return not is_single and columns.extent % tile.columns != 0
@@ -112,7 +112,7 @@ def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: TiledCon
     return converted
 
 
-def interleave_panel(s: Schedule, block: str, operand: int, copy: str, loops: list[str], tile: TileChoice) -> None:
+def interleave_panel(s: Schedule, block: str, operand: int, copy: str, loops: list[str], tile: RegisterTile) -> None:
     """Arrange the copy of a panel so that the elements of a column in a group of K are contiguous."""
     assert tile.group is not None
     size, steps = tile.group.size, s.steps(block)

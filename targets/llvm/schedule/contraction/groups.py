@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, fuse
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.arm import MATRICES
 from mirlo.targets.llvm.machine import Machine
@@ -154,7 +154,7 @@ class GroupedSum:
     """The loops of a reduction whose innermost loop steps by groups."""
 
     group: DotGroup
-    reduce: list[LoopAxis]
+    reduce: list[BlockAxis]
     """Innermost last; its extent counts whole groups."""
     rows: IndexExpr
     columns: IndexExpr
@@ -164,8 +164,8 @@ def grouped_sum(
     group: DotGroup,
     rows: ContractionOperand,
     columns: ContractionOperand,
-    order: Sequence[LoopAxis],
-    lane_axis: LoopAxis,
+    order: Sequence[BlockAxis],
+    lane_axis: BlockAxis,
     alone: set[int],
     may_pack: bool,
 ) -> GroupedSum | None:
@@ -188,11 +188,11 @@ def grouped_sum(
     fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
     inner = fused[-1]
     by_group = [_by_groups(form, inner, group.size) for form in (row_form, column_form)]
-    whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // group.size, True)]
+    whole = [*fused[:-1], BlockAxis(inner.id, inner.extent // group.size, True)]
     return GroupedSum(replace(group, tail=inner.extent % group.size), whole, by_group[0], by_group[1])
 
 
-def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:
+def _by_groups(form: IndexExpr, axis: BlockAxis, size: int) -> IndexExpr:
     terms = dict(form.terms)
     if axis.id in terms:
         terms[axis.id] *= size

@@ -7,7 +7,7 @@ from math import prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, deciding, decline
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
@@ -73,7 +73,7 @@ def instruction_for(plan: TiledContraction) -> TileInstruction | Decline:
     return instruction
 
 
-def panel_columns(columns: LoopAxis, instruction: TileInstruction) -> int:
+def panel_columns(columns: BlockAxis, instruction: TileInstruction) -> int:
     """Return the columns of a panel: two registers, or one if that has all of them."""
     assert instruction.shape is not None
     one = instruction.shape[1]

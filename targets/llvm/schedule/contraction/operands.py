@@ -12,7 +12,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, is_zero
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.runtime.records import dataclass
 
 
@@ -20,8 +20,8 @@ from mirlo.runtime.records import dataclass
 class WindowIndex:
     """An index `stride * position + step * tap + offset` that may be outside of `0 .. size - 1`."""
 
-    position: LoopAxis
-    tap: LoopAxis
+    position: BlockAxis
+    tap: BlockAxis
     stride: int
     step: int
     offset: int
@@ -73,7 +73,7 @@ def _are_out_of_bounds(ranges: Sequence[tuple[D.Dim, D.Dim]], shape: Sequence[D.
 def plan_operand(
     factor: ProductInput,
     access: TensorAccess,
-    axes: Sequence[LoopAxis],
+    axes: Sequence[BlockAxis],
     guarded: Collection[int] = (),
     edge: int | None = None,
 ) -> ContractionOperand | Decline:
@@ -115,7 +115,7 @@ def plan_operand(
     )  # fmt: skip
 
 
-def _window(index: IndexExpr, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:
+def _window(index: IndexExpr, size: int, axes: Sequence[BlockAxis]) -> WindowIndex | None:
     """Match an index as a window: one spatial and one reduction axis, both with positive steps."""
     moving = sorted((axis for axis in axes if index.stride(axis) != 0), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):

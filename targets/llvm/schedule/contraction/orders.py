@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirlo.dialects.core import dims as D
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.primitives.sum_blocks import sum_block
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ContractionChoices
@@ -30,7 +30,7 @@ class LoopOrder:
     """Whether the loops over rows are outside of those over panels."""
     row_block: int = 0
     """Rows that are computed with a panel before the next panel; 0 for all of them."""
-    depth_axis: LoopAxis | None = None
+    depth_axis: BlockAxis | None = None
     """The reduction axis that is blocked, by the outermost loop."""
     depth_block: int = 0
     """Extent of a K block."""
@@ -51,7 +51,7 @@ class Freedom:
     """Whether rows may be outside of panels."""
     block_rows: bool
     """Whether row tiles may be processed in blocks."""
-    depth_axis: LoopAxis | None
+    depth_axis: BlockAxis | None
     """The reduction axis that may be blocked."""
     sum_block: int = 1
     """What an extent of its blocks must be a multiple of."""
@@ -59,11 +59,11 @@ class Freedom:
 
 def freedom(
     rows: ContractionOperand,
-    lane_axis: LoopAxis,
-    row_axis: LoopAxis | None,
-    row_loops: list[LoopAxis],
-    reduce: list[LoopAxis],
-    unrolled: list[LoopAxis],
+    lane_axis: BlockAxis,
+    row_axis: BlockAxis | None,
+    row_loops: list[BlockAxis],
+    reduce: list[BlockAxis],
+    unrolled: list[BlockAxis],
     *,
     is_plain: bool,
 ) -> Freedom:
@@ -83,7 +83,7 @@ def freedom(
     return Freedom(bool(row_loops), can_block, longest if is_long else None)
 
 
-def keep_order_of_sum(free: Freedom, reduce: list[LoopAxis]) -> Freedom:
+def keep_order_of_sum(free: Freedom, reduce: list[BlockAxis]) -> Freedom:
     """Return the permitted orders in which a sum has the same order as without blocks of K."""
     axis = free.depth_axis
     if axis is None or axis is not reduce[0]:
@@ -92,7 +92,7 @@ def keep_order_of_sum(free: Freedom, reduce: list[LoopAxis]) -> Freedom:
 
 
 def choose_order(
-    chosen: ContractionChoices, free: Freedom, own_rows: bool, row_axis: LoopAxis | None, tile_rows: int
+    chosen: ContractionChoices, free: Freedom, own_rows: bool, row_axis: BlockAxis | None, tile_rows: int
 ) -> LoopOrder:
     """Apply the chosen order as far as the contraction permits it.
 
@@ -109,7 +109,7 @@ def choose_order(
     return LoopOrder(bool(chosen.rows_outside) and free.swap, block, axis, depth, chosen.share)
 
 
-def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_rows: int) -> list[LoopOrder]:
+def other_orders(free: Freedom, own: LoopOrder, row_axis: BlockAxis | None, tile_rows: int) -> list[LoopOrder]:
     """Return the orders with which an operand may stay in the caches: in blocks of rows, or of K."""
     orders = [replace(own, rows_outside=True)] if free.swap else []
     if free.block_rows and row_axis is not None:
@@ -124,7 +124,7 @@ def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_
 
 
 def block_of_threads(
-    free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_rows: int, threads: int
+    free: Freedom, own: LoopOrder, row_axis: BlockAxis | None, tile_rows: int, threads: int
 ) -> list[LoopOrder]:
     """Return the order with a block of rows for each thread, if the contraction permits it."""
     if not free.block_rows or row_axis is None or not isinstance(row_axis.extent, int):

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, fuse, row_major
 from mirlo.passes.schedule.primitives.sum_blocks import SUM_BLOCK
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
@@ -46,7 +46,7 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     ContractionRoles,
     LoopsAround,
     PanelPacking,
-    TileChoice,
+    RegisterTile,
     TiledContraction,
     row_tiles,
 )
@@ -60,7 +60,7 @@ from mirlo.targets.llvm.schedule.cost import (
     WORD_TEMPORARIES,
 )
 
-NO_AXIS = LoopAxis(-2, 1, False)
+NO_AXIS = BlockAxis(-2, 1, False)
 """The lane axis of a scalar output."""
 
 
@@ -99,7 +99,7 @@ def plan_register_tile(
 
 
 def _row_and_column_operands(
-    contraction: Contraction, lane_axis: LoopAxis, spatial: list[LoopAxis], allow_edge: bool
+    contraction: Contraction, lane_axis: BlockAxis, spatial: list[BlockAxis], allow_edge: bool
 ) -> tuple[ContractionOperand, ContractionOperand] | Decline:
     """Return the row operand and the column operand.
 
@@ -135,12 +135,12 @@ def _row_and_column_operands(
 class _FreeAxes:
     """The spatial axes other than that of the lanes."""
 
-    others: list[LoopAxis]
-    shared: list[LoopAxis]
+    others: list[BlockAxis]
+    shared: list[BlockAxis]
     """Those along which the column operand stays the same."""
-    moving: list[LoopAxis]
+    moving: list[BlockAxis]
     """Those along which the row operand changes."""
-    panels: list[LoopAxis]
+    panels: list[BlockAxis]
     """Those that count panels of unequal widths."""
 
 
@@ -148,14 +148,14 @@ class _FreeAxes:
 class _SumChoice:
     """The choice of how products are summed."""
 
-    order: list[LoopAxis]
+    order: list[BlockAxis]
     """The reduction axes, outermost first."""
     problem: TileProblem
     machine: Machine
     """The machine without the registers that the sum needs."""
     may_dot: bool
     """Whether vectors along an axis of the sum are possible."""
-    dot: LoopAxis | None = None
+    dot: BlockAxis | None = None
     """The axis along which vectors are multiplied and their lanes summed."""
     grouped: GroupedSum | None = None
     """Groups that one instruction sums."""
@@ -172,8 +172,8 @@ class _Planner:
         machine: Machine,
         rows: ContractionOperand,
         columns: ContractionOperand,
-        lane_axis: LoopAxis,
-        spatial: list[LoopAxis],
+        lane_axis: BlockAxis,
+        spatial: list[BlockAxis],
         constants: Collection[ir.Value],
         choices: ContractionChoices,
         threads: int,
@@ -191,8 +191,8 @@ class _Planner:
         self.lane_axis = next((axis for axis in self.spatial if axis.id == lane_axis.id), lane_axis)
 
     def _fuse_spatial(
-        self, rows: ContractionOperand, columns: ContractionOperand, spatial: list[LoopAxis]
-    ) -> tuple[list[LoopAxis], ContractionOperand, ContractionOperand]:
+        self, rows: ContractionOperand, columns: ContractionOperand, spatial: list[BlockAxis]
+    ) -> tuple[list[BlockAxis], ContractionOperand, ContractionOperand]:
         """Return the spatial axes, fused where all tensors permit it, and the operands over them."""
         stages = self.contraction.stages
         accesses = [access for _, access in self.contraction.writes]
@@ -233,7 +233,7 @@ class _Planner:
         if self.machine.invariant:
             free = keep_order_of_sum(free, reduce)
         roles = ContractionRoles(self.contraction, rows, columns, lane_axis, tuple(chosen.order))
-        tile = TileChoice(
+        tile = RegisterTile(
             row_axis, tile_rows, tile_vectors, problem.lanes,
             replace(problem, rows=1) if row_axis is None else tile_request(problem, row_axis, rows, chosen.order),
             dot=is_dot, may_dot=chosen.may_dot, has_partial_sums=chosen.has_partial_sums,
@@ -318,7 +318,7 @@ class _Planner:
         """Return whether sums have the same order for any number of rows; those of integers are exact in any."""
         return self.machine.invariant and isinstance(self.contraction.product.accumulate_type, ir.FloatType)
 
-    def _has_partial_sums(self, order: list[LoopAxis], lanes: int) -> bool:
+    def _has_partial_sums(self, order: list[BlockAxis], lanes: int) -> bool:
         """Return whether few rows and many are summed as vectors along K are, in the order of their lanes.
 
         Constants are packed before, for any number of rows.
@@ -339,7 +339,7 @@ class _Planner:
         is_constant = self.columns.access.value in self.constants or self.choices.is_packed
         return self._keeps_order and (group.is_matrix or not is_constant)
 
-    def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int, TileSearch | None]:
+    def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[BlockAxis | None, int, int, TileSearch | None]:
         """Return the axis of the tile's rows, its rows and column vectors, and the request that they answer."""
         if chosen.dot is not None:
             return *dot_tile(axes.shared, self.lane_axis, chosen.order, chosen.problem.lanes, chosen.machine), None
@@ -379,7 +379,7 @@ class _Planner:
         rows = prod(axis.extent if isinstance(axis.extent, int) else 0 for axis in axes.shared)
         return group.widens and rows >= MIN_ROWS_TO_EXTEND
 
-    def _row_candidates(self, axes: list[LoopAxis]) -> list[LoopAxis]:
+    def _row_candidates(self, axes: list[BlockAxis]) -> list[BlockAxis]:
         """Return the axes that the tile's rows may run along."""
         if self.rows.edge is not None:
             return [axis for axis in axes if axis.id == self.rows.edge.position.id]
@@ -390,10 +390,10 @@ class _Planner:
         self,
         rows: ContractionOperand,
         columns: ContractionOperand,
-        order: list[LoopAxis],
+        order: list[BlockAxis],
         pack: bool,
         grouped: GroupedSum | None,
-    ) -> tuple[list[LoopAxis], ContractionOperand, ContractionOperand]:
+    ) -> tuple[list[BlockAxis], ContractionOperand, ContractionOperand]:
         """Return the reduction axes of the kernel's loops, and the operands over them."""
         if grouped is not None:
             return grouped.reduce, replace(rows, form=grouped.rows), replace(columns, form=grouped.columns)
@@ -407,9 +407,9 @@ class _Planner:
         reduce, (row_form, _) = fuse(order, [rows.form, panel], self.alone)
         return reduce, replace(rows, form=row_form), columns
 
-    def _unrolled(self, reduce: list[LoopAxis]) -> list[LoopAxis]:
+    def _unrolled(self, reduce: list[BlockAxis]) -> list[BlockAxis]:
         guarded = {window.tap.id for window in self.rows.guards}
-        result: list[LoopAxis] = []
+        result: list[BlockAxis] = []
         for axis in reversed(reduce):
             if axis.id in guarded or not isinstance(axis.extent, int):
                 break

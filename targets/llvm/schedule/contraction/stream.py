@@ -8,7 +8,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.cost import LEAD_BYTES, PREFETCHED_IN_BLOCKS
 
@@ -79,7 +79,7 @@ def _tiles_of_panel(plan: TiledContraction) -> Dim:
     return tiles if axis is None else tiles * D.ceildiv(_rows_at_once(plan, axis), plan.tile.rows)
 
 
-def _rows_at_once(plan: TiledContraction, axis: LoopAxis) -> Dim:
+def _rows_at_once(plan: TiledContraction, axis: BlockAxis) -> Dim:
     """Return the rows that are computed with a panel before the next panel."""
     return plan.loops.order.row_block or axis.extent
 

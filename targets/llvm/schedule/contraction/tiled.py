@@ -34,7 +34,7 @@ from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS, L
 from mirlo.targets.llvm.schedule.contraction.stream import next_panel, prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     ContractionRoles,
-    TileChoice,
+    RegisterTile,
     TiledContraction,
     row_tiles,
 )
@@ -172,7 +172,7 @@ def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows |
     return TiledLoops(blocks, outer, inner, panel, tiles, over, loops)
 
 
-def lanes_along_sum(s: Schedule, over: list[str], tile: TileChoice) -> tuple[list[str], list[str]]:
+def lanes_along_sum(s: Schedule, over: list[str], tile: RegisterTile) -> tuple[list[str], list[str]]:
     """Split the innermost loop of the reduction into vectors; return the loops around the tile, and its lanes.
 
     A tile whose lanes are columns has a loop over the lanes of these vectors, with the products of each in its order.

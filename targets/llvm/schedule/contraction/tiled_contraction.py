@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ContractionChoices
@@ -23,8 +23,8 @@ class ContractionRoles:
     contraction: Contraction
     rows: ContractionOperand
     columns: ContractionOperand
-    lane_axis: LoopAxis
-    order: tuple[LoopAxis, ...]
+    lane_axis: BlockAxis
+    order: tuple[BlockAxis, ...]
     """All reduction axes, outermost first."""
 
     @property
@@ -34,10 +34,10 @@ class ContractionRoles:
 
 
 @dataclass(frozen=True)
-class TileChoice:
+class RegisterTile:
     """The register tile: rows and vectors of accumulators, and the instruction that adds to them."""
 
-    row_axis: LoopAxis | None
+    row_axis: BlockAxis | None
     rows: int
     vectors: int
     lanes: int
@@ -82,13 +82,13 @@ class PanelPacking:
 class LoopsAround:
     """The loops around the tiles, and of the reduction in them, as axes that are fused where that is possible."""
 
-    columns: tuple[LoopAxis, ...]
+    columns: tuple[BlockAxis, ...]
     """Axes outside of the panels: those that the column operand depends on."""
-    rows: tuple[LoopAxis, ...]
+    rows: tuple[BlockAxis, ...]
     """Axes between a panel and its tiles: those that the column operand does not depend on."""
-    reduce: tuple[LoopAxis, ...]
+    reduce: tuple[BlockAxis, ...]
     """Reduction axes, outermost first."""
-    unrolled: tuple[LoopAxis, ...] = ()
+    unrolled: tuple[BlockAxis, ...] = ()
     """The last axes of `reduce`, which are unrolled."""
     order: LoopOrder = LoopOrder()
     free: Freedom = Freedom(False, False, None)
@@ -107,7 +107,7 @@ class TiledContraction:
     choices: ContractionChoices
     """What a caller or a measurement chose."""
     roles: ContractionRoles
-    tile: TileChoice
+    tile: RegisterTile
     packing: PanelPacking
     loops: LoopsAround
 
@@ -122,13 +122,13 @@ class TiledContraction:
         return self.packing.packs_panels and self.tile.group is not None and not self.tile.group.is_stored
 
 
-def lanes_of_panel(columns: LoopAxis, tile: TileChoice, machine: Machine) -> int:
+def lanes_of_panel(columns: BlockAxis, tile: RegisterTile, machine: Machine) -> int:
     """Return the lanes of a panel's vectors, including the inactive ones of the last vector."""
     width = min(columns.extent, tile.columns)
     return sum(piece.lanes for piece in pieces_of(width, tile.lanes, machine.masked))
 
 
-def row_tiles(rows: ContractionOperand, tile: TileChoice) -> list[tuple[range, bool]]:
+def row_tiles(rows: ContractionOperand, tile: RegisterTile) -> list[tuple[range, bool]]:
     """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
 
     There are none if the number of rows is dynamic.
