@@ -28,7 +28,7 @@ from mirlo.passes.code_forms import KernelText
 from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
-from mirlo.passes.layers.once_per_layer import run_once_per_layer, steps_on_layers
+from mirlo.passes.layers.once_per_layer import divide_steps, run_once_per_layer
 from mirlo.passes.locations import describe, kernel_nodes
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.memory.weights import RELEASE
@@ -482,15 +482,16 @@ def _run_once_per_layer(
     pipeline: Pipeline, module: ir.Module, session: Session, instruments: Sequence[Instrument]
 ) -> None:
     """Run a pipeline; passes that keep equal layers equal run on some of them, which stand for all."""
-    begin, end = steps_on_layers(pipeline.steps)
+    has_layers = True
+    for steps, keeps in divide_steps(pipeline.steps, module):
 
-    def run(steps: Sequence[Step], added: Sequence[Instrument] = ()) -> None:
-        if steps:
+        def run(added: Sequence[Instrument] = (), steps: Sequence[Step] = steps) -> None:
             Pipeline(steps).run(module, session, [*instruments, *added], trusting=True)
 
-    run(pipeline.steps[:begin])
-    run_once_per_layer(module, session, lambda added: run(pipeline.steps[begin:end], added))
-    run(pipeline.steps[end:])
+        if keeps and has_layers:
+            has_layers = run_once_per_layer(module, session, run) is None
+        else:
+            run()
 
 
 CONSTANT, LOOKUP = "relax.constant", "relax.gather"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import clone_module
@@ -74,21 +76,20 @@ class _Asked(Instrument):
             raise LayersDifferError(decline("a pass reads constants of the layers", step=getattr(step, "name", "?")))
 
 
-def steps_on_layers(steps: Sequence[Step]) -> tuple[int, int]:
-    """Return the begin and the end of the longest sequence of steps that keep equal layers equal."""
-    best, begin = (0, 0), 0
-    for i, step in enumerate(steps):
-        if not _keeps_layers(step):
-            begin = i + 1
-        elif i + 1 - begin > best[1] - best[0]:
-            best = begin, i + 1
-    return best
+LEAST_STEPS = 4
+"""Fewest steps for which it is worth to look for equal layers."""
 
 
-def _keeps_layers(step: Step) -> bool:
+def divide_steps(steps: Sequence[Step], module: ir.Module) -> list[tuple[list[Step], bool]]:
+    """Return the steps in sequences, and whether each keeps equal layers equal and takes long enough."""
+    groups = [(list(group), keeps) for keeps, group in groupby(steps, partial(_keeps_layers, module.operation))]
+    return [(group, keeps and len(group) >= LEAST_STEPS) for group, keeps in groups]
+
+
+def _keeps_layers(module: ir.Operation, step: Step) -> bool:
     if isinstance(step, Nested):
-        return all(map(_keeps_layers, step.steps))
-    return step.name in UPSTREAM if isinstance(step, UpstreamPass) else step.keeps_layers
+        return all(_keeps_layers(module, inner) for inner in step.steps)
+    return step.name in UPSTREAM if isinstance(step, UpstreamPass) else step.keeps_layers_of(module)
 
 
 def run_once_per_layer(

@@ -11,7 +11,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.layers.once_per_layer import OncePerLayer
+from mirlo.passes.layers.once_per_layer import OncePerLayer, divide_steps
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import PassDecision, Session
 from mirlo.runtime.params import ParameterStore
@@ -246,3 +246,21 @@ def test_less_is_done_for_more_layers() -> None:
         return calls
 
     assert tried(COUNT) == tried(23) > 0
+
+
+@pytest.mark.parametrize("operator", ["dequantize", "relu"])
+def test_packed_weights_are_packed_for_each_layer(operator: str) -> None:
+    """Their elements decide in how many bits they are stored: the passes before and after that run on a few layers."""
+    scale = '%s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>\n'
+    body = {
+        "dequantize": f'{scale}%y = "relax.dequantize"(%x, %s) : (tensor<4xi8>, tensor<f32>) -> tensor<4xf32>',
+        "relu": '%y = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
+    }[operator]
+    kind = "i8" if operator == "dequantize" else "f32"
+    text = f"func.func @main(%x: tensor<4x{kind}>) -> tensor<4xf32> {{\n{body}\nreturn %y : tensor<4xf32>\n}}"
+    with make_context(), ir.Location.unknown():
+        groups = divide_steps(Pipeline.named("llvm").steps, ir.Module.parse(text))
+    divided = [[step.name for step in steps] for steps, keeps in groups if keeps]
+    assert len(divided) == (2 if operator == "dequantize" else 1)
+    assert any("pack-nbits" in names for names in divided) == (operator == "relu")
+    assert all("simplify" in names or "legalize" in names for names in divided)
