@@ -82,9 +82,12 @@ def _run_kernel(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.nda
     from mirlo.runtime.executable import Executable  # a tenth of the modules of a compilation; most evaluate in numpy
 
     target, options, session = find_target(HOST), CompileOptions(target=HOST, jobs=1), Session()
+    pipeline = Pipeline(target.pipeline(options))
+    for _ in range(pipeline.names().count(FoldConstant.name)):  # it would evaluate an operation without operands again
+        pipeline.remove(FoldConstant.name, occurrence=0)
     try:
         module = _module_of(op)
-        Pipeline(target.pipeline(options)).run(module, session)
+        pipeline.run(module, session)
         results = Executable(target.emit(module, options), session.params)(*operands)
     except MirloError as error:
         return f"its kernel does not compile: {' '.join(str(error).split())}"

@@ -95,3 +95,12 @@ func.func @quantized() -> (tensor<5xi8>, tensor<4xi8>, tensor<2xui4>) {
   %3 = "relax.unpack"(%b) {dtype = ui4} : (tensor<1xui8>) -> tensor<2xui4>
   return %0, %2, %3 : tensor<5xi8>, tensor<4xi8>, tensor<2xui4>
 }
+
+// An operator without operands and without a meaning in numpy is compiled once, not again in its own compilation.
+// CHECK-LABEL: func.func @no_operands(
+// CHECK:         "relax.constant"() {value = dense<[3, 1, 7]> : tensor<3xi64>}
+// CHECK-NOT:     "relax.dims_tensor"
+func.func @no_operands() -> tensor<3xi64> {
+  %0 = "relax.dims_tensor"() {dims = [3, 1, 7]} : () -> tensor<3xi64>
+  return %0 : tensor<3xi64>
+}
