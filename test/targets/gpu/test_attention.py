@@ -25,6 +25,15 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
     return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
 
 
+@pytest.mark.sample(8)
+@ON_DEVICES
+@pytest.mark.parametrize("keys", [0, 1, 7, 8, 9, 17, 21, 25, 33, 41, 129, 257])
+@pytest.mark.parametrize("rows", [1, 3, 5, 9])
+def test_few_rows_of_any_number_of_keys(rows: int, keys: int, target: str) -> None:
+    """The keys of a thread are as many as the tile needs: 3 are no power of two."""
+    check(Case((1, 2, rows, 8), (1, 2, keys, 8), 6), target, "f32")
+
+
 @pytest.mark.sample(0)
 @ON_DEVICES
 @pytest.mark.parametrize("name", CASES)

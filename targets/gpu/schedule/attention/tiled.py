@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from math import gcd
 from operator import add
 
 from mirlo.dialects.bindings import ir, memref
@@ -214,7 +215,7 @@ class TiledKernel(AttentionKernel):
         if tile.height < MIN_ROWS_FOR_SHARED:
             barrier()
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
-        depth = min(DEPTH, tile.width)
+        depth = gcd(DEPTH, tile.width)
 
         def step(first: Value, *held: ir.Value) -> list[ir.Value]:
             def load(line: Value, column: Value) -> None:
