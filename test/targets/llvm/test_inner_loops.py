@@ -153,10 +153,11 @@ def product_loops(rows: int, depth: int, columns: int, cpu: str, folder: Path) -
 @pytest.mark.parametrize("cpu", ["znver3", "alderlake"])
 @pytest.mark.parametrize("depth", [768, 771])
 def test_products_of_sixteen_registers(depth: int, cpu: str, tmp_path: Path) -> None:
-    """Whole tiles have four k-steps in an iteration, and one prefetch for a cache line."""
+    """Whole tiles have four k-steps in an iteration, and one prefetch for a cache line; a rest has its own loop."""
     loops = product_loops(96, depth, 768, cpu, tmp_path)
-    require(loops, cpu, most=1.9)
-    widest = max(loops.values(), key=lambda loop: loop.products)
+    name, widest = max(loops.items(), key=lambda each: each[1].products)
+    require({name: widest}, cpu, most=1.9)
+    require(loops, cpu, most=1.9 if depth % 4 == 0 else 2.1)
     assert widest.products == 48
     assert sum("prefetch" in line for line in widest.lines) == 1
 
