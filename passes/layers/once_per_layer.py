@@ -44,6 +44,7 @@ class OncePerLayer(Pass):
     """
 
     name = "once-per-layer"
+    contained = True
     passes: str = option("", "the passes to run")
     explain: bool = option(False, "print why the passes ran on all layers")
 
