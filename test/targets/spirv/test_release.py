@@ -14,7 +14,8 @@ from onnx import helper
 import mirlo
 from mirlo.runtime import processes
 
-SECONDS = 20.0
+SECONDS = 120.0
+"""Longest time of what must not wait forever: opening a device takes one, on a busy machine many more."""
 
 
 def _model() -> onnx.ModelProto:
