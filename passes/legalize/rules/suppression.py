@@ -198,10 +198,6 @@ class _KeptBoxes:
 
     def append(self, box: _Box) -> None:
         position = self.loops.let(self.count.get())
-        with self.loops.if_((position % LANES).equals(0)):
-            for column in self.columns:
-                for lane in range(LANES):
-                    column[position + lane] = 0.0
         for column, number in zip(self.columns, (*box.corners, box.area), strict=True):
             column[position] = number
         self.count.set(position + 1)
@@ -216,7 +212,7 @@ class _KeptBoxes:
             some = []
             for lane in range(LANES):
                 *corners, area = (column[at + lane] for column in self.columns)
-                some.append(_Box(corners, area).overlaps(box, most))
+                some.append(_Box(corners, area).overlaps(box, most) & (at + lane < self.count.get()))
             is_suppressed.set(reduce(lambda a, b: a | b, some))
             first.set(at + LANES)
         return is_suppressed.get()

@@ -49,6 +49,11 @@ PROGRAMS = {
         ["tensor<20x2xf32>", "tensor<9xf32>", "tensor<9x4xi64>", "tensor<5xi64>", "tensor<7x3xf32>"],
         ["tensor<20x3xf32>"],
     ),
+    "non_max_suppression": (
+        "most = [3], center = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>",
+        ["tensor<1x4x4xf32>", "tensor<1x1x4xf32>", "tensor<i64>", "tensor<f32>", "tensor<f32>"],
+        ["tensor<3x3xi64>", "tensor<i64>"],
+    ),
     "quantize_rows": (
         "block = 32 : i64, digits = 2 : i64, offset = -8 : i64", ["tensor<3x64xf32>"],
         ["tensor<2x2x3x32xi8>", "tensor<2x3xf32>", "tensor<2x2x3xi32>"],
