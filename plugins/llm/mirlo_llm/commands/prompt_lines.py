@@ -97,15 +97,16 @@ class PromptLines:
 
     def _add(self, number: int, line: bytes) -> None:
         """Add the request of a line; write an error as a line."""
-        name: object = number
+        name: str | int = number
         try:
             fields = _parsed(line)
-            name = fields.pop("id", number)
-            if isinstance(name, bool) or not isinstance(name, (str, int)):
-                raise LineError(f"'id': expected a text or an integer, found {name!r:.40}")
+            given = fields.pop("id", number)
+            if isinstance(given, bool) or not isinstance(given, (str, int)):
+                raise LineError(f"'id': expected a text or an integer, found {given!r:.40}")
+            name = given
             self._jobs.append(_Job(name, self._request(fields)))
         except MirloError as error:
-            self._fail(name if isinstance(name, (str, int)) else number, f"line {number}: {error}")
+            self._fail(name, f"line {number}: {error}")
 
     def _request(self, fields: dict[str, object]) -> Request:
         sources = [key for key in SOURCES if key in fields]

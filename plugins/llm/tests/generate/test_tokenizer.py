@@ -342,6 +342,50 @@ def test_lines_are_answered_as_they_come(folder: Path) -> None:
     assert process.wait(60) == 0
 
 
+OPTIONS = ("id", "stop", "max_new_tokens", "temperature", "top_k", "json_schema", "regex")
+VALUES = (
+    "null",
+    "true",
+    "-1",
+    "1e400",
+    "NaN",
+    "1" * 400,
+    '"\\ud800"',
+    "{}",
+    "[[]]",
+    "[null]",
+    '[{"role": 1}]',
+    '{"a": 1}',
+)
+
+
+def _wrong_lines() -> list[bytes]:
+    """Return lines that are no requests: no JSON, other values, too deep, and keys with values of other types."""
+    others = [b"{", b"nul", b"\xff\xfe", b"null", b"[]", b"7", b"{}", b"[" * 100_000, b'{"prompt": "a", "tokens": [1]}']
+    fields = [f'{{"{key}": {value}}}'.encode() for key in ("prompt", "messages", "tokens") for value in VALUES]
+    return [*others, *fields, b'{"tokens": [1000000000]}', b'{"tokens": [-1]}', b'{"prompt": "a", "unknown": 1}']
+
+
+def test_lines_that_are_no_requests(folder: Path, tmp_path: Path) -> None:
+    """Each becomes a line with an error, whatever it is, and the requests between them are answered."""
+    wrong, right = _wrong_lines(), b'{"id": "right", "prompt": "the dog", "max_new_tokens": 2}'
+    options = [
+        f'{{"prompt": "a", "max_new_tokens": 1, "{key}": {value}}}'.encode() for key in OPTIONS for value in VALUES[::2]
+    ]
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(b"\n".join(each for line in [*wrong, *options] for each in (line, right)))
+    command = [sys.executable, "-m", "mirlo", "generate", str(folder), "--prompts", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    by_line = {each["id"]: each for each in answers if each["id"] != "right"}
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert sum(each["id"] == "right" and each["tokens"] == 2 for each in answers) == len(wrong) + len(options)
+    assert len(answers) == 2 * (len(wrong) + len(options))
+    for at, line in enumerate(wrong):
+        assert f"line {2 * at + 1}: " in by_line[2 * at + 1]["error"], line
+
+
 @pytest.mark.parametrize("package", ("tokenizers", "jinja2"))
 def test_without_the_package(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
