@@ -58,7 +58,9 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
         help="optimization level of LLVM, or of the C compiler (graphs: all of them by default)",
     )
     parser.add_argument("--processes", metavar="N", type=positive, default=1, help="number of processes (default: 1)")
-    parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds per input (default: 120)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=positive, default=120, help="seconds of a processor for an input (default: 120)"
+    )
     parser.add_argument("-o", "--output", metavar="DIR", help="write models that show a bug to this folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

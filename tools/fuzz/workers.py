@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BATCH = 100
 """Jobs of one process, before a new one takes over: what leaks does not add up."""
+WAITING = 10
+"""How many times its processor time a job may take on a busy machine, or where it waits, before it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ def run_jobs(
 ) -> Generator[JobOutcome, None, None]:
     """Yield the outcome of each job in order of completion; `memory` limits the address space of a process.
 
-    After `seconds` no job is started, and running ones are stopped: there may be any number of seeds.
+    A job has `timeout` seconds of processor time, with those that it starts. After `seconds` no job is started, and
+    running ones are stopped: there may be any number of seeds.
     """
     workers: list[_Worker] = []
     try:
@@ -68,18 +71,18 @@ def _outcomes(
             if not batch:
                 break
             del returned[: len(batch)]
-            workers.append(_Worker(job, batch, memory))
+            workers.append(_Worker(job, batch, timeout, memory))
         if is_over or not workers:
             return
-        late = min([worker.started + timeout for worker in workers] + ([] if end is None else [end]))
+        late = min([worker.deadline for worker in workers] + ([] if end is None else [end]))
         ready = wait([worker.pipe for worker in workers], max(0.0, late - time.monotonic()))
         for worker in list(workers):
             if worker.pipe in ready:
                 outcome = worker.receive()
                 if outcome is not None:
                     yield outcome
-            elif time.monotonic() - worker.started > timeout:
-                yield worker.stop(f"no result after {timeout:.0f} s")
+            elif (why := worker.why_late()) is not None:
+                yield worker.stop(why)
             if worker.is_done:
                 returned = worker.left + returned
                 workers.remove(worker)
@@ -88,15 +91,40 @@ def _outcomes(
 class _Worker:
     """A process, with those that its jobs start: no daemon, which could start none, and a group of its own."""
 
-    def __init__(self, job: Callable[[int], SeedVerdict], seeds: list[int], memory: int | None) -> None:
+    def __init__(self, job: Callable[[int], SeedVerdict], seeds: list[int], timeout: float, memory: int | None) -> None:
         context = processes.process_context()
         self.left = seeds
+        self.timeout = timeout
         self.pipe, sender = context.Pipe(duplex=False)
         self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory))
         self.process.start()
         sender.close()
-        self.started = time.monotonic()
         self.is_done = False
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        """Note when a job starts, and the processor time that those before it took."""
+        self.started = time.monotonic()
+        self.deadline = self.started + self.timeout
+        self.used_before = self._used() or 0.0
+
+    def _used(self) -> float | None:
+        return None if self.process.pid is None else processes.group_seconds(self.process.pid)
+
+    def why_late(self) -> str | None:
+        """Return why the job is stopped, or None and set the time at which to look again."""
+        now, used = time.monotonic(), self._used()
+        if now < self.deadline:
+            return None
+        if used is None:
+            return f"no result after {self.timeout:g} s"
+        left, end = self.timeout - (used - self.used_before), self.started + WAITING * self.timeout
+        if left <= 0:
+            return f"no result after {self.timeout:g} s of processor time"
+        if now >= end:
+            return f"no result after {WAITING * self.timeout:g} s"
+        self.deadline = min(now + max(left, 1.0), end)
+        return None
 
     def receive(self) -> JobOutcome | None:
         try:
@@ -106,7 +134,7 @@ class _Worker:
                 return self.stop(None)
             self._finish()
             return None
-        self.started = time.monotonic()
+        self._start_clock()
         return JobOutcome(self.left.pop(0), result, None, seconds)
 
     def stop(self, why: str | None) -> JobOutcome:
