@@ -6,10 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from mirlo.passes.exact.ir_text import FunctionText
+from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 LOG2_E = 1.4426950216293335
 """log2(e) as the nearest f32: exp(x) is exp2(x * LOG2_E), as expansions write it."""
+
+
+def format_of(kind: str) -> FloatFormat:
+    """Return the format of a type of floats."""
+    if kind not in FORMATS:
+        raise OutsideError(f"the bits of {kind}")
+    return FORMATS[kind]
+
+
+def wide_bits(f: FunctionText, a: IntValue) -> str:
+    """Return bits as integers of 64 bits."""
+    if a.bits == 64:
+        return a.name
+    return f.op(f"zext {llvm_type(f'i{a.bits}', a.lanes)} {a.name} to {llvm_type('i64', a.lanes)}")
 
 
 class Arithmetic(ABC):
@@ -68,6 +84,10 @@ class Arithmetic(ABC):
     def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue: ...
     @abstractmethod
     def from_int(self, f: FunctionText, a: IntValue, is_signed: bool) -> FloatValue: ...
+    @abstractmethod
+    def to_bits(self, f: FunctionText, a: FloatValue, kind: str) -> IntValue:
+        """Return the bits of a float of a type."""
+
     @abstractmethod
     def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue: ...
 

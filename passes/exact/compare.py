@@ -30,7 +30,17 @@ from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
 from mirlo.passes.exact.sizes import SizeSearch
 from mirlo.passes.exact.valid_sizes import Facts, related
-from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict, WrongElements
+from mirlo.passes.exact.verdict import (
+    COMPARED,
+    DIFFERENT,
+    EQUAL,
+    NOT_NEEDED,
+    OUTSIDE,
+    SKIPPED,
+    KernelVerdict,
+    RangeRound,
+    WrongElements,
+)
 
 ROUNDS = 2
 LARGE = 1000.0
@@ -87,13 +97,13 @@ class KernelPair:
                 if verdict is not None:
                     return verdict
         final = dict(settings.sizes)
-        verdict = self._range_round(settings)
-        if verdict is not None:
-            return verdict
+        ranges = self._range_round(settings)
+        if isinstance(ranges, KernelVerdict):
+            return ranges
         total, share = self.definition.rounds(final, rounds)
         return KernelVerdict(
             self.definition.name, EQUAL, rounds=total, bits=self.definition.proven_bits(rounds, final),
-            sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share,
+            sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share, ranges=ranges,
         )  # fmt: skip
 
     def _find_symbols(self) -> list[str]:
@@ -131,24 +141,28 @@ class KernelPair:
         wrong = ((position, left.planes[0] != right.planes[0]) for position, (left, right) in pairs)
         return next(self._wrong(position, elements, settings) for position, elements in wrong if elements.any())
 
-    def _range_round(self, settings: RoundSettings) -> KernelVerdict | None:
-        """Run both forms on large 64-bit floats, where exponentials overflow unless a maximum is subtracted."""
+    def _range_round(self, settings: RoundSettings) -> RangeRound | KernelVerdict:
+        """Run both forms on large 64-bit floats, where exponentials overflow unless a maximum is subtracted.
+
+        Return the verdict if results differ.
+        """
         if not (self._operations.has_exponentials and self._operations.has_comparisons):
-            return None
+            return RangeRound(NOT_NEEDED)
         arithmetic = DoubleArithmetic()
         settings = replace(settings, number=0, scale=LARGE)
         try:
             expected = self.definition.results(arithmetic, settings)
             scheduled = self.compile_scheduled(arithmetic)
-        except OutsideError:
-            return None  # bits of floats, or a function that C's library lacks
+        except OutsideError as error:
+            return RangeRound(SKIPPED, str(error))
         memory = RandomMemory(arithmetic, FORM)
         actual, _ = run_function(scheduled, memory, expected.inputs, dict(settings.sizes), expected.table)
         for position, (left, right) in enumerate(zip(expected.outputs, actual, strict=True)):
             wrong = _out_of_range(left, right)
             if wrong.any():
-                return self._wrong(position, wrong, settings, "of large numbers, ")
-        return None
+                verdict = self._wrong(position, wrong, settings, "of large numbers, ")
+                return replace(verdict, ranges=RangeRound(COMPARED))
+        return RangeRound(COMPARED)
 
     def _wrong(self, position: int, wrong: Array, settings: RoundSettings, what: str = "") -> KernelVerdict:
         _, dims = self.definition.parameters[len(self.definition.inputs) + position]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.arithmetic import Arithmetic, format_of, wide_bits
 from mirlo.passes.exact.ir_text import FunctionText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
@@ -27,9 +27,13 @@ _FUNCTIONS = (
 """Functions that LLVM has for vectors."""
 _OF_C = {
     "erf": 1, "erfc": 1, "cbrt": 1, "log1p": 1, "asinh": 1, "acosh": 1, "atanh": 1, "lgamma": 1, "tgamma": 1, "fmod": 2,
-    "hypot": 2,
+    "hypot": 2, "remainder": 2, "nextafter": 2,
 }  # fmt: skip
 """Functions of C's library, with the number of their operands."""
+_STAND_INS = {"erfinv": "atanh", "digamma": "asinh", "i0": "cosh", "i1": "sinh", "j0": "cos", "j1": "sin"}
+"""Functions that stand for those that C's library lacks on some systems: continuous, and as large."""
+_DECLINING = {"i0e": False, "i1e": True}
+"""Functions for which 1 / (1 + |x|) stands, or x / (1 + x^2), which is odd as they are."""
 
 
 class DoubleArithmetic(Arithmetic):
@@ -91,6 +95,9 @@ class DoubleArithmetic(Arithmetic):
         return self.compare(f, "oeq" if name == "isinf" else "one", self.absolute(f, a), infinity)
 
     def function(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
+        if name in _DECLINING:
+            return self._declining(f, operands[0], is_odd=_DECLINING[name])
+        name = _STAND_INS.get(name, name)
         if name in _FUNCTIONS:
             return self._intrinsic(f, name, operands)
         if name not in _OF_C:
@@ -110,8 +117,6 @@ class DoubleArithmetic(Arithmetic):
         return a
 
     def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue:
-        if name == "bitcast":
-            raise OutsideError("bits of floats")
         kind, result = llvm_type("double", a.lanes), llvm_type(f"i{bits}", a.lanes)
         suffix = f"i{bits}.f64" if a.lanes is None else f"v{a.lanes}i{bits}.v{a.lanes}f64"
         return IntValue(f.call(result, f"llvm.{name}.sat.{suffix}", (kind, a.planes[0])), bits, a.lanes)
@@ -120,8 +125,65 @@ class DoubleArithmetic(Arithmetic):
         kind, how = llvm_type(f"i{a.bits}", a.lanes), "sitofp" if is_signed else "uitofp"
         return FloatValue((f.op(f"{how} {kind} {a.name} to {llvm_type('double', a.lanes)}"),), a.lanes)
 
+    def to_bits(self, f: FunctionText, a: FloatValue, kind: str) -> IntValue:
+        """Return the bits of the nearest float of a type; numbers below its normal ones are zero."""
+        form, lanes = format_of(kind), a.lanes
+        wide = llvm_type("i64", lanes)
+        bits = f.op(f"bitcast {llvm_type('double', lanes)} {a.planes[0]} to {wide}")
+        if form.bits == 64:
+            return IntValue(bits, 64, lanes)
+
+        def number(value: int) -> str:
+            return f.constant(value, 64, lanes)
+
+        shift, most = 52 - form.fraction, ((1 << form.exponent) - 1) << form.fraction
+        magnitude = f.op(f"and {wide} {bits}, {number((1 << 63) - 1)}")
+        odd = f.op(f"and {wide} {f.op(f'lshr {wide} {magnitude}, {number(shift)}')}, {number(1)}")
+        half = f.op(f"add {wide} {magnitude}, {number((1 << (shift - 1)) - 1)}")
+        rounded = f.op(f"lshr {wide} {f.op(f'add {wide} {half}, {odd}')}, {number(shift)}")
+        result = f.op(f"sub {wide} {rounded}, {number((1023 - form.bias) << form.fraction)}")
+        result = f.extreme("smin", result, number(most), 64, lanes)
+        is_small = f.op(f"icmp slt {wide} {result}, {number(1 << form.fraction)}")
+        result = f.op(f"select {llvm_type('i1', lanes)} {is_small}, {wide} {number(0)}, {wide} {result}")
+        is_nan = self.classify(f, "isnan", a).name
+        nan = number(most | 1 << (form.fraction - 1))
+        result = f.op(f"select {llvm_type('i1', lanes)} {is_nan}, {wide} {nan}, {wide} {result}")
+        sign = f.op(f"lshr {wide} {bits}, {number(63)}")
+        sign = f.op(f"shl {wide} {sign}, {number(form.bits - 1)}")
+        result = f.op(f"or {wide} {result}, {sign}")
+        return IntValue(f.op(f"trunc {wide} {result} to {llvm_type(form.int_kind, lanes)}"), form.bits, lanes)
+
     def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
-        raise OutsideError("bits of floats")
+        """Return the number that the bits of a float stand for."""
+        form, lanes, bits = format_of(kind), a.lanes, wide_bits(f, a)
+        wide, double = llvm_type("i64", lanes), llvm_type("double", lanes)
+        if form.bits == 64:
+            return FloatValue((f.op(f"bitcast {wide} {bits} to {double}"),), lanes)
+
+        def number(value: int) -> str:
+            return f.constant(value, 64, lanes)
+
+        magnitude = f.op(f"and {wide} {bits}, {number(form.sign_bit - 1)}")
+        moved = f.op(f"shl {wide} {magnitude}, {number(52 - form.fraction)}")
+        normal = f.op(f"add {wide} {moved}, {number((1023 - form.bias) << 52)}")
+        special = f.op(f"or {wide} {moved}, {number(0x7FF << 52)}")
+        at_most = ((1 << form.exponent) - 1) << form.fraction
+        is_special = f.op(f"icmp uge {wide} {magnitude}, {number(at_most)}")
+        which = llvm_type("i1", lanes)
+        result = f.op(f"select {which} {is_special}, {wide} {special}, {wide} {normal}")
+        value = FloatValue((f.op(f"bitcast {wide} {result} to {double}"),), lanes)
+        scale = self.constant(f, 2.0 ** (1 - form.bias - form.fraction), lanes)
+        small = self.mul(f, self.from_int(f, IntValue(magnitude, 64, lanes), is_signed=True), scale)
+        is_small = IntValue(f.op(f"icmp ult {wide} {magnitude}, {number(1 << form.fraction)}"), 1, lanes)
+        value = self.select(f, is_small, small, value)
+        is_negative = IntValue(f.op(f"icmp uge {wide} {bits}, {number(form.sign_bit)}"), 1, lanes)
+        return self.select(f, is_negative, self.neg(f, value), value)
+
+    def _declining(self, f: FunctionText, x: FloatValue, is_odd: bool) -> FloatValue:
+        one = self.constant(f, 1.0, x.lanes)
+        if is_odd:
+            return self.div(f, x, self.fma(f, x, x, one))
+        return self.div(f, one, self.add(f, one, self.absolute(f, x)))
 
     def _intrinsic(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
         lanes = operands[0].lanes

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
-from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.arithmetic import Arithmetic, format_of, wide_bits
 from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionText
 from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
-from mirlo.passes.lower.formats import FORMATS, FloatFormat
+from mirlo.passes.lower.formats import FloatFormat
 
 ORDER_FACTOR, ORDER_SHIFT, HASH_KEY = 0, 1, 2
 """Positions of constants of the round: the key of the order is x * factor + shift mod P."""
@@ -253,12 +253,20 @@ class FieldArithmetic(Arithmetic):
         return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a
 
     def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue:
-        # Bits of a float have the order of floats, by which kernels sort.
-        is_ordered = name == "bitcast" and bits >= VALUES.bits and not self.has_infinities
-        x = self._order_key(f, self.canonical(f, a)) if is_ordered else self.function(f, name, [a]).planes[0]
+        return self._narrowed(f, self.function(f, name, [a]).planes[0], bits, a.lanes)
+
+    @staticmethod
+    def _narrowed(f: FunctionText, x: str, bits: int, lanes: int | None) -> IntValue:
         if bits < 64:
-            x = f.op(f"trunc {llvm_type('i64', a.lanes)} {x} to {llvm_type(f'i{bits}', a.lanes)}")
-        return IntValue(x, bits, a.lanes)
+            x = f.op(f"trunc {llvm_type('i64', lanes)} {x} to {llvm_type(f'i{bits}', lanes)}")
+        return IntValue(x, bits, lanes)
+
+    def to_bits(self, f: FunctionText, a: FloatValue, kind: str) -> IntValue:
+        """Return bits in the order of floats, by which kernels sort, if they are enough and there are no infinities."""
+        bits = format_of(kind).bits
+        is_ordered = bits >= VALUES.bits and not self.has_infinities
+        x = self._order_key(f, self.canonical(f, a)) if is_ordered else self.function(f, "bitcast", [a]).planes[0]
+        return self._narrowed(f, x, bits, a.lanes)
 
     def from_int(self, f: FunctionText, a: IntValue, is_signed: bool) -> FloatValue:
         kind, x = llvm_type("i64", a.lanes), a.name
@@ -275,12 +283,8 @@ class FieldArithmetic(Arithmetic):
 
     def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
         """Return the number that the bits of a float stand for."""
-        form = FORMATS.get(kind)
-        if form is None:
-            raise OutsideError(f"the bits of {kind}")
-        x = a.name
-        if a.bits < 64:
-            x = f.op(f"zext {llvm_type(f'i{a.bits}', a.lanes)} {x} to {llvm_type('i64', a.lanes)}")
+        form = format_of(kind)
+        x = wide_bits(f, a)
         names = [_call(f, _decode_helper(f, form, plane, a.lanes), [x], a.lanes) for plane in self.moduli]
         if self.has_infinities:
             special, which = _special_bits(f, form, x, a.lanes)

@@ -168,7 +168,7 @@ def narrowed_float(t: KernelTranslator, op: ir.Operation) -> None:
 def bits(t: KernelTranslator, op: ir.Operation) -> None:
     x, element = t.number(op.operands[0]), element_of(op.results[0].type)
     if isinstance(x, FloatValue) and not is_float(element):
-        t.set(op, t.arithmetic.to_int(t.f, x, bits_of(element), "bitcast"))
+        t.set(op, t.arithmetic.to_bits(t.f, x, str(element_of(op.operands[0].type))))
     elif isinstance(x, IntValue) and is_float(element):
         t.set(op, t.arithmetic.from_bits(t.f, x, str(element)))
     else:

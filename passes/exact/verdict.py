@@ -24,6 +24,22 @@ class WrongElements:
         return f"result {self.output} differs in {self.count} of {self.total} elements, first at [{where}]"
 
 
+COMPARED, NOT_NEEDED, SKIPPED = "compared", "not needed", "skipped"
+
+
+@dataclass(frozen=True)
+class RangeRound:
+    """The round of large 64-bit floats, which shows exponentials that overflow."""
+
+    status: str
+    """`COMPARED`; `NOT_NEEDED`, without exponentials or comparisons; `SKIPPED`, where an operation has no meaning."""
+    why: str = ""
+    """The construct that has no meaning for 64-bit floats."""
+
+    def as_json(self) -> dict[str, str]:
+        return {"status": self.status, "why": self.why}
+
+
 @dataclass(frozen=True)
 class KernelVerdict:
     """Whether a kernel computes what its definition does."""
@@ -51,11 +67,14 @@ class KernelVerdict:
     choices: dict[str, Any] = field(default_factory=dict)
     primitive: str = ""
     """The first primitive of the schedule's trace after which results differ."""
+    ranges: RangeRound | None = None
+    """The round of large numbers; None where the comparison ended before it."""
 
     def __str__(self) -> str:
         of_nodes = f" ({', '.join(self.nodes)})" if self.nodes else ""
         if self.status == EQUAL:
-            return f"kernel '@{self.function}'{of_nodes} is equal to its definition in {self.rounds} rounds"
+            without = f", {self.without}" if self.without else ""
+            return f"kernel '@{self.function}'{of_nodes} is equal to its definition in {self.rounds} rounds{without}"
         if self.status == OUTSIDE:
             return f"kernel '@{self.function}'{of_nodes} is not compared with its definition: {self.why}"
         by = f", scheduled by '{self.rule}'" if self.rule else ""
@@ -67,10 +86,19 @@ class KernelVerdict:
         )
 
     @property
+    def without(self) -> str:
+        """Return which round the kernel should have and did not run in, and why; empty if there is none."""
+        if self.ranges is None or self.ranges.status != SKIPPED:
+            return ""
+        return f"without large numbers: {self.ranges.why}"
+
+    @property
     def summary(self) -> str:
         """Return the verdict as a short text."""
         if self.status == EQUAL:
-            return f"equal in {self.rounds} rounds; a fault is seen but for a probability of 2^-{self.bits:.0f}"
+            without = f"; {self.without}" if self.without else ""
+            rounds = f"{self.rounds} rounds"
+            return f"equal in {rounds}; a fault is seen but for a probability of 2^-{self.bits:.0f}{without}"
         after = f"; it first differs after {self.primitive}" if self.primitive else ""
         return f"{self.status}: {self.why}{f' (round {self.seed}){after}' if self.status == DIFFERENT else ''}"
 
@@ -84,4 +112,5 @@ class KernelVerdict:
             "sizes": list(self.sizes), "unreached": list(self.unreached), "extremes": round(self.extremes, 4),
             "rounds": self.rounds, "bits": round(self.bits, 1), "wrong": wrong, "seed": self.seed, "rule": self.rule,
             "choices": {name: str(value) for name, value in self.choices.items()}, "primitive": self.primitive,
+            "ranges": None if self.ranges is None else self.ranges.as_json(),
         }  # fmt: skip

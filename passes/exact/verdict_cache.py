@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.passes.exact.verdict import EQUAL, KernelVerdict
+from mirlo.passes.exact.verdict import EQUAL, KernelVerdict, RangeRound
 from mirlo.runtime.cache import OBJECTS, Cache, digest_of
 from mirlo.runtime.sources import digest_of_sources, library_versions
 
@@ -43,12 +43,14 @@ class VerdictCache:
         row = json.loads(content)
         return KernelVerdict(
             pair.definition.name, EQUAL, rounds=row["rounds"], bits=row["bits"], sizes=tuple(row["sizes"]),
-            unreached=tuple(row["unreached"]), extremes=row["extremes"],
+            unreached=tuple(row["unreached"]), extremes=row["extremes"], ranges=RangeRound(**row["ranges"]),
         )  # fmt: skip
 
     def keep(self, verdict: KernelVerdict, key: str) -> None:
         if self._kept is not None and verdict.status == EQUAL:
             row = {name: getattr(verdict, name) for name in ("rounds", "bits", "sizes", "unreached", "extremes")}
+            assert verdict.ranges is not None
+            row["ranges"] = verdict.ranges.as_json()
             self._kept.put(OBJECTS, key, json.dumps(row).encode())
 
 

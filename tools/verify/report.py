@@ -29,6 +29,7 @@ def _found(verdict: KernelVerdict) -> str:
         parts = [f"{verdict.rounds} rounds, 2^-{verdict.bits:.0f}"]
         parts += [f"{len(verdict.sizes)} sizes"] if verdict.sizes else []
         parts += [f"{verdict.extremes:.0%} of the operands of maxima"] if verdict.extremes < COMPLETE else []
+        parts += [verdict.without] if verdict.without else []
         return ", ".join([*parts, *verdict.unreached])
     return verdict.why
 
