@@ -53,6 +53,8 @@ class Bounds:
     """Bytes that a copy may take beside what the process has; only Linux limits them."""
     stack: int = 8 << 20
     """Bytes of the stack; Windows does not limit them."""
+    is_background: bool = True
+    """Whether all other processes come first; not so for a process whose caller does nothing but wait for it."""
 
 
 BOUNDS = Bounds()
@@ -282,7 +284,7 @@ class BoundedWorker:
         peer, bounds = _new_process(self._module), self.bounds
         header = {
             "message": "open", "module": self._module, "settings": self._settings, "seconds": bounds.seconds,
-            "memory": bounds.memory, "stack": bounds.stack,
+            "memory": bounds.memory, "stack": bounds.stack, "is_background": bounds.is_background,
         }  # fmt: skip
         try:
             peer.exchange(header, self._content, bounds.seconds if can_fork() else START_SECONDS)

@@ -54,7 +54,6 @@ class ArgumentsRefused(Exception):
 
 def main() -> None:
     """Answer messages until the other end of the socket is closed."""
-    lower_priority()  # who waits for an answer has others to answer
     _Process(connected_input()).run()
 
 
@@ -81,6 +80,8 @@ class _Process:
             return Result()
         if kind == "open":
             opened = importlib.import_module(header["module"])
+            if header["is_background"]:
+                lower_priority()
             limit_stack(header["stack"])
             limit_memory(header["memory"])
             limit_processor(header["seconds"])

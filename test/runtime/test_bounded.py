@@ -53,6 +53,17 @@ def test_failures(worker: BoundedWorker, name: str) -> None:
         assert worker.call("echo", b"content", value=[1]).content == b"content"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="priorities of processes are not read there")
+@pytest.mark.parametrize("is_background", [True, False])
+def test_only_background_processes_have_a_lower_priority(worker: BoundedWorker, is_background: bool) -> None:
+    found = BoundedWorker(MODULE, bounds=Bounds(seconds=30, is_background=is_background))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for process in (found.process(), found.process().fork()):
+        number = process.call("echo").value["process"]
+        assert os.getpriority(os.PRIO_PROCESS, number) == (min(19, own + 10) if is_background else own)
+        process.end()
+
+
 def test_failures_of_opening(worker: BoundedWorker) -> None:
     for name in ("fail", "end", "sleep"):
         with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):

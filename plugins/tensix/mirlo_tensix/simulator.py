@@ -35,7 +35,7 @@ SECONDS = 1800.0
 CORE = (18, 18)
 UNITS = ("unpackers", "matrix and vector units", "packers")
 """What each thread gives instructions to."""
-WORKER = BoundedWorker("mirlo_tensix.worker", bounds=Bounds(seconds=600, memory=1 << 36))
+WORKER = BoundedWorker("mirlo_tensix.worker", bounds=Bounds(seconds=600, memory=1 << 36, is_background=False))
 Span = tuple[str, int, int]
 """A unit, the first cycle and the one after the last in which it worked."""
 
