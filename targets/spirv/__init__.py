@@ -54,7 +54,7 @@ TARGET = SpirvTarget(
     name="spirv",
     help="GPUs with Vulkan, and its software devices, through SPIR-V",
     parent="gpu",
-    rule_modules=("mirlo.targets.spirv.intrinsics",),
+    rule_modules=("mirlo.targets.spirv.intrinsics", "mirlo.targets.spirv.legalize"),
     loader="vulkan",
     forms=(
         CodeForm("spirv-dialect", ".mlir", "//", "MLIR's SPIR-V dialect"),

@@ -15,7 +15,18 @@ import mirlo
 
 DTYPES = {"f16": (np.float16, 2.0**-11), "bf16": (ml_dtypes.bfloat16, 2.0**-8)}
 """Element types, with half of a unit in the last place of one."""
-SHAPES = [(1, 1, 1), (7, 4, 1), (1, 4, 7), (3, 5, 4), (8, 64, 8), (1, 300, 1), (2, 1, 3)]
+SHAPES = [
+    (1, 1, 1),
+    (7, 4, 1),
+    (1, 4, 7),
+    (3, 5, 4),
+    (8, 64, 8),
+    (1, 300, 1),
+    (2, 1, 3),
+    (64, 512, 1),
+    (1, 512, 64),
+    (300, 40, 1),
+]
 """Rows, terms and columns of products."""
 
 
@@ -28,7 +39,7 @@ def _computed(model: object, target: str, feeds: Mapping[str, np.ndarray], level
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", DTYPES)
-@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("target", ["llvm", "c", "spirv"])
 @pytest.mark.parametrize("operator", ["MatMul", "Gemm", "Conv", "ReduceSum"])
 def test_sums_are_rounded_once(operator: str, target: str, kind: str, shape: tuple[int, int, int], level: int) -> None:
     """Terms cancel in many of them: what is lost before the last rounding shows in the sum."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import shape_of, tensor_type
-from mirlo.passes.rules import legalize
+from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide_dtype
+from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType
@@ -57,3 +57,11 @@ def sum_products(op: ir.OpView, b: LegalizeBuilder, sum_type: DType | None) -> i
         return p.compute(shape, lambda *axes: total.at(*axes).cast(result), name="cast")
 
     return b.call_prim(body, op.lhs, op.rhs)
+
+
+def wide_products(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
+    """Sum products of 16-bit floats in f32 and round once, for targets whose loops would round each sum."""
+    element = tensor_type(op.output).dtype
+    if op.out_dtype is not None or wide_dtype(element) is element:
+        return decline("the accumulators have the type of the result", type=element)
+    return sum_products(op, b, wide_dtype(element))
