@@ -52,6 +52,14 @@ class Scratchpad(Generic[Layout]):
         """Return a tensor by name; None if it is not in the scratchpad."""
         return self.tensors.get(name)
 
+    @property
+    def largest(self) -> int:
+        """Return the bytes of the largest tensor that has room beside those of the current operator."""
+        used = (self.tensors[name] for name in self.used if name in self.tensors)
+        kept = sorted(used, key=lambda each: (each.at, each.size))
+        begins = [self.begin, *(each.at + each.size for each in kept)]
+        return max(end - begin for begin, end in zip(begins, [*(each.at for each in kept), self.end], strict=True))
+
     def place(self, name: str, layout: Layout, size: int, is_stored: bool) -> int:
         """Return the place of a new tensor of the current operator, evicting others if needed."""
         self.tensors.pop(name, None)

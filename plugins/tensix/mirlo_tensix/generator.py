@@ -38,7 +38,7 @@ DECLINED = {
     "bfp8": "wolfpine 2.2 does not unpack block floating point (AssertionError)",
 }
 """Types of numbers that the core has and the simulator has not, and why."""
-ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh", "exp")
+ACTIVATIONS = ("relu", "clip", "gelu", "sigmoid", "tanh", "exp")
 
 
 @dataclass(frozen=True)
@@ -225,10 +225,6 @@ def _fits_conv(match: Any) -> Any:
     types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
     if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
         return decline("operands must be f32, which is rounded to bf16 or tf32", **types)
-    if conv.groups != 1:
-        return decline(
-            "the matrix unit needs all channels of a group, which would leave most of it idle", groups=conv.groups
-        )
     if len(conv.x.shape) != 4 or conv.data_layout != "NC*" or conv.kernel_layout != "OI*":
         return decline("images must be NCHW and kernels OIHW", **types, layout=conv.data_layout)
     return True

@@ -15,7 +15,7 @@ from mirlo.extend.codegen import MemorySpan, QueuedCommand
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
 from mirlo_tensix.instructions import TILE, Instructions, Loop
-from mirlo_tensix.vector import BINARY, UNARY, Body
+from mirlo_tensix.vector import BINARY, Body, unary
 from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack
 
 ROW = HALF - 1
@@ -280,8 +280,8 @@ REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 @functools.cache
 def binary(name: str, activation: str | None) -> Kernel:
     """Return the kernel of a binary function, followed by a unary one."""
-    after = UNARY[activation] if activation else lambda v, x: x
-    return elementwise(lambda v, x, y: after(v, BINARY[name](v, x, y)), 2)
+    after = unary(activation) if activation else None
+    return elementwise(lambda v, *x: after(v, BINARY[name](v, *x)) if after else BINARY[name](v, *x), 2)
 
 
 @functools.cache
@@ -289,8 +289,8 @@ def kernel_of(
     name: str, columns: int, tiles: int, epsilon: float, has_scale: bool, has_bias: bool, scale: float
 ) -> Kernel:
     """Return a kernel by its name."""
-    if name in UNARY:
-        return elementwise(UNARY[name], 1)
+    if (function := unary(name)) is not None:
+        return elementwise(function, 1)
     match name:
         case "softmax":
             return softmax(scale, has_bias)

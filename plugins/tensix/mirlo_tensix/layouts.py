@@ -104,6 +104,8 @@ class Image:
     """The pixels that a plane has room for."""
     strides: tuple[int, int] = (1, 1)
     kept: int = 24
+    first: int = 0
+    """The row of padded pixels, of each remainder, that the planes begin with."""
 
     @property
     def planes(self) -> int:
@@ -122,27 +124,29 @@ class Image:
         return -(-16 * self.planes * self.rows // TILE**2)
 
     def bits(self, kind: Format, array: Array) -> Bits:
-        (height, width), (down, right), (count, channels) = self.plane, self.strides, self.shape[:2]
+        (rows, width), (down, right), (count, channels) = self.plane, self.strides, self.shape[:2]
+        height = self.first + rows
         used = array.reshape(self.shape)[:, :, : height * down - self.above, : width * right - self.left]
         padded = np.zeros((count, TILE * tiles_of(channels), height * down, width * right), np.float32)
         padded[:, :channels, self.above : self.above + used.shape[2], self.left : self.left + used.shape[3]] = used
-        split = padded.reshape(count, -1, 16, height, down, width, right).transpose(0, 4, 6, 1, 3, 5, 2)
-        pixels = split.reshape(count, self.planes, height * width, 16)[:, :, : self.rows]
+        split = padded.reshape(count, -1, 16, height, down, width, right)[:, :, :, self.first :]
+        pixels = split.transpose(0, 4, 6, 1, 3, 5, 2).reshape(count, self.planes, rows * width, 16)[:, :, : self.rows]
         result = np.zeros((count, self.image_tiles * TILE**2), np.float32)
         planes = result[:, : self.planes * self.rows * 16].reshape(count, self.planes, self.rows, 16)
         planes[:, :, : pixels.shape[2]] = pixels
         return to_bits(result, kind, self.kept)
 
     def store(self, bits: Bits, buffer: Array) -> None:
-        count, channels, height, width = self.shape
+        count, channels, _, width = self.shape
+        target = buffer[: self.elements].reshape(self.shape)[:, :, self.first : self.first + self.plane[0] - self.above]
+        height = target.shape[2]
         flat = bits.reshape(count, -1)[:, : self.planes * self.rows * 16].reshape(count, self.planes, self.rows, 16)
         first = self.above * self.plane[1] + self.left
         pixels = np.pad(flat[:, :, first:], ((0, 0), (0, 0), (0, self.plane[1]), (0, 0)))[
             :, :, : height * self.plane[1]
         ]
         found = pixels.reshape(count, self.planes, height, self.plane[1], 16)[:, :, :, :width].transpose(0, 1, 4, 2, 3)
-        values = from_bits(found.reshape(count, -1, height, width)[:, :channels])
-        buffer[: self.elements] = values.reshape(-1)
+        target[...] = from_bits(found.reshape(count, -1, height, width)[:, :channels])
 
 
 @dataclass(frozen=True)
@@ -152,15 +156,25 @@ class Weights:
     first: int
     columns: int
     kept: int
+    groups: int = 1
+    channel: int = 0
+    """The first channel that the columns read; others than those of a column's group are multiplied by zero."""
+    channels: int = 0
+    """How many they read, whole tiles."""
 
     def bits(self, kind: Format, weight: Array, bias: Array | None = None) -> Bits:
-        if weight.ndim == 4:
-            outputs, channels, *window = weight.shape
-            padded = np.zeros((*window, TILE * tiles_of(channels), outputs), np.float32)
-            padded[:, :, :channels] = weight.transpose(2, 3, 1, 0)
-            weight = padded.reshape(-1, outputs)
         chosen = slice(self.first, self.first + self.columns)
-        tiles = [to_tiles(to_bits(weight[:, chosen], kind, self.kept))]
+        if weight.ndim == 4:
+            outputs, depth, *window = weight.shape
+            columns = np.arange(self.columns)
+            groups = (self.first + columns) // (outputs // self.groups)
+            rows = (groups * depth - self.channel)[:, None] + np.arange(depth)
+            padded = np.zeros((*window, self.channels, self.columns), np.float32)
+            padded[:, :, rows, columns[:, None]] = weight[chosen].transpose(2, 3, 0, 1)
+            matrix = padded.reshape(-1, self.columns)
+        else:
+            matrix = weight[:, chosen]
+        tiles = [to_tiles(to_bits(matrix, kind, self.kept))]
         if bias is not None:
             rest, rows = bias.reshape(-1)[chosen], list[Bits]()
             for _ in range(BIAS_ROWS):

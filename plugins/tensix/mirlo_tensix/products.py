@@ -19,7 +19,7 @@ from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import riscv, vector
 from mirlo_tensix.instructions import FORMATS, TILE, Instructions, Loop, Mark, Riscv, op
-from mirlo_tensix.vector import UNARY, Body
+from mirlo_tensix.vector import Body, unary
 from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack
 
 FACE = (2, 2, 16, 16)
@@ -318,9 +318,10 @@ def _dst_tile(block: tuple[int, int], address: int) -> int:
 @functools.cache
 def activation_body(name: str) -> Body:
     """Return a function of the sums of a tile of Dst."""
-    v = Body()
+    v, function = Body(), unary(name)
+    assert function is not None
     for part in (0, 1):
-        v.store(UNARY[name](v, v.load(0, part)), 0, part)
+        v.store(function(v, v.load(0, part)), 0, part)
     return v
 
 

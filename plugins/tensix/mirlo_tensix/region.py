@@ -38,14 +38,18 @@ from mirlo_tensix.work import Work
 
 KERNELS = {
     "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
-    "relax.minimum": "min", "relax.relu": "relu", "relax.gelu": "gelu", "relax.exp": "exp", "relax.tanh": "tanh",
-    "relax.sigmoid": "sigmoid", "relax.reciprocal": "reciprocal", "relax.softmax": "softmax",
-    "relax.layer_norm": "layer_norm", "relax.reduce_sum": "reduce_sum", "relax.reduce_mean": "reduce_mean",
-    "relax.reduce_max": "reduce_max", "relax.reduce_min": "reduce_min",
+    "relax.minimum": "min",
+    **{
+        f"relax.{name}": name
+        for name in (
+            "relu", "clip", "gelu", "exp", "tanh", "sigmoid", "reciprocal", "softmax", "layer_norm", "reduce_sum",
+            "reduce_mean", "reduce_max", "reduce_min",
+        )
+    },
 }  # fmt: skip
 """The kernels of operators."""
-KEEP_ZEROS = ("add", "sub", "mul", "max", "min", "relu", "gelu", "tanh")
-"""Kernels of which zeros around pixels remain zeros."""
+KEEP_ZEROS = ("add", "sub", "mul", "max", "min", "relu", "gelu", "gelu_tanh", "tanh")
+"""Kernels of which zeros around pixels remain zeros; those with bounds on both sides of zero do, too."""
 
 
 class Misfit(Exception):
@@ -152,8 +156,17 @@ def natural(shape: Sequence[int], kept: int = 24, fill: float = 0.0) -> Matrix:
 
 def function_of(node: ExternalNode) -> str:
     """Return the kernel of an operator."""
+    if node.op == "relax.clip":
+        bounds = (node["min"], -math.inf), (node["max"], math.inf)
+        return " ".join(["clip", *(str(default if each is None else each) for each, default in bounds)])
     is_tanh = node.op == "relax.gelu" and node["approximate"] == "tanh"
     return "gelu_tanh" if is_tanh else KERNELS[node.op]
+
+
+def keeps_zeros(nodes: Sequence[ExternalNode]) -> bool:
+    """Return whether the result of an operator and of the function that follows is zero where all operands are."""
+    names = [function_of(node).split() if node.op in KERNELS else [""] for node in (nodes[0], nodes[-1])]
+    return all(float(bounds[0]) <= 0 <= float(bounds[1]) if bounds else kind in KEEP_ZEROS for kind, *bounds in names)
 
 
 def _activation(nodes: Sequence[ExternalNode]) -> str | None:
@@ -321,7 +334,7 @@ def _transposes(groups: int, rows: int, columns: int) -> Move:
 def wanted_images(nodes: Sequence[Sequence[ExternalNode]], options: Options) -> dict[str, Image]:
     """Return the planes that suit values: those that convolutions read, of them or of what they are combined with."""
     images = dict[str, Image]()
-    combined = [step for step in nodes if KERNELS.get(step[0].op) in KEEP_ZEROS]
+    combined = [step for step in nodes if keeps_zeros(step)]
     for step in reversed(nodes):
         image = images.get(step[-1].output.name)
         if step[0].op == "relax.conv":
@@ -338,79 +351,154 @@ def wanted_images(nodes: Sequence[Sequence[ExternalNode]], options: Options) -> 
     return images
 
 
-def conv_image(conv: ExternalNode, options: Options, result: Image | None) -> Image:
+def conv_image(
+    conv: ExternalNode, options: Options, result: Image | None, part: tuple[int, int] | None = None
+) -> Image:
     """Return how a convolution reads its operand, with the width of the planes that are wanted of its result.
 
     A plane has 16 channels of all padded pixels. With strides there are planes for each remainder of the positions.
     Where a row of the image ends, results are computed that are no pixels; they are left out, or become zero.
+    `part` is the first row of the result that is computed, and how many.
     """
-    x, kernel = conv["x"].shape, conv["weight"].shape[2:]
-    strides, dilations = conv["strides"] or (1, 1), conv["dilations"] or (1, 1)
+    x, strides = conv["x"].shape, conv["strides"] or (1, 1)
     above, left, below, right = conv["padding"] or (0,) * 4
     plane = -(-(x[2] + above + below) // strides[0]), -(-(x[3] + left + right) // strides[1])
     if result is not None and result.strides == (1, 1):
         plane = plane[0], max(plane[1], result.plane[1])
-    height, width = conv.output.shape[2:]
-    last = max(y // strides[0] * plane[1] + x // strides[1] for y, x in _window(kernel, dilations))
-    rows = TILE * tiles_of((height - 1) * plane[1] + width) + last
-    whole = (
-        above * plane[1] + left + TILE * tiles_of((x[2] - 1) * plane[1] + x[3])
-    )  # as a result of another convolution
-    kept = KEPT[options.phases][0]
-    return Image(tuple(x), plane, above, left, max(rows, whole), tuple(strides), kept)
+    first, height = part or (0, conv.output.shape[2])
+    down, shift = (max(shifts) for shifts in zip(*_shifts(conv, plane[1]), strict=True))
+    rows = TILE * tiles_of((height - 1) * plane[1] + conv.output.shape[3]) + shift
+    if part is None and tuple(strides) == (1, 1):  # as a result of another convolution
+        rows = max(rows, above * plane[1] + left + TILE * tiles_of((x[2] - 1) * plane[1] + x[3]))
+    if part is not None:
+        plane = height + down, plane[1]
+    return Image(tuple(x), plane, above, left, rows, tuple(strides), KEPT[options.phases][0], first)
 
 
-def _window(kernel: Sequence[int], dilations: Sequence[int]) -> list[tuple[int, int]]:
-    return [(i * dilations[0], j * dilations[1]) for i, j in np.ndindex(*kernel)]
+def _shifts(conv: ExternalNode, across: int) -> list[tuple[int, int]]:
+    """Return for each place of the window how many rows, and how many pixels of a plane, it is from the first one."""
+    (down, right), dilations = conv["strides"] or (1, 1), conv["dilations"] or (1, 1)
+    window = ((i * dilations[0], j * dilations[1]) for i, j in np.ndindex(*conv["weight"].shape[2:]))
+    return [(i // down, i // down * across + j // right) for i, j in window]
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """Rows of a convolution: its planes, and the product of all tiles of channels of the result."""
+
+    x: Image
+    y: Image
+    work: Product
+    firsts: tuple[int, ...]
+    """For each tile of channels of the result, the first tile of channels that it reads."""
+
+    @classmethod
+    def of(
+        cls, nodes: Sequence[ExternalNode], options: Options, wanted: Image | None, part: tuple[int, int] | None = None
+    ) -> _Convolution:
+        """Plan all rows, as planes that are wanted of the result if these have the same width, or some rows."""
+        node, (_, outputs, height, width) = nodes[0], nodes[-1].output.shape
+        x = conv_image(node, options, wanted, part)
+        across, (first, rows) = x.plane[1], part or (0, height)
+        is_wanted = wanted is not None and wanted.plane[1] == across and wanted.strides == (1, 1)
+        m = tiles_of((rows - 1) * across + width)
+        own = Image(tuple(nodes[-1].output.shape), (rows, across), 0, 0, TILE * m, first=first)
+        y = wanted if wanted is not None and is_wanted else own
+        begin = y.above * across + y.left
+        end = begin + (rows - 1) * across + width
+        gaps = (
+            (0, begin, 0, 1), (begin + width, across - width, across, rows - 1),
+            (end, min(y.plane[0] * across, y.rows) - end, 0, 1),
+        )  # fmt: skip
+        chosen = tuple(gap for gap in gaps if is_wanted and gap[1] > 0 and gap[3])
+        firsts, count = _channels(node)
+        windows = _windows(node, x, count)
+        work = Product(
+            m, len(firsts), len(windows), options.phases, _activation(nodes), has_bias=node["bias"] is not None,
+            windows=windows, x=Planes(x.rows), y=Planes(y.rows, begin, chosen, -(-outputs // 16)),
+            format=options.format,
+        )  # fmt: skip
+        return cls(x, y, work, firsts)
+
+    def room(self, kind: Format) -> int:
+        """Return the bytes that the planes and the ones leave for weights."""
+        return L1_TENSORS - self.x.size(kind) - self.y.size(kind) - kind.tile_bytes
+
+
+def _channels(conv: ExternalNode) -> tuple[tuple[int, ...], int]:
+    """Return for each tile of channels of a result the first tile of its group's channels, and how many tiles."""
+    outputs, depth = conv["weight"].shape[:2]
+    each = outputs // (conv["groups"] or 1)
+    firsts = [first // each * depth // TILE for first in range(0, outputs, TILE)]
+    lasts = [(min(first + TILE, outputs) - 1) // each * depth + depth - 1 for first in range(0, outputs, TILE)]
+    count = max(last // TILE + 1 - first for first, last in zip(firsts, lasts, strict=True))
+    return tuple(min(first, tiles_of(conv["x"].shape[1]) - count) for first in firsts), count
+
+
+def _windows(conv: ExternalNode, image: Image, count: int) -> tuple[tuple[int, int], ...]:
+    """Return the plane and the pixel at which each step of the reduction begins: places of the window, then tiles."""
+    (down, right), dilations = image.strides, conv["dilations"] or (1, 1)
+    found = list[tuple[int, int]]()
+    for (i, j), (_, shift) in zip(np.ndindex(*conv["weight"].shape[2:]), _shifts(conv, image.plane[1]), strict=True):
+        remainder = i * dilations[0] % down * right + j * dilations[1] % right
+        found += [(2 * (tiles_of(image.shape[1]) * remainder + tile), shift) for tile in range(count)]
+    return tuple(found)
 
 
 def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     """Plan a convolution: a product whose left operand is planes of pixels, shifted for each place of the window.
 
-    The result is the planes that the next convolution reads, if these have the same width.
+    The result is the planes that the next convolution reads, if these have the same width. If tensors do not fit, as
+    many rows of the result as fit are computed at a time.
     """
-    node, y = nodes[0], nodes[-1].output
-    wanted, weight, bias = p.images.get(y.name), node["weight"], node["bias"]
-    image = conv_image(node, p.options, wanted)
-    (_, across), (down, right) = image.plane, image.strides
-    channels = tiles_of(image.shape[1])
-    windows = []
-    for i, j in _window(weight.shape[2:], node["dilations"] or (1, 1)):
-        first = 2 * channels * (i % down * right + j % right)
-        windows += [(first + 2 * c, i // down * across + j // right) for c in range(channels)]
-    count, outputs, height, width = y.shape
-    is_wanted = wanted is not None and wanted.plane[1] == across and wanted.strides == (1, 1)
-    if wanted is None or not is_wanted:
-        rows = TILE * tiles_of((height - 1) * across + width)
-        wanted = Image(tuple(y.shape), (height, across), 0, 0, rows)
-    first = wanted.above * across + wanted.left
-    last = first + (height - 1) * across + width
-    below = min(wanted.plane[0] * across, wanted.rows) - last
-    gaps = ((0, first, 0, 1), (first + width, across - width, across, height - 1), (last, below, 0, 1))
-    chosen = tuple(gap for gap in gaps if is_wanted and gap[1] > 0 and gap[3])
-    planes = Planes(wanted.rows, first, chosen, -(-outputs // 16))
-    product = Product(
-        tiles_of((height - 1) * across + width), tiles_of(outputs), len(windows), p.options.phases, _activation(nodes),
-        has_bias=bias is not None, windows=tuple(windows), x=Planes(image.rows), y=planes, format=p.options.format,
-    )  # fmt: skip
-    tile, kept = p.options.kind.tile_bytes, KEPT[p.options.phases][1]
-    x_size, y_size = (layout.size(p.options.kind) for layout in (image, wanted))
-    across = (L1_TENSORS - x_size - y_size - tile) // (tile * product.depth)  # columns whose weights have room
-    if across < 1:
-        raise _too_large(product)
-    sources = [tensor(weight), *([] if bias is None else [tensor(bias)])]
-    ones = p.operand((), Ones(True)) if bias is not None else 0
-    x_at, y_at = p.operand((tensor(node["x"]),), image), p.result(y.name, replace(wanted, kept=24))
-    for column in range(0, product.n, across):
-        width = min(across, product.n - column)
-        used = min(2 * width, planes.used - 2 * column)
-        part = replace(product, n=width, y=replace(planes, used=used))
-        weights = Weights(TILE * column, min(TILE * width, outputs - TILE * column), kept)
-        right_at = p.weights(sources, weights, width * product.depth * tile)
-        target = y_at + 2 * column * planes.rows * 16 * p.options.kind.bytes
+    node, y, kind = nodes[0], nodes[-1].output, p.options.kind
+    whole = part = _Convolution.of(nodes, p.options, p.images.get(y.name))
+    column, rows = whole.work.depth * kind.tile_bytes, y.shape[2]
+    while part.room(kind) < column:
+        if rows == 1:
+            raise _too_large(part.work)
+        rows = -(-rows // 2)
+        part = _Convolution.of(nodes, p.options, None, (0, rows))
+    if rows == y.shape[2]:
+        _convolve(p, nodes, whole)
+        return
+    p.l1.drop(*p.l1.tensors)
+    for first in range(0, y.shape[2], rows):
+        part = _Convolution.of(nodes, p.options, None, (first, min(rows, y.shape[2] - first)))
+        _convolve(p, nodes, part)
+        p.l1.drop(tensor(node["x"]).key, y.name)
+
+
+def _convolve(p: Planner, nodes: Sequence[ExternalNode], part: _Convolution) -> None:
+    """Plan rows of a convolution, by tiles of channels that read the same channels and whose weights have room."""
+    node, y, kind, work = nodes[0], nodes[-1].output, p.options.kind, part.work
+    count, outputs = y.shape[:2]
+    column, plane = work.depth * kind.tile_bytes, 16 * kind.bytes
+    sizes = [image.size(kind) for image in (part.x, part.y)]
+    sources = [tensor(value) for value in (node["weight"], node["bias"]) if value is not None]
+    ones, x_at = p.operand((), Ones(True)) if work.has_bias else 0, p.operand((tensor(node["x"]),), part.x)
+    if p.l1.largest < sizes[1] + column:  # there is room, but not in one piece
+        p.l1.drop(*p.l1.tensors)
+        ones, x_at = p.operand((), Ones(True)) if work.has_bias else 0, p.operand((tensor(node["x"]),), part.x)
+    y_at = p.result(y.name, replace(part.y, kept=24))
+    across = p.l1.largest // column
+    begin = 0
+    while begin < work.n:
+        first, end = part.firsts[begin], begin + 1
+        while end < work.n and part.firsts[end] == first and end - begin < across:
+            end += 1
+        weights = Weights(
+            TILE * begin, min(TILE * end, outputs) - TILE * begin, KEPT[p.options.phases][1], node["groups"] or 1,
+            TILE * first, TILE * work.k // math.prod(node["weight"].shape[2:]),
+        )  # fmt: skip
+        right = p.weights(sources, weights, (end - begin) * column)
+        used = min(2 * end, work.y.used if work.y else 0) - 2 * begin
+        one = replace(work, n=end - begin, y=replace(work.y, used=used))
+        source, target = x_at + 2 * first * plane * part.x.rows, y_at + 2 * begin * plane * part.y.rows
         for i in range(count):
-            p.run(part, (x_at + i * x_size // count, right_at, ones, target + i * y_size // count))
+            p.run(one, (source + i * sizes[0] // count, right, ones, target + i * sizes[1] // count))
         p.l1.drop(sources[0].key)
+        begin = end
 
 
 def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:
@@ -441,7 +529,7 @@ def vector(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         layout = replace(layout, fill=0.0)
         if layout.columns % TILE:
             layout = Matrix(shape, 1, -(-math.prod(shape) // TILE), TILE)
-        keeps = kernel in KEEP_ZEROS and work.activation in (None, *KEEP_ZEROS)
+        keeps = keeps_zeros(nodes)
         found = [x.layout for x in (p.l1.find(tensor(each).key) for each in operands) if x is not None]
         found = [each for each in found if isinstance(each, Matrix) or keeps]
         layout = replace(found[0], shape=shape, kept=24) if found else p.images.get(y.name, layout) if keeps else layout

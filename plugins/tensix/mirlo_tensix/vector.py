@@ -6,6 +6,7 @@ the next one, and keeps the values in eight registers.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -332,12 +333,24 @@ def gelu(v: Body, x: int, factors: Sequence[float] = (-0.000703034, 0.0740112945
     return v.mul(x, sigmoid(v, v.mul(x, v.horner(square, factors))))
 
 
+def clip(low: float, high: float, v: Body, x: int) -> int:
+    return v.smallest(v.largest(x, v.constant(low)), v.constant(high))
+
+
 UNARY: dict[str, Callable[[Body, int], int]] = {
     "exp": exp, "sigmoid": sigmoid, "tanh": tanh, "gelu": gelu, "reciprocal": reciprocal,
     "gelu_tanh": lambda v, x: gelu(v, x, (0.0713548163, 1.5957691216)),
     "relu": lambda v, x: v.largest(x, v.constant(0)),
 }  # fmt: skip
 """Functions of one number."""
+
+
+def unary(name: str) -> Callable[[Body, int], int] | None:
+    """Return a function of one number by its name, such as "exp", or "clip 0 6" with its bounds."""
+    kind, *bounds = name.split()
+    return functools.partial(clip, *map(float, bounds)) if kind == "clip" else UNARY.get(name)
+
+
 BINARY: dict[str, Callable[[Body, int, int], int]] = {
     "add": Body.add, "sub": Body.sub, "mul": Body.mul, "max": Body.largest, "min": Body.smallest,
     "div": lambda v, x, y: v.mul(x, reciprocal(v, y)),

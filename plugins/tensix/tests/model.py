@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import PARTS, Move, VectorWork
-from mirlo_tensix.products import Product
+from mirlo_tensix.products import Product, activation_body
 from mirlo_tensix.unit import Bits, Sums, from_tiles, to_tiles, widened
-from mirlo_tensix.vector import UNARY, Body, Place
+from mirlo_tensix.vector import Body, Place
 from mirlo_tensix.work import Work
 from numpy.typing import NDArray
 
@@ -160,10 +160,8 @@ def product_bits(left: Bits, right: Bits, phases: int, activation: str | None = 
             for half in (k, k + 16):
                 sums = _add_products(sums, a[:, half : half + 16], b[half : half + 16], phase)
     if activation is not None:
-        v = Body()
-        v.store(UNARY[activation](v, v.load(0)), 0)
-        tiles = {(0, 0): sums}
-        evaluate(v, tiles)
+        tiles = {(0, part): sums for part in (0, 1)}
+        evaluate(activation_body(activation), tiles)
         sums = tiles[0, 0]
     return packed(sums, FORMATS["bf16" if left.dtype == np.uint16 else "tf32"])
 

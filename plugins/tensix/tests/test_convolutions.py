@@ -17,6 +17,9 @@ from mirlo.testing import placement_of
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 
 CASES = [
+    ((1, 40, 6, 7), (40, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((2, 96, 9, 8), (192, 16, 3, 2), (2, 1), (1, 0, 1, 1), (1, 1)),
+    ((1, 12, 5, 9), (72, 6, 1, 3), (1, 2), (0, 2, 0, 1), (1, 2)),
     ((1, 16, 8, 8), (16, 16, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((2, 3, 9, 11), (40, 3, 3, 3), (2, 2), (1, 1, 0, 0), (1, 1)),
     ((1, 40, 7, 7), (16, 40, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
@@ -27,9 +30,9 @@ Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], tuple[int, int, 
 
 
 def conv_file(path: Path, case: Case) -> Path:
-    """Write a convolution with a bias and ReLU, and another one of 1 x 1."""
+    """Write a convolution, in groups where its weights have fewer channels, with a bias and ReLU, and one of 1 x 1."""
     x, weight, strides, pads, dilations = case
-    attributes = {"strides": strides, "pads": [pads[0], pads[1], pads[2], pads[3]], "dilations": dilations}
+    attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": x[1] // weight[1]}
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["h"], name="first", **attributes),
         helper.make_node("Relu", ["h"], ["r"], name="relu"),
@@ -67,25 +70,33 @@ def test_bits_of_windows_are_a_convolution(case: Case, dtype: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-def test_bits_of_a_convolution_whose_weights_have_no_room_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("case", "tiles"),
+    [
+        (((1, 40, 5, 5), (72, 40, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)), 60),
+        (((2, 40, 21, 9), (36, 40, 3, 3), (2, 1), (1, 1, 1, 1), (1, 1)), 36),
+        (((1, 72, 21, 9), (72, 1, 3, 2), (2, 2), (0, 1, 1, 1), (1, 1)), 32),
+    ],
+    ids=("weights", "pixels", "pixels in groups"),
+)
+def test_bits_of_a_convolution_that_has_no_room_at_once(
+    case: Case, tiles: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = ((1, 40, 5, 5), (72, 40, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
     path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
     whole = mirlo.compile(path, "tensix,llvm", cache=False)(x)
-    monkeypatch.setattr(region, "L1_TENSORS", 60 * 2048)
-    monkeypatch.setattr(region, "PROGRAMS", region.FIRST + 60 * 2048)
+    monkeypatch.setattr(region, "L1_TENSORS", tiles * 2048)
+    monkeypatch.setattr(region, "PROGRAMS", region.FIRST + tiles * 2048)
     parts = mirlo.compile(path, "tensix,llvm", cache=False)
     np.testing.assert_array_equal(parts(x), whole)
     (external,) = parts.artifact.externals
     assert external.data.count(b'"is": "Run"') > 2
 
 
-def model_file(path: Path, channels: int, groups: int = 1) -> Path:
+def model_file(path: Path, channels: int) -> Path:
     """Write a residual block of two convolutions."""
     shape = (1, channels, 8, 8)
-    weights = [numbers(i, (channels, channels // groups, 3, 3)) / 4 for i in range(2)]
-    conv = {"pads": [1, 1, 1, 1], "group": groups}
+    weights = [numbers(i, (channels, channels, 3, 3)) / 4 for i in range(2)]
+    conv = {"pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["a"], name="first", **conv),
         helper.make_node("Relu", ["a"], ["b"], name="relu"),
@@ -97,13 +108,14 @@ def model_file(path: Path, channels: int, groups: int = 1) -> Path:
 
 
 def test_declined_convolutions_have_a_reason(tmp_path: Path) -> None:
-    placed = str(placement_of(model_file(tmp_path / "groups.onnx", 4, 4), "tensix,llvm"))
-    assert "would leave most of it idle" in placed
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    path = save(tmp_path / "row.onnx", [node], ((1, 4, 9), None), {"w": numbers(0, (4, 4, 3))})
+    assert "images must be NCHW" in str(placement_of(path, "tensix,llvm"))
 
 
 @needs_simulator
 @pytest.mark.nightly
-@pytest.mark.parametrize("case", CASES[1:], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_results_of_windows_have_the_bits_of_the_unit(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_machine: type
 ) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from mirlo_tensix import simulator
+from mirlo_tensix import loader, simulator
 from mirlo_tensix.layouts import CLASSES, Load, Run, Store
+from mirlo_tensix.simulator import Cycles
+from mirlo_tensix.work import Work
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -136,11 +139,18 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
     ],
     ids=("resnet_8", "bert_tiny", "bert_base_layer", "mobilenet_v2"),
 )
-def test_models_run_on_the_core(made: Any, target: str) -> None:
+def test_models_run_on_the_core(made: Any, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cycles = list[int]()
+
+    class Counting(simulator.Machine):
+        def run(self, work: Work, places: Sequence[int]) -> Cycles:
+            found = super().run(work, places)
+            cycles.append(found.bound)
+            return found
+
+    monkeypatch.setattr(loader, "Machine", Counting)
     model, inputs = made()
-    began = time.monotonic()
-    unit = mirlo.compile(model, f"{target},llvm", cache=False)
-    profile = unit.profile(*inputs.values(), repeats=1)
-    cycles = sum(step.amount for steps in profile.device.values() for step in steps)
-    print(f"{cycles:,.0f} cycles in {time.monotonic() - began:.0f} s, {share_of(model, target):.1%} of the operations")
-    assert error_of(model, inputs, target) <= 1e-2
+    began, share = time.monotonic(), share_of(model, target)
+    error = error_of(model, inputs, target)
+    print(f"{sum(cycles):,} cycles in {time.monotonic() - began:.0f} s, {share:.1%} of the operations, {error:.1e}")
+    assert share >= 0.95 and error <= 1e-2

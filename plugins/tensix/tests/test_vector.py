@@ -28,7 +28,7 @@ MEANINGS = {
 }  # fmt: skip
 WORKS = [
     VectorWork("softmax", 1, 1, (False, False), 20, has_bias=True, scale=0.25),
-    *(VectorWork(name, 1, 1) for name in UNARY),
+    *(VectorWork(name, 1, 1) for name in (*UNARY, "clip 0 6")),
     *(VectorWork(name, 1, 2, (False, True)) for name in BINARY),
     VectorWork("softmax", 1, 2, columns=50),
     VectorWork("layer_norm", 1, 2, (False, True, True), 50, 1e-5, True, True),

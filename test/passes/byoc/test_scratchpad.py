@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 
@@ -47,6 +48,10 @@ def test_random_operators(seed: int) -> None:
                 pad.place(operand, "tiles", operand_size, True)
             pad.used.add(operand)
             planned.require_valid()
+        largest = pad.largest
+        with pytest.raises(ScratchpadFull):
+            copy.deepcopy(planned).pad.place("one more", "tiles", largest + 1, False)
+        copy.deepcopy(planned).pad.place("one more", "tiles", largest, False)
         pad.place(name, "tiles", size, False)
         planned.require_valid()
         assert all(pad.find(each) is not None for each in [name, *(operand for operand, _ in operands)])
