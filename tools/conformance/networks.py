@@ -109,6 +109,16 @@ def _conv_weight_gradient(draw: Draw) -> OperatorCase:
 
 
 @operator("conv_weight_gradient")
+def _conv_weight_gradient_unit_strides(draw: Draw) -> OperatorCase:
+    x, gradient = draw.array(2, 8, 8, 16), draw.array(2, 8, 8, 8, low=-1, high=1)
+    read = windows(wide(x).transpose(0, 3, 1, 2), 3, 1, 1, 0)
+    expected = np.einsum("nihwkl,nhwo->klio", read, wide(gradient))
+    return case(
+        x, gradient, window=[3, 3], padding=[1] * 4, data_layout="N*C", kernel_layout="*IO", expected=expected
+    )  # fmt: skip
+
+
+@operator("conv_weight_gradient")
 def _conv_weight_gradient_depthwise(draw: Draw) -> OperatorCase:
     x, gradient = draw.array(2, 9, 8, 4), draw.array(2, 5, 4, 4, low=-1, high=1)
     read = windows(wide(x).transpose(0, 3, 1, 2), 3, 2, 1, 0)

@@ -30,14 +30,18 @@ def _model(expression: str, body: str, sizes: str) -> onnx.ModelProto:
            {body} }}""")
 
 
-@pytest.mark.parametrize("cpu", ["znver3", "znver4"])
+@pytest.mark.parametrize("cpu", ["", "znver3", "znver4"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_sums_of_squares(function: str, cpu: str) -> None:
+    """Kernels for each processor are equal to their definitions; those for the host have numpy's results."""
     expression, meaning = FUNCTIONS[function]
     for rows, columns in SHAPES:
         model = _model(expression, "y = ReduceSumSquare <keepdims: int = 0> (f, axes)", f"float[{rows}, {columns}] x")
         x = np.random.default_rng(0).choice([-4, -2, -1, 1, 2, 4], (rows, columns)).astype(np.float32)
-        found = mirlo.compile(model, f"llvm{{cpu={cpu}}}", cache=False, verify=True)(x)
+        if cpu:
+            mirlo.compile(model, f"llvm{{cpu={cpu}}}", cache=False, load=False, verify=True)
+            continue
+        found = mirlo.compile(model, "llvm", cache=False, verify=True)(x)
         np.testing.assert_array_equal(found, np.float32((meaning(x) ** 2).sum()), err_msg=f"{rows}x{columns}")
 
 
@@ -45,7 +49,7 @@ def test_sums_of_squares(function: str, cpu: str) -> None:
 def test_products_of_run_time_depth(function: str) -> None:
     expression, meaning = FUNCTIONS[function]
     model = _model(expression, "t = Transpose <perm = [1, 0]> (w)\n y = MatMul (f, t)", "float[1, k] x, float[3, k] w")
-    compiled = mirlo.compile(model, "llvm{cpu=znver3}", cache=False, opt_level=0, verify=True)
+    compiled = mirlo.compile(model, "llvm", cache=False, opt_level=0, verify=True)
     for depth in (1, 5, 8, 19, 0):
         x = np.random.default_rng(0).choice([-4, -2, -1, 1, 2, 4], (1, depth)).astype(np.float32)
         w = np.random.default_rng(1).integers(-3, 4, (3, depth)).astype(np.float32)
