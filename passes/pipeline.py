@@ -266,6 +266,12 @@ class Pipeline:
         """Remove a pass."""
         return self._edit(name, occurrence, lambda step, anchor: ())
 
+    def remove_all(self, name: str) -> Pipeline:
+        """Remove a pass wherever it occurs, if it does."""
+        for _ in range(self.names().count(name)):
+            self.remove(name, occurrence=0)
+        return self
+
     def for_target(self, target: str) -> Pipeline:
         """Set the option `target` of every pass that has it."""
 

@@ -151,6 +151,10 @@ class ValueLayout:
             start += size
         raise AttributeError(wanted.name)
 
+    def pick_all(self, op: ir.Operation, values: Sequence[Member]) -> list[Member | list[Member] | None]:
+        """Return what each field has of the values of an operation."""
+        return [self.pick(each, op, values) for each in self.fields]
+
     def fits(self, types: list[ir.Type]) -> int:
         """Return how many of these types the variadic field can hold: the leading runs of equal types."""
         return sum(_runs(types)[: self.fields[0].runs])

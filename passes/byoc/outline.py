@@ -56,7 +56,7 @@ class GroupOutliner:
         outputs = sort_by_type(
             [v for node in nodes for v in node.results if any(not mask >> u.index & 1 for u in v.users)], RESULT_RUNS
         )
-        location = fused_location([node.op.location for node in nodes])
+        location = ir.Location.fused([node.op.location for node in nodes])  # each once
         with location:
             function = self._function(name, nodes, constants, inputs, outputs)
             for key, attribute in attributes.items():
@@ -145,11 +145,6 @@ def inline_call(call: ir.Operation, function: ir.Operation | ir.OpView) -> list[
             result.append(copy)
     replace_op(call, [env[v] for v in returned.operands])
     return result
-
-
-def fused_location(locations: Sequence[ir.Location]) -> ir.Location:
-    distinct = list(dict.fromkeys(locations))
-    return distinct[0] if len(distinct) == 1 else ir.Location.fused(distinct)
 
 
 def require_target(module: ir.Operation, target: str) -> None:

@@ -162,7 +162,7 @@ class OperatorDefinition(KernelDefinition):
             raise OutsideError(f"'{self.operator.name}', which is written as loops and has no meaning in numpy")
         field = NumberField.of_round(arithmetic.moduli, table) if isinstance(arithmetic, FieldArithmetic) else None
         arrays = [_array(field, value, each, sizes) for value, each in zip(self.values()[0], inputs, strict=True)]
-        operands = [cls._operand_layout.pick(each, self.operator, arrays) for each in cls._operand_layout.fields]
+        operands = cls._operand_layout.pick_all(self.operator, arrays)
         attributes = {name: _static(value, sizes) for name, value in self.operator.opview.attribute_values().items()}
         results = apply_meaning(cls, operands, attributes) or ()
         outputs = [memory.buffer(argument, sizes) for argument in self.outputs]

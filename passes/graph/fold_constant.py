@@ -61,7 +61,7 @@ def _evaluate_in_numpy(
         return None
     if Trait.ELEMENTWISE in cls.TRAITS and cls.IN_F32:
         operands = [widened(array) for array in operands]
-    picked = [cls._operand_layout.pick(field, op, operands) for field in cls._operand_layout.fields]
+    picked = cls._operand_layout.pick_all(op, operands)
     return _meaning(cls, picked, view.attribute_values(), [kind.static_shape for kind in kinds])
 
 
@@ -83,8 +83,7 @@ def _run_kernel(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.nda
 
     target, options, session = find_target(HOST), CompileOptions(target=HOST, jobs=1), Session()
     pipeline = Pipeline(target.pipeline(options))
-    for _ in range(pipeline.names().count(FoldConstant.name)):  # it would evaluate an operation without operands again
-        pipeline.remove(FoldConstant.name, occurrence=0)
+    pipeline.remove_all(FoldConstant.name)  # it would evaluate an operation without operands again
     try:
         module = _module_of(op)
         pipeline.run(module, session)
@@ -364,7 +363,7 @@ def _derived(op: ir.Operation, kinds: Sequence[TensorType], unknown: UnknownCons
         unknown.asked = next(c.param for c in constants if c.param in unknown)
         return []
     numbers = range(len(constants))
-    picked = [cls._operand_layout.pick(field, op, numbers) for field in cls._operand_layout.fields]
+    picked = cls._operand_layout.pick_all(op, numbers)
     widens = Trait.ELEMENTWISE in cls.TRAITS and cls.IN_F32
 
     def compute(arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:

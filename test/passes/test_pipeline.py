@@ -142,6 +142,8 @@ def test_occurrences():
     with pytest.raises(PipelineError, match="pass 'cse' occurs 3 times: select one with occurrence=0 to 2"):
         pipeline.remove("cse")
     assert str(pipeline.copy().remove("cse", occurrence=1)) == "builtin.module(cse,canonicalize,cse)"
+    assert str(pipeline.copy().remove_all("cse")) == "builtin.module(canonicalize)"
+    assert str(pipeline.copy().remove_all("sroa")) == str(pipeline)
     assert str(pipeline.copy().remove("cse", occurrence=2)) == "builtin.module(cse,func.func(cse),canonicalize)"
     with pytest.raises(PipelineError, match="there is no occurrence 3"):
         pipeline.remove("cse", occurrence=3)
