@@ -16,6 +16,7 @@ from mirlo.passes.schedule.kernel import Kernel
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, LoopPrimitives, find_blocks
 from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.targets import thread_limits
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -129,9 +130,11 @@ def plan_scalars(group: BlockGroup[Any]) -> PrimitivesPlan:
 
 @schedule(name=SCALAR_NEST)
 @planned_by(plan_scalars)
-def scalar_nest(kernel: Kernel, context: ScheduleContext) -> ir.OpView:
+def scalar_nest(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule loops in the order of the axes, one element at a time."""
     s = Schedule(kernel.view)
+    if thread_limits(context.target) is not None and any(s.kinds(block) for block in s.blocks()):
+        return decline("one thread of a GPU would run all iterations", target=context.target)
     arrange_scalars(s)
     return s.emit({"rule": SCALAR_NEST})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -208,3 +209,11 @@ def bind_random_loops(s: Schedule, block: str, rng: np.random.Generator) -> None
         s.bind(loops[0], "blockIdx.x")
     except ScheduleError:
         return
+
+
+@pytest.mark.parametrize("target", ["spirv", "nvvm"])
+def test_scalar_loops_are_declined(target: str) -> None:
+    """The rule for all targets leaves kernels with loops to those of GPUs; it raises nothing."""
+    with warnings.catch_warnings(), pytest.raises(mirlo.MirloError, match="one thread of a GPU would run all"):
+        warnings.simplefilter("error")
+        scheduled(clipped_model, {"clipped": lambda s: s.apply_rule("scalar_nest")}, target)
