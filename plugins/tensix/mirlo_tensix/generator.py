@@ -33,7 +33,6 @@ from mirlo_tensix.vector import BINARY
 
 PHASES = (1, 2, 3, 4)
 DECLINED = {
-    "fp16": "wolfpine 2.2 multiplies it in real numbers, and does not pack it from sums of fp32 (NotImplementedError)",
     "int8": "wolfpine 2.2 does not execute its products (MVMUL raises AttributeError)",
     "bfp8": "wolfpine 2.2 does not unpack block floating point (AssertionError)",
 }
@@ -51,7 +50,7 @@ class Tensix(CodeGenerator):
     static = True
     compiled_to_place = True
     phases: int = option(2, "fidelity phases of a product: 1 to 4 (exact products of bf16)")
-    dtype: str = option("bf16", "the number format: bf16, or tf32 (19 bits, in 4 bytes)")
+    dtype: str = option("bf16", "the number format: bf16, fp16, or tf32 (19 bits, in 4 bytes)")
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
     cores: int = option(1, "cores that share the rows of a product: 1 to 8")
     trace: bool = option(False, "record when each unit works, for profiles; takes time")
@@ -64,7 +63,7 @@ class Tensix(CodeGenerator):
         if self.dtype in DECLINED:
             raise ValueError(f"dtype is {self.dtype}: {DECLINED[self.dtype]}")
         if self.dtype not in FORMATS:
-            raise ValueError(f"dtype is {self.dtype}: expected {' or '.join(FORMATS)}")
+            raise ValueError(f"dtype is {self.dtype}: expected {', '.join(FORMATS)}")
 
     def patterns(self) -> Sequence[object]:
         weighted = is_op("relax.matmul")(wildcard(), is_const()).named("matmul")
@@ -138,7 +137,7 @@ class Tensix(CodeGenerator):
     @property
     def error(self) -> float:  # type: ignore[override]
         """Return a bound of the error of results: from the multiplied bits, and from rounding that exp amplifies."""
-        return {1: 1e-1, 2: 4e-2}.get(self.phases, 3e-2 if self.dtype == "bf16" else 8e-3)
+        return {1: 1e-1, 2: 4e-2}.get(self.phases, {"bf16": 3e-2, "fp16": 1.6e-2, "tf32": 8e-3}[self.dtype])
 
     def requirements(self) -> Sequence[str]:
         return ("a Tensix core, or its simulator: pip install 'mirlo-tensix[simulator]'",)
@@ -196,7 +195,7 @@ def _fits_move(match: Any) -> Any:
     steps = [(node.operands[0].shape, each, node.results[0].shape) for node, each in zip(nodes, axes, strict=True)]
     types = {"x": str(nodes[0].operands[0].type), "result": str(nodes[-1].type)}
     if match.inputs()[0].dtype.name != "f32":
-        return decline("operands must be f32, which is rounded to bf16 or tf32", **types)
+        return decline("operands must be f32, which the core rounds", **types)
     return moved_tiles(steps) is not None or decline("only whole tiles of 32 x 32 are moved and transposed", **types)
 
 
@@ -207,7 +206,7 @@ def _fits(match: Any) -> Any:
     if x.dtype.name in ("i8", "u8"):
         return decline(DECLINED["int8"], x=str(x.type))
     if x.dtype.name != "f32" or weight.dtype.name != "f32":
-        return decline("operands must be f32, which is rounded to bf16 or tf32", x=str(x.type), weight=str(weight.type))
+        return decline("operands must be f32, which the core rounds", x=str(x.type), weight=str(weight.type))
     if matmul.transpose_lhs or matmul.transpose_rhs:
         return decline("operands must not be transposed", lhs=matmul.transpose_lhs, rhs=matmul.transpose_rhs)
     if len(x.shape) < 2 or len(weight.shape) < 2:
@@ -224,7 +223,7 @@ def _fits_conv(match: Any) -> Any:
     conv = match.op("conv")
     types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
     if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
-        return decline("operands must be f32, which is rounded to bf16 or tf32", **types)
+        return decline("operands must be f32, which the core rounds", **types)
     if len(conv.x.shape) != 4 or conv.data_layout != "NC*" or conv.kernel_layout != "OI*":
         return decline("images must be NCHW and kernels OIHW", **types, layout=conv.data_layout)
     return True
@@ -235,7 +234,7 @@ def _fits_attention(match: Any) -> Any:
     node, inputs = match.op("attention"), match.inputs()
     if any(value.dtype.name != "f32" for value in inputs):
         types = [str(value.type) for value in inputs]
-        return decline("operands must be f32, which is rounded to bf16 or tf32", operands=types)
+        return decline("operands must be f32, which the core rounds", operands=types)
     if node.causal or node.softcap:
         return decline("the core has no causal and no capped attention", causal=node.causal, softcap=node.softcap)
     query, key = node.query, node.key
@@ -249,7 +248,7 @@ def _fits_vector(match: Any) -> Any:
     node = match.op("operator")
     kernel, types = KERNELS[node.name], [str(value.type) for value in match.inputs()]
     if any(value.dtype.name != "f32" for value in match.inputs()):
-        return decline("operands must be f32, which is rounded to bf16 or tf32", operands=types)
+        return decline("operands must be f32, which the core rounds", operands=types)
     shapes = [tuple(value.shape) for value in match.inputs()]
     if kernel not in ROWWISE:
         return True

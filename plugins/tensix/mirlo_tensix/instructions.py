@@ -48,6 +48,10 @@ class Format:
     register: int
     significand: int
     """Bits of the significand that operands keep."""
+    packed: int
+    """As what packers read sums: narrowed to bf16, or as they are."""
+    scale: int = 0
+    """The power of two by which numbers are too small where SrcA is copied to Dst."""
 
     @property
     def tile_bytes(self) -> int:
@@ -55,9 +59,13 @@ class Format:
         return self.bytes * TILE * TILE
 
 
-FP32, TF32, BF16 = 0, 4, 5
+FP32, FP16, TF32, BF16 = 0, 1, 4, 5
 """Codes of element types."""
-FORMATS = {each.name: each for each in (Format("bf16", 2, BF16, BF16, 8), Format("tf32", 4, FP32, TF32, 11))}
+FORMATS = {
+    "bf16": Format("bf16", 2, BF16, BF16, 8, BF16),
+    "tf32": Format("tf32", 4, FP32, TF32, 11, FP32),
+    "fp16": Format("fp16", 2, FP16, FP16, 11, FP32, 112),  # its exponents are 112 less
+}
 DST_ROWS = 64
 """Rows of 16 that a tile takes in Dst."""
 SUMS_READY, PANEL_UNPACKED, DONE = 1, 2, 7
@@ -325,7 +333,7 @@ def setup_packers(kind: Format, plane_rows: int = 0, transposes: bool = False) -
     for i, (target, at) in enumerate(zip(targets, faces, strict=True)):
         fields[_SHARED[f"pack_limit_{i}"]] = 0x1FFFF
         fields |= _of_unit(
-            _PACKERS, i, in_format=kind.memory, out_format=kind.memory, uncompressed=1, no_header=1,
+            _PACKERS, i, in_format=kind.packed, out_format=kind.memory, uncompressed=1, no_header=1,
             target=target or 1 << 31, dst_offset=16 * at,
         )  # fmt: skip  # bit 31: the others' addresses are relative to the first
     for unit in range(2):  # the simulator reads the packers' limit there

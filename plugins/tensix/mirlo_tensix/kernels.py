@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirlo.extend.codegen import MemorySpan, QueuedCommand
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import vector
-from mirlo_tensix.instructions import TILE, Instructions, Loop
+from mirlo_tensix.instructions import FORMATS, TILE, Instructions, Loop
 from mirlo_tensix.vector import BINARY, Body, unary
 from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack
 
@@ -75,10 +75,7 @@ class VectorWork(Work):
 
     @property
     def kernel(self) -> Kernel:
-        if self.name in BINARY:
-            return binary(self.name, self.activation)
-        norm = self.epsilon, self.has_scale, self.has_bias
-        return kernel_of(self.name, self.columns, self.n, *norm, self.scale)
+        return kernel_of(self)
 
     @property
     def result_columns(self) -> int:
@@ -158,8 +155,9 @@ class Move(Work):
         return f"{'transposes' if self.transposes else 'copies'} of {len(self.sources)} tiles"
 
     def setups(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        unpackers = tensix.setup_unpackers(self.kind, transposes=self.transposes)
-        return unpackers, tensix.setup_vector(), tensix.setup_packers(self.kind, transposes=self.transposes)
+        kind = FORMATS["bf16"] if self.kind.bytes == 2 else self.kind  # bits are moved as they are
+        unpackers = tensix.setup_unpackers(kind, transposes=self.transposes)
+        return unpackers, tensix.setup_vector(), tensix.setup_packers(kind, transposes=self.transposes)
 
     def commands(self) -> Iterator[Command]:
         for number, source in enumerate(self.sources):
@@ -277,25 +275,40 @@ ROWWISE = ("softmax", "layer_norm", "reduce_sum", "reduce_mean", "reduce_max", "
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 
-@functools.cache
-def binary(name: str, activation: str | None) -> Kernel:
-    """Return the kernel of a binary function, followed by a unary one."""
-    after = unary(activation) if activation else None
-    return elementwise(lambda v, *x: after(v, BINARY[name](v, *x)) if after else BINARY[name](v, *x), 2)
+def scaled(kernel: Kernel, power: int) -> Kernel:
+    """Return a kernel that multiplies what SrcA brings by a power of two."""
+
+    def of(body: Body) -> Body:
+        v, values = Body(), list[int]()
+        for each in body.operations:
+            operands = [values[i] for i in each.operands]
+            value = v.apply(each.kind, *operands, place=each.place, number=each.number)
+            is_brought = each.kind == "load" and each.place[0] != ROW
+            values.append(v.mul(value, v.constant(2.0**power)) if is_brought else value)
+        return v
+
+    return replace(kernel, passes=tuple(replace(each, body=of(each.body)) for each in kernel.passes))
 
 
-@functools.cache
-def kernel_of(
-    name: str, columns: int, tiles: int, epsilon: float, has_scale: bool, has_bias: bool, scale: float
-) -> Kernel:
-    """Return a kernel by its name."""
+@functools.lru_cache(maxsize=256)
+def kernel_of(work: VectorWork) -> Kernel:
+    """Return the kernel of a piece of work."""
+    found = _kernel(work)
+    return scaled(found, work.kind.scale) if work.kind.scale else found
+
+
+def _kernel(work: VectorWork) -> Kernel:
+    name, columns = work.name, work.columns
+    if name in BINARY:
+        first, after = BINARY[name], unary(work.activation) if work.activation else None
+        return elementwise(lambda v, *x: after(v, first(v, *x)) if after else first(v, *x), 2)
     if (function := unary(name)) is not None:
         return elementwise(function, 1)
     match name:
         case "softmax":
-            return softmax(scale, has_bias)
+            return softmax(work.scale, work.has_bias)
         case "layer_norm":
-            return layer_norm(columns, tiles * TILE - columns, epsilon, has_scale, has_bias)
+            return layer_norm(columns, work.n * TILE - columns, work.epsilon, work.has_scale, work.has_bias)
     reductions = {
         "reduce_sum": (Body.add, 0.0), "reduce_mean": (Body.add, 0.0, 1 / columns),
         "reduce_max": (Body.largest, LEAST), "reduce_min": (Body.smallest, -LEAST),

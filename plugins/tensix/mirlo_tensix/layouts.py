@@ -75,7 +75,7 @@ class Matrix:
     def bits(self, kind: Format, array: Array) -> Bits:
         is_whole = array.size == math.prod(self.shape)
         flat = (array if is_whole else np.broadcast_to(array, self.shape)).reshape(-1)
-        fill = int(to_bits(np.full(1, self.fill, np.float32), kind)[0])
+        fill = to_bits(np.full(1, self.fill, np.float32), kind)[0]
         whole = np.pad(flat, (0, self.elements - flat.size)).reshape(self.groups, self.rows, self.columns)
         matrices = to_bits(self._of(whole), kind, self.kept)
         return np.stack([to_tiles(each.T if self.transposed else each, fill) for each in matrices])

@@ -16,7 +16,7 @@ from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions
 from mirlo_tensix.instructions import FORMATS, TILE
 from mirlo_tensix.layouts import CLASSES, Array, Item, Load, Ones, Run, RunShared, Store, Tensor
 from mirlo_tensix.simulator import Cycles, Machine, SimulatorError
-from mirlo_tensix.unit import Bits
+from mirlo_tensix.unit import DTYPES, Bits
 
 DRAM_RATE = 24
 """Bytes a cycle of a channel of DRAM."""
@@ -94,7 +94,7 @@ class Call:
     def _store(self, item: Store, content: bytes) -> None:
         if (found := self.values.get(item.name)) is None:
             found = self.values[item.name] = np.zeros(item.layout.elements, np.float32)
-        item.layout.store(np.frombuffer(content, np.uint16 if self.region.kind.bytes == 2 else np.uint32), found)
+        item.layout.store(np.frombuffer(content, DTYPES[self.region.kind.name]), found)
 
     def _run(self, item: Run | RunShared) -> Cycles:
         try:

@@ -20,7 +20,7 @@ from mirlo.extend.target import rv32
 from mirlo_tensix.cores import MOST, SLOTS, SharedProduct
 from mirlo_tensix.products import ROWS
 from mirlo_tensix.riscv import ADDRESS, FLAG, Program, program_of
-from mirlo_tensix.unit import Bits
+from mirlo_tensix.unit import DTYPES, Bits
 from mirlo_tensix.work import Threads, Work
 
 MEGAHERTZ = 1000
@@ -181,7 +181,7 @@ def execute(work: Work, *operands: Bits, machine: Machine | None = None) -> tupl
             device.write(at, bits)
         cycles = device.run(work, places)
         result = device.read(places[-1], work.tensor_bytes[-1])
-    return np.frombuffer(result, np.uint16 if work.kind.bytes == 2 else np.uint32), cycles
+    return np.frombuffer(result, DTYPES[work.format]), cycles
 
 
 @functools.lru_cache(maxsize=256)

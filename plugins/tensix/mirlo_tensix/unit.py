@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mirlo_tensix.instructions import TILE, Format
 
-Bits = NDArray[np.uint16] | NDArray[np.uint32]
-"""Numbers as L1 has them: bf16 in 16 bits, tf32 in the first 19 of 32."""
+Bits = NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.float16]
+"""Numbers as L1 has them: bf16 in 16 bits, tf32 in the first 19 of 32, fp16."""
+DTYPES = {"bf16": np.dtype(np.uint16), "tf32": np.dtype(np.uint32), "fp16": np.dtype(np.float16)}
 Sums = NDArray[np.uint32]
 Integers = NDArray[np.int64]
 KEPT = {1: (7, 5), 2: (7, 10), 3: (11, 10), 4: (11, 10)}
@@ -20,11 +23,16 @@ def to_bits(values: NDArray[np.float32], kind: Format, kept: int = 24) -> Bits:
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     lost = 24 - min(kept, kind.significand)
     bits = bits + ((1 << lost - 1) - 1) + (bits >> lost & 1) >> lost << lost
+    if kind.name == "fp16":  # which has no infinity and no denormal numbers
+        rounded = bits.astype(np.uint32).view(np.float32)
+        return np.where(np.abs(rounded) < 2**-14, 0, np.clip(rounded, -65504, 65504)).astype(np.float16)
     return (bits >> 16).astype(np.uint16) if kind.bytes == 2 else bits.astype(np.uint32)
 
 
 def widened(bits: Bits) -> Sums:
     """Return numbers as the bits of fp32."""
+    if bits.dtype == np.float16:
+        return bits.astype(np.float32).view(np.uint32)
     return bits.astype(np.uint32) << 16 if bits.dtype == np.uint16 else bits
 
 
@@ -32,7 +40,7 @@ def from_bits(bits: Bits) -> NDArray[np.float32]:
     return np.ascontiguousarray(widened(bits)).view(np.float32)
 
 
-def to_tiles(matrix: Bits, fill: int = 0) -> Bits:
+def to_tiles(matrix: Bits, fill: Any = 0) -> Bits:
     """Return a matrix as tiles of four faces, filled up where it ends within a tile."""
     rows, columns = (-(-size // TILE) for size in matrix.shape)
     whole = np.full((rows * TILE, columns * TILE), fill, matrix.dtype)

@@ -9,7 +9,7 @@ import pytest
 from mirlo_tensix import loader
 from mirlo_tensix.cores import SharedProduct
 from mirlo_tensix.simulator import PROGRAMS, Cycles, places_of
-from mirlo_tensix.unit import Bits
+from mirlo_tensix.unit import DTYPES, Bits
 from mirlo_tensix.work import Work
 from model import bits_of
 
@@ -46,9 +46,8 @@ class NumpyMachine:
 
     def run(self, work: Work, places: Sequence[int]) -> Cycles:
         assert all(at + size <= PROGRAMS for at, size in zip(places, work.tensor_bytes, strict=True))
-        dtype = np.dtype(np.uint16 if work.kind.bytes == 2 else np.uint32)
         operands = [
-            np.frombuffer(self.l1[at : at + size], dtype)
+            np.frombuffer(self.l1[at : at + size], DTYPES[work.format])
             for at, size in zip(places[:-1], work.tensor_bytes[:-1], strict=True)
         ]
         self.write(places[-1], bits_of(work, *operands))

@@ -14,7 +14,7 @@ import numpy as np
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import PARTS, Move, VectorWork
 from mirlo_tensix.products import Product, activation_body
-from mirlo_tensix.unit import Bits, Sums, from_tiles, to_tiles, widened
+from mirlo_tensix.unit import DTYPES, Bits, Sums, from_tiles, to_tiles, widened
 from mirlo_tensix.vector import Body, Place
 from mirlo_tensix.work import Work
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def _vector(work: VectorWork, *operands: Bits) -> Bits:
     parts = []
     for each, is_row in zip(operands, work.operands, strict=True):
         matrix = from_tiles(each, TILE if is_row else rows, work.n * TILE)
-        lanes = widened(np.tile(matrix, (work.m, 1)) if is_row else matrix)
+        lanes = in_srca(np.tile(matrix, (work.m, 1)) if is_row else matrix)
         parts.append(lanes.reshape(rows, work.n, 2, 8, 2))
     result = np.zeros((rows, work.result_columns, 2, 8, 2), np.uint32)
     tiles: dict[tuple[int, int], Lanes] = {}
@@ -84,6 +84,12 @@ def _vector(work: VectorWork, *operands: Bits) -> Bits:
                 if each.packs:
                     result[:, 0, 0, :, 0] = tiles[0, 0]
     return to_tiles(packed(result, work.kind).reshape(rows, -1))
+
+
+def in_srca(bits: Bits) -> Lanes:
+    """Return numbers as MOVA2D copies them to Dst: those of fp16 with their exponents of five bits."""
+    wide = widened(bits)
+    return np.where(wide & 0x7FFFFFFF == 0, wide, wide - (112 << 23)) if bits.dtype == np.float16 else wide
 
 
 @bits_of.register
@@ -127,6 +133,24 @@ def _add_products(sums: Sums, left: Sums, right: Sums, phase: int) -> Sums:
     return _plus(sums.astype(np.int64), total, most)
 
 
+def _of_fp16(bits: Bits) -> Sums:
+    """Return fp16 as the simulator widens it for a product: zero has an exponent, too, and is 2^-15."""
+    wide = widened(bits)
+    return np.where(wide & 0x7FFFFFFF == 0, wide | 112 << 23, wide)
+
+
+def _add_real_products(sums: Sums, left: Sums, right: Sums, phase: int) -> Sums:
+    """Return sums plus products of fp16, which the simulator computes in real numbers and rounds once."""
+
+    def part(wide: Sums, first: int, second: int, is_second: bool) -> NDArray[np.float64]:
+        value, head = (each.view(np.float32).astype(np.float64) for each in (wide, wide & np.uint32(first)))
+        rest = (wide & np.uint32(second)).view(np.float32)
+        return value - rest if is_second else head
+
+    b, a = part(left, 0xFFFE0000, 0xFFFE1FFF, bool(phase & 2)), part(right, 0xFFF80000, 0xFFF83FFF, bool(phase & 1))
+    return (sums.view(np.float32) + b @ a).astype(np.float32).view(np.uint32)
+
+
 def _plus(old: Integers, total: Integers, most: Integers) -> Sums:
     """Return old sums plus the totals of both groups of lanes, rounded."""
     own = old >> 23 & 0xFF
@@ -153,23 +177,30 @@ def product_bits(left: Bits, right: Bits, phases: int, activation: str | None = 
     For each 32 of the reduction all phases are summed, in each of them the first 16, then the others.
     """
     beyond = -left.shape[1] % TILE
-    a, b = np.pad(widened(left), ((0, 0), (0, beyond))), np.pad(widened(right), ((0, beyond), (0, 0)))
+    a, b = np.pad(left, ((0, 0), (0, beyond))), np.pad(right, ((0, beyond), (0, 0)))
+    (kind,) = (FORMATS[name] for name, dtype in DTYPES.items() if dtype == left.dtype)
+    add = _add_real_products if kind.name == "fp16" else _add_products
+    a, b = (_of_fp16(each) if kind.name == "fp16" else widened(each) for each in (a, b))
     sums = np.zeros((a.shape[0], b.shape[1]), np.uint32)
     for k in range(0, a.shape[1], TILE):
         for phase in range(phases):
             for half in (k, k + 16):
-                sums = _add_products(sums, a[:, half : half + 16], b[half : half + 16], phase)
+                sums = add(sums, a[:, half : half + 16], b[half : half + 16], phase)
     if activation is not None:
         tiles = {(0, part): sums for part in (0, 1)}
         evaluate(activation_body(activation), tiles)
         sums = tiles[0, 0]
-    return packed(sums, FORMATS["bf16" if left.dtype == np.uint16 else "tf32"])
+    return packed(sums, kind)
 
 
 def packed(sums: Sums, kind: Format = FORMATS["bf16"]) -> Bits:
     """Return sums as packers write them: rounded to nearest, halves away from zero, denormals to zero."""
     if kind.bytes == 4:
         return sums
+    if kind.name == "fp16":  # towards zero
+        exponent = (sums >> 23 & 0xFF).astype(np.int64) - 112
+        parts = np.where(exponent > 31, 0x7FFF, exponent << 10 | sums >> 13 & 0x3FF)
+        return np.asarray(sums >> 16 & 0x8000 | np.where(exponent <= 0, 0, parts), np.uint16).view(np.float16)
     is_nan = sums & 0x7FFFFFFF > 0x7F800000
     whole = np.where(is_nan, sums & 0x80000000 | 0x7F800000, sums).astype(np.uint64)
     bits = (whole + 0x8000 >> 16).astype(np.uint16)

@@ -58,7 +58,7 @@ def numbers(seed: int, shape: Shape) -> Array:
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits_of_windows_are_a_convolution(case: Case, dtype: str, tmp_path: Path) -> None:
     path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])

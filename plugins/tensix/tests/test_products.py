@@ -118,7 +118,7 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"phases is 5: expected 1 to 4"):
         Tensix(phases=5)
     placed = placement_of(model_file(tmp_path / "f64.onnx", kind=TensorProto.DOUBLE), "tensix,llvm")
-    assert "operands must be f32, which is rounded to bf16 or tf32" in str(placed)
+    assert "operands must be f32, which the core rounds" in str(placed)
 
 
 @needs_simulator
@@ -130,6 +130,8 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
         ((64, 64, 64), 2, None, "bf16"),
         ((40, 64, 32), 2, "gelu", "bf16"),
         ((40, 64, 32), 3, "relu", "tf32"),
+        ((20, 32, 40), 1, None, "fp16"),
+        ((20, 32, 40), 3, "relu", "fp16"),
     ],
 )
 def test_results_have_the_bits_of_the_unit(

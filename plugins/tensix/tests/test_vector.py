@@ -33,7 +33,10 @@ WORKS = [
     VectorWork("softmax", 1, 2, columns=50),
     VectorWork("layer_norm", 1, 2, (False, True, True), 50, 1e-5, True, True),
     *(VectorWork(f"reduce_{name}", 2, 2, columns=50) for name in ("sum", "mean", "max", "min")),
-    VectorWork("softmax", 1, 2, columns=50, format="tf32"),
+    *(VectorWork("softmax", 1, 2, columns=50, format=name) for name in ("tf32", "fp16")),
+    VectorWork("gelu", 1, 1, format="fp16"),
+    VectorWork("sub", 1, 2, (False, True), format="fp16"),
+    VectorWork("layer_norm", 1, 2, (False, True, True), 50, 1e-5, True, True, format="fp16"),
 ]
 
 
@@ -101,7 +104,7 @@ def test_what_is_declined_on_the_vector_unit_has_a_reason() -> None:
         return R.softmax(x, axis=0), R.add(y, y)
 
     placed = str(placement_of(model, "tensix,llvm"))
-    assert "rows are the last dims" in placed and "operands must be f32, which is rounded to bf16 or tf32" in placed
+    assert "rows are the last dims" in placed and "operands must be f32, which the core rounds" in placed
 
 
 @needs_simulator
@@ -117,7 +120,7 @@ def test_results_have_the_bits_of_the_vector_unit(work: VectorWork) -> None:
 
 
 @needs_simulator
-@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+@pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("transposes", [False, True])
 def test_results_of_moves_are_the_tiles_in_another_order(dtype: str, transposes: bool) -> None:
     x = to_tiles(to_bits(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32), FORMATS[dtype]))
@@ -125,7 +128,7 @@ def test_results_of_moves_are_the_tiles_in_another_order(dtype: str, transposes:
     np.testing.assert_array_equal(execute(work, x)[0], bits_of(work, x).reshape(-1))
 
 
-@pytest.mark.parametrize(("dtype", "significand"), [("bf16", 8), ("tf32", 11)])
+@pytest.mark.parametrize(("dtype", "significand"), [("bf16", 8), ("fp16", 10), ("tf32", 11)])
 @pytest.mark.usefixtures("unit_in_numpy")
 def test_bits_of_operators_of_a_model_are_off_by_the_rounding_of_numbers_between_them(
     dtype: str, significand: int
