@@ -104,7 +104,7 @@ def share_of(model: Any, target: str) -> float:
 @pytest.mark.usefixtures("unit_in_numpy")
 @pytest.mark.parametrize(
     ("made", "target"),
-    [(resnet_8, "tensix{phases=3}"), (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}")],
+    [(resnet_8, "tensix{dtype=fp16 phases=3}"), (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}")],
     ids=("resnet_8", "bert"),
 )
 def test_bits_of_models_are_near_those_of_the_cpu(made: Any, target: str) -> None:
@@ -135,7 +135,7 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
         (resnet_8, "tensix{phases=3}"),
         (lambda: bert(2, 32), "tensix{dtype=tf32 phases=3}"),
         (lambda: bert(1, 128, 768, 12), "tensix{dtype=tf32 phases=3}"),
-        (mobilenet_v2, "tensix{phases=3}"),
+        (mobilenet_v2, "tensix{dtype=tf32 phases=3}"),
     ],
     ids=("resnet_8", "bert_tiny", "bert_base_layer", "mobilenet_v2"),
 )
@@ -153,4 +153,4 @@ def test_models_run_on_the_core(made: Any, target: str, monkeypatch: pytest.Monk
     began, share = time.monotonic(), share_of(model, target)
     error = error_of(model, inputs, target)
     print(f"{sum(cycles):,} cycles in {time.monotonic() - began:.0f} s, {share:.1%} of the operations, {error:.1e}")
-    assert share >= 0.95 and error <= 1e-2
+    assert share >= 0.95 and error <= (2e-2 if made is mobilenet_v2 else 1e-2)  # 53 convolutions deep

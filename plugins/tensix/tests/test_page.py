@@ -11,6 +11,9 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import simulator
+from mirlo_tensix.instructions import FORMATS
+from mirlo_tensix.unit import KEPT, from_bits, to_bits
+from model import product_bits
 from onnx import helper
 from test_models import model_of
 
@@ -19,6 +22,17 @@ from mirlo.extend.command import main
 needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
 PAGE = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("row", re.findall(r"\n\| (\w+) \| \d \| ([\d.e-]+) \| ([\d.e-]+) \| ([\d.e-]+) \|", PAGE))
+def test_bits_of_products_have_the_errors_that_the_page_shows(row: tuple[str, str, str, str]) -> None:
+    name, *expected = row
+    a, b = np.random.default_rng(0).standard_normal((2, 128, 128)).astype(np.float32)
+    exact = a.astype(np.float64) @ b
+    for phases, error in zip((1, 2, 4), expected, strict=True):
+        left, right = (to_bits(x, FORMATS[name], kept) for x, kept in zip((a, b), KEPT[phases], strict=True))
+        found = from_bits(product_bits(left, right, phases)) - exact
+        assert f"{np.abs(found).max() / np.abs(exact).max():.1e}" == error
 
 
 @needs_simulator
