@@ -6,7 +6,7 @@ parts as it has rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -154,32 +154,53 @@ def loop_over_rows(prefix: RowwisePrefix, count: int) -> None:
 
 def _loop(prefix: RowwisePrefix, inside: Sequence[RowwiseOperation], leaving: Sequence[ir.Value]) -> Sequence[ir.Value]:
     """Make the loop at the insertion point; return the values that leave it."""
-    number = TensorType.of((), "i64")
-
-    def constant(value: int) -> ir.Value:
-        attribute = dense_attribute(np.array(value), number)
-        result: ir.Value = OPS["constant"].make(value=attribute, result_types=[number])
-        return result
-
-    rows = constant(prefix.batch) if isinstance(prefix.batch, int) else _run_time_value(prefix.batch)
     kinds = [TensorType.from_mlir(value.type) for value in leaving]
     empty = [OPS["full"].make(shape=kind.shape, value=0.0, dtype=kind.dtype) for kind in kinds if kind is not None]
-    carried = [constant(0), *empty]
-    types = [value.type for value in carried]
-    loop = ir.Operation.create("scf.while", operands=carried, results=types, regions=2)
+
+    def step(index: ir.Value, wholes: Sequence[ir.Value]) -> list[ir.Value]:
+        row = _one_row(prefix, inside, index)
+        return [with_row(whole, index, row[value]) for whole, value in zip(wholes, leaving, strict=True)]
+
+    return emit_loop(prefix.batch, empty, step)
+
+
+LoopStep = Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]]
+"""Emits a step of a loop, by its number and the tensors that the loop carries; returns the next of these."""
+
+
+def emit_loop(count: Dim, carried: Sequence[ir.Value], step: LoopStep) -> Sequence[ir.Value]:
+    """Emit a loop of a number of steps at the insertion point; return the tensors that it carries, after it."""
+    steps = _number(count) if isinstance(count, int) else _run_time_value(count)
+    values = [_number(0), *carried]
+    types = [value.type for value in values]
+    loop = ir.Operation.create("scf.while", operands=values, results=types, regions=2)
     before, after = (region.blocks.append(*types) for region in loop.regions)
     with ir.InsertionPoint(before):
-        flag = OPS["less"].make(before.arguments[0], rows)
+        flag = OPS["less"].make(before.arguments[0], steps)
         scf.ConditionOp(tensor.ExtractOp(flag, []).result, list(before.arguments))
     with ir.InsertionPoint(after):
-        index, *results = after.arguments
-        row = _one_row(prefix, inside, index)
-        place = OPS["reshape"].make(index, shape=(1, 1))
-        written = [
-            OPS["scatter_nd"].make(whole, place, row[value]) for whole, value in zip(results, leaving, strict=True)
-        ]
-        scf.YieldOp([OPS["add"].make(index, constant(1)), *written])
+        index, *tensors = after.arguments
+        following = step(index, tensors)
+        scf.YieldOp([OPS["add"].make(index, _number(1)), *following])
     return list(loop.results)[1:]
+
+
+def row_at(whole: ir.Value, index: ir.Value) -> ir.Value:
+    """Emit the read of one of the first dim's rows, as a tensor with one row."""
+    row: ir.Value = OPS["gather"].make(whole, OPS["reshape"].make(index, shape=(1,)), axis=0)
+    return row
+
+
+def with_row(whole: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
+    """Emit the write of one of the first dim's rows, given as a tensor with one row; return the changed tensor."""
+    changed: ir.Value = OPS["scatter_nd"].make(whole, OPS["reshape"].make(index, shape=(1, 1)), row)
+    return changed
+
+
+def _number(value: int) -> ir.Value:
+    kind = TensorType.of((), "i64")
+    result: ir.Value = OPS["constant"].make(value=dense_attribute(np.array(value), kind), result_types=[kind])
+    return result
 
 
 def _run_time_value(dim: Dim) -> ir.Value:
@@ -189,10 +210,7 @@ def _run_time_value(dim: Dim) -> ir.Value:
 
 def _one_row(prefix: RowwisePrefix, inside: Sequence[RowwiseOperation], index: ir.Value) -> Mapping[ir.Value, ir.Value]:
     """Compute one row at the insertion point; return the row of each value."""
-    row_of = dict[ir.Value, ir.Value]()
-    position = OPS["reshape"].make(index, shape=(1,))
-    for value in _arguments(prefix, inside):
-        row_of[value] = OPS["gather"].make(value, position, axis=0)
+    row_of = {value: row_at(value, index) for value in _arguments(prefix, inside)}
     for each in inside:
         with each.op.location:
             operands = [row_of.get(value, value) for value in each.op.operands]

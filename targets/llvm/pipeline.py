@@ -51,6 +51,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         *([_step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned)] if is_tuned else []),
         # The weights of Winograd's algorithm are up to four times as large.
         *([] if saves_memory(options) else [_step("winograd", machine, tile)]),
+        "group-images",
         _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,

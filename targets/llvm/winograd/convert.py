@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -24,8 +25,10 @@ from mirlo.passes.graph.constants import (
     is_constant,
 )
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.row_loop import emit_loop, with_row
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.image_groups import group_at, grouped, images_at_once
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.winograd import ConvolutionView, declined
 from mirlo.targets.llvm.winograd.functions import Tiling, gradient_function, input_function, output_function
@@ -98,9 +101,19 @@ class TransformFunctions:
             function.operation.attributes[KIND] = ir.StringAttr.get(kind.label)
             self.body.append(function.operation)
             self.known[key] = ir.StringAttr(self.symbols.insert(function.operation)).value
-        with ir.InsertionPoint(b.op), b.op.location:
+        with b.at, b.op.location:
             result = CallTir.build([x], result_types=[out], callee=self.known[key])
         return result.operation.results[0]
+
+
+def images_of_group(tiling: Tiling) -> Dim:
+    """Return how many images are transformed at once: all where that takes little memory, or a part of the batch.
+
+    Groups are as large as the transformed weight, which is read once for each, at least.
+    """
+    planes = 4 * tiling.alpha**2
+    image = D.product([planes, *tiling.tiles[1:], tiling.channels + tiling.out_channels])
+    return images_at_once(tiling.batch, image, planes * tiling.channels * tiling.out_channels)
 
 
 def find_strategies(
@@ -219,16 +232,43 @@ def _direct(strategies: WinogradStrategies) -> Decline:
 
 
 def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: TransformFunctions) -> ir.Value:
-    """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
+    """Rewrite the convolution as transforms and one matrix product for each element of a tile.
+
+    A weight that is computed at run time is that of training, where statistics and gradients follow, which read the
+    results of all images: a large batch is divided. With a constant one, what is computed on results is fused.
+    """
+    if is_constant(conv.weight):
+        return _convolved(conv, conv.x, _transformed_constant(conv, tiling, b), tiling, b, functions)
+    weight, images = _transformed(conv, tiling, b), images_of_group(tiling)
+    if images == tiling.batch:
+        return _convolved(conv, conv.x, weight, tiling, b, functions)
+    out = kind_of(conv.output)
+    part = replace(tiling, batch=images)
+
+    def step(index: ir.Value, results: Sequence[ir.Value]) -> list[ir.Value]:
+        result = _convolved(conv, group_at(x, index), weight, part, _at_current(b), functions)
+        row = OPS["reshape"].make(result, shape=(1, images, *out.shape[1:]))
+        return [with_row(results[0], index, row)]
+
+    with b.at, conv.operation.location:
+        x = grouped(conv.x, images)
+        whole = OPS["full"].make(shape=(out.shape[0] // images, images, *out.shape[1:]), value=0.0, dtype=out.dtype)
+        (result,) = emit_loop(out.shape[0] // images, [whole], step)
+    return b.emit(OPS["reshape"], result, shape=out.shape)
+
+
+def _convolved(
+    conv: ir.OpView, x: ir.Value, weight: ir.Value, tiling: Tiling, b: Rewriter, functions: TransformFunctions
+) -> ir.Value:
+    """Emit the transforms of images and the products with the transformed weight between them."""
     planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
-    weight = _transformed_constant(conv, tiling, b) if is_constant(conv.weight) else _transformed(conv, tiling, b)
     tiles_type = TensorType.of(tiling.transformed(tiling.channels), tiling.transformed_dtype)
-    result = functions.call(input_function, tiling.of_input, conv.x, tiles_type, FusionKind.OPAQUE, b)
+    result = functions.call(input_function, tiling.of_input, x, tiles_type, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
     out_dtype = DTYPES["i32"] if tiling.is_integer else None
     result = b.emit(OPS["matmul"], result, weight, out_dtype=out_dtype)
     result = b.emit(OPS["reshape"], result, shape=tiling.transformed(tiling.out_channels))
-    out = TensorType.of(kind_of(conv.output).shape, tiling.product_dtype)
+    out = TensorType.of((tiling.batch, *tiling.out, tiling.out_channels), tiling.product_dtype)
     result = functions.call(output_function, tiling.of_output, result, out, FusionKind.CONTRACTION, b)
     if tiling.is_integer:
         factor, bits = exact_quotient(m)
@@ -243,17 +283,45 @@ def rewritten_gradient(op: ir.OpView, tiling: Tiling, b: Rewriter, functions: Tr
 
     Where a convolution is A^T [(G g G^T) * (B^T d B)] A, the gradient of g is G^T [sum of (B^T d B) * (A r A^T)] G.
     """
-    planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
-    of_data, of_results = tiling.transformed(tiling.channels), tiling.transformed(tiling.out_channels)
-    data = functions.call(input_function, tiling.of_input, op.x, TensorType.of(of_data, "f32"), FusionKind.OPAQUE, b)
-    data = b.emit(OPS["reshape"], data, shape=(planes, tiles, tiling.channels))
-    results = TensorType.of(of_results, "f32")
-    gradient = functions.call(gradient_function, tiling.of_output, op.gradient, results, FusionKind.OPAQUE, b)
-    gradient = b.emit(OPS["reshape"], gradient, shape=(planes, tiles, tiling.out_channels))
-    products = b.emit(OPS["matmul"], data, gradient, transpose_lhs=True)
+    planes, m = tiling.alpha**2, tiling.m
+    images = images_of_group(tiling)
+    if images == tiling.batch:
+        products = _multiplied(op.x, op.gradient, tiling, b, functions)
+    else:
+        part = replace(tiling, batch=images)
+
+        def step(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            x, gradient = (group_at(each, index) for each in groups)
+            return [OPS["add"].make(sums[0], _multiplied(x, gradient, part, _at_current(b), functions))]
+
+        with b.at, op.operation.location:
+            groups = [grouped(each, images) for each in (op.x, op.gradient)]
+            zeros = OPS["full"].make(
+                shape=(planes, tiling.channels, tiling.out_channels), value=0.0, dtype=DTYPES["f32"]
+            )
+            (products,) = emit_loop(tiling.batch // images, [zeros], step)
     flat = b.emit(OPS["reshape"], products, shape=(planes, tiling.channels * tiling.out_channels))
     windows = b.emit(OPS["matmul"], _window_matrix(m, b, is_transposed=True), flat)
     return b.emit(OPS["reshape"], windows, shape=kind_of(op.output).shape)
+
+
+def _multiplied(
+    x: ir.Value, gradient: ir.Value, tiling: Tiling, b: Rewriter, functions: TransformFunctions
+) -> ir.Value:
+    """Emit the sums over tiles of the products of transformed images and gradients of results."""
+    planes, tiles = tiling.alpha**2, tiling.count
+    of_data, of_results = tiling.transformed(tiling.channels), tiling.transformed(tiling.out_channels)
+    data = functions.call(input_function, tiling.of_input, x, TensorType.of(of_data, "f32"), FusionKind.OPAQUE, b)
+    data = b.emit(OPS["reshape"], data, shape=(planes, tiles, tiling.channels))
+    results = TensorType.of(of_results, "f32")
+    gradient = functions.call(gradient_function, tiling.of_output, gradient, results, FusionKind.OPAQUE, b)
+    gradient = b.emit(OPS["reshape"], gradient, shape=(planes, tiles, tiling.out_channels))
+    return b.emit(OPS["matmul"], data, gradient, transpose_lhs=True)
+
+
+def _at_current(b: Rewriter) -> Rewriter:
+    """Return a rewriter that inserts at the insertion point, in a loop."""
+    return Rewriter(b.op, b.session, at=ir.InsertionPoint.current)
 
 
 def _transformed_constant(conv: ir.OpView, tiling: Tiling, b: Rewriter) -> ir.Value:

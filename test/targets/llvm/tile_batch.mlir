@@ -12,8 +12,8 @@
 // THREADS: as a whole: one row keeps fewer threads busy (most=4)
 
 // CHECK-LABEL: func.func @main(
-// CHECK:         %[[ROWS:.*]] = "relax.reshape"(%{{.*}}) {shape = []}
 // CHECK:         %[[ALL:.*]] = "relax.full"() {dtype = f32, shape = ["batch", 8, 8, 4], value = 0.000000e+00 : f64}
+// CHECK:         %[[ROWS:.*]] = "relax.reshape"(%{{.*}}) {shape = []}
 // CHECK:         %[[LOOP:.*]]:2 = scf.while (%{{.*}} = %{{.*}}, %{{.*}} = %[[ALL]])
 // CHECK:           "relax.less"(%{{.*}}, %[[ROWS]])
 // CHECK:         do

@@ -57,6 +57,39 @@ func.func @gradient(%x: tensor<1x56x56x64xf32>, %g: tensor<1x56x56x32xf32>) -> t
   return %0 : tensor<3x3x64x32xf32>
 }
 
+// A weight of the call is that of training: a large batch is transformed in groups of images, the weight once.
+// CHECK-LABEL: func.func @groups(
+// CHECK:         %[[T:.*]] = "relax.matmul"(%{{.*}}, %{{.*}}) : (tensor<36x9xf32>, tensor<9x1024xf32>)
+// CHECK:         %[[W:.*]] = "relax.reshape"(%[[T]]) {{.*}} -> tensor<36x32x32xf32>
+// CHECK:         %[[X:.*]] = "relax.reshape"(%arg0) {{.*}} -> tensor<8x3x32x32x32xf32>
+// CHECK:         %[[ALL:.*]] = "relax.full"() {{.*}} -> tensor<8x3x32x32x32xf32>
+// CHECK:         %[[LOOP:.*]]:2 = scf.while (%{{.*}} = %{{.*}}, %{{.*}} = %[[ALL]])
+// CHECK:           "relax.gather"(%[[X]],
+// CHECK:           callee = @winograd_input{{.*}} -> tensor<6x6x3x8x8x32xf32>
+// CHECK:           "relax.matmul"(%{{.*}}, %[[W]])
+// CHECK:           callee = @winograd_output{{.*}} -> tensor<3x32x32x32xf32>
+// CHECK:           "relax.scatter_nd"
+// CHECK:         "relax.reshape"(%[[LOOP]]#1) {{.*}} -> tensor<24x32x32x32xf32>
+func.func @groups(%x: tensor<24x32x32x32xf32>, %w: tensor<3x3x32x32xf32>) -> tensor<24x32x32x32xf32> {
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<24x32x32x32xf32>, tensor<3x3x32x32xf32>) -> tensor<24x32x32x32xf32>
+  return %0 : tensor<24x32x32x32xf32>
+}
+
+// So are gradients of weights; their sums are added before they are transformed to windows.
+// CHECK-LABEL: func.func @groups_of_gradients(
+// CHECK:         %[[LOOP:.*]]:2 = scf.while
+// CHECK:         ^bb0(%{{.*}}, %[[SUM:.*]]: tensor<36x32x32xf32>):
+// CHECK:           callee = @winograd_input{{.*}} -> tensor<6x6x3x8x8x32xf32>
+// CHECK:           callee = @winograd_gradient{{.*}} -> tensor<6x6x3x8x8x32xf32>
+// CHECK:           %[[P:.*]] = "relax.matmul"(%{{.*}}, %{{.*}}) {transpose_lhs = true}
+// CHECK:           "relax.add"(%[[SUM]], %[[P]])
+// CHECK:         %[[F:.*]] = "relax.reshape"(%[[LOOP]]#1) {{.*}} -> tensor<36x1024xf32>
+// CHECK:         "relax.matmul"(%{{.*}}, %[[F]])
+func.func @groups_of_gradients(%x: tensor<24x32x32x32xf32>, %g: tensor<24x32x32x32xf32>) -> tensor<3x3x32x32xf32> {
+  %0 = "relax.conv_weight_gradient"(%x, %g) {window = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"} : (tensor<24x32x32x32xf32>, tensor<24x32x32x32xf32>) -> tensor<3x3x32x32xf32>
+  return %0 : tensor<3x3x32x32xf32>
+}
+
 // CHECK-LABEL: func.func @declined(
 // CHECK-NOT:     callee = @winograd
 // CHECK:         return
