@@ -37,7 +37,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, Session
-from mirlo.passes.targets import CompileOptions, Target, code_target, thread_limits
+from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import OutOfMemoryError, nearest
@@ -308,11 +308,6 @@ class Compiler:
         """Add the comparison of kernels with their definitions, where it is requested."""
         if not self.request.verify:
             return pipeline
-        if thread_limits(self.target.name) is not None:
-            raise CompileOptionError(
-                f"verify: kernels of target '{self.target.name}' are made of threads, which are not compared with "
-                "their definitions: expected 'llvm' or 'c'"
-            )
         from mirlo.passes.exact.pipeline import with_verification
         from mirlo.passes.exact.verdict_cache import VERDICTS
 

@@ -89,7 +89,7 @@ def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: st
     ratios = heats.ratios
     fastest = sorted((i for i, ratio in enumerate(ratios) if ratio is not None), key=lambda i: ratios[i] or 0.0)
     promising = [i for i in fastest[:FINALISTS] if (ratios[i] or 0.0) <= MAX_HEAT_RATIO]
-    wrong = {i for i in promising if not _is_right(task, choices[i], target)}
+    wrong = {i for i in promising if not _is_right(task, choices[i])}
     finalists = set(promising) - wrong
     ratios = tuple(None if i in wrong else ratio for i, ratio in enumerate(ratios))
     if choices and not finalists:
@@ -171,11 +171,11 @@ def _module_of(task: TuningTask, values: dict[str, int]) -> tuple[ir.Module, Par
     return module, _weights(module)
 
 
-def _is_right(task: TuningTask, values: dict[str, int], target: str) -> bool:
+def _is_right(task: TuningTask, values: dict[str, int]) -> bool:
     """Return whether the kernel with these choices is equal to its definition."""
     with make_context(), ir.Location.unknown():
         module, store = _module_of(task, values)
-        return is_verified(module, task.rest, store, target)
+        return is_verified(module, task.rest, store)
 
 
 def _weights(module: ir.Module) -> ParameterStore:

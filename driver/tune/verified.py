@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.exact.pipeline import with_verification
+from mirlo.passes.exact.pipeline import can_be_verified, with_verification
 from mirlo.passes.exact.verdict import DIFFERENT, KernelVerdict
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
-from mirlo.passes.targets import thread_limits
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from mirlo.runtime.params import ParameterStore
 
 
-def is_verified(module: ir.Module, passes: str, store: ParameterStore, target: str) -> bool:
+def is_verified(module: ir.Module, passes: str, store: ParameterStore) -> bool:
     """Return whether the kernels that these passes make of a module are equal to their definitions.
 
-    Those that are not compared, such as kernels of GPUs, count as equal.
+    Those that are not compared count as equal.
     """
     pipeline = Pipeline(passes)
-    if thread_limits(target.partition("{")[0]) is not None or not {"schedule", "lower-loops"} <= set(pipeline.names()):
+    if not can_be_verified(pipeline):
         return True
     steps = with_verification(pipeline, fail="never").steps
     names = [step.name for step in steps]

@@ -16,27 +16,27 @@ from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 
 
-def first_wrong_primitive(definition: ir.Operation, kernel: CalledKernel, trace: Trace, schedule: str) -> str:
+def first_wrong_primitive(definition: ir.Operation, kernel: CalledKernel, trace: Trace, steps: str) -> str:
     """Return the first primitive of a trace after which the kernel differs from its definition; empty if none does.
 
-    `schedule` is the text of the pass that scheduled it.
+    `steps` are the passes that scheduled it, as text.
     """
     calls = list(trace)
-    if not calls or not _differs(definition, kernel, Trace(calls), schedule):
+    if not calls or not _differs(definition, kernel, Trace(calls), steps):
         return ""
-    if _differs(definition, kernel, Trace(), schedule):
+    if _differs(definition, kernel, Trace(), steps):
         return "no primitive: the loops differ before the first one"
     low, high = 0, len(calls)  # equal after the first `low` primitives, or not known; different after `high`
     while high - low > 1:
         middle = (low + high) // 2
-        if _differs(definition, kernel, Trace(calls[:middle]), schedule):
+        if _differs(definition, kernel, Trace(calls[:middle]), steps):
             high = middle
         else:
             low = middle
     return f"primitive {high} of {len(calls)}, {calls[high - 1]}"
 
 
-def _differs(definition: ir.Operation, kernel: CalledKernel, trace: Trace, schedule: str) -> bool:
+def _differs(definition: ir.Operation, kernel: CalledKernel, trace: Trace, steps: str) -> bool:
     """Return whether a kernel that these primitives schedule differs from its definition."""
     name = symbol_name(definition)
     module = ir.Module.create(definition.location)
@@ -44,7 +44,7 @@ def _differs(definition: ir.Operation, kernel: CalledKernel, trace: Trace, sched
     if GIVEN in function.attributes:  # all primitives, as passes before `schedule` read them
         del function.attributes[GIVEN]
     try:
-        Pipeline(f"builtin.module({schedule},lower-loops)").run(module, Session(options={SCHEDULES: {name: trace}}))
+        Pipeline(f"builtin.module({steps})").run(module, Session(options={SCHEDULES: {name: trace}}))
         (scheduled,) = prim_functions(module.operation)
     except (MirloError, ValueError):
         return False  # without the rest, these primitives schedule nothing

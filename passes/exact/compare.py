@@ -17,7 +17,11 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import symbols_of
 from mirlo.dialects.tir.sizes import symbols_of_function
-from mirlo.passes.exact import translate_control, translate_instructions  # noqa: F401  (importing registers meanings)
+from mirlo.passes.exact import (  # noqa: F401  (importing registers meanings)
+    translate_control,
+    translate_instructions,
+    translate_launches,
+)
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
@@ -28,6 +32,7 @@ from mirlo.passes.exact.native import ExactFunction, compile_function
 from mirlo.passes.exact.operations import OperationList
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
+from mirlo.passes.exact.shadows import FAULT, fault_text
 from mirlo.passes.exact.sizes import SizeSearch
 from mirlo.passes.exact.valid_sizes import Facts, related
 from mirlo.passes.exact.verdict import (
@@ -55,6 +60,8 @@ class KernelPair:
     def __init__(self, definition: KernelDefinition, scheduled: ir.Operation, calls: Iterable[Facts] = ()):
         """Make a pair; `calls` has for each call the dims that its caller checks are not negative."""
         self.definition, self.scheduled = definition, scheduled
+        self._sites: list[str] = []
+        """What faults of synchronization are about."""
         self._symbols = self._find_symbols()
         self.calls = list(dict.fromkeys(tuple(related(self._symbols, facts)) for facts in calls))
         """Of these dims, those about the sizes of the kernel, and about sizes that they relate to those."""
@@ -112,8 +119,9 @@ class KernelPair:
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> ExactFunction:
         module = ModuleText(inlines_sums=self.definition.points >= LONG)
+        self._sites.clear()
         arguments = translate_scheduled(
-            self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
+            self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places, self._sites
         )
         return compile_function(module, "scheduled", arguments)
 
@@ -135,6 +143,8 @@ class KernelPair:
             return self._different("it writes outside of a buffer", settings)
         if is_changed:
             return self._different("it writes an input", settings)
+        if table[FAULT]:
+            return self._different(fault_text(int(table[FAULT]), self._sites), settings)
         if expected.are_equal(actual):
             return None
         pairs = enumerate(zip(expected.outputs, actual, strict=True))

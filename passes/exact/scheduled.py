@@ -19,19 +19,21 @@ from mirlo.passes.exact.values import bits_of, element_of, is_float
 
 def translate_scheduled(
     function: ir.Operation, shapes: Sequence[tuple[str, tuple[Dim, ...]]], arithmetic: Arithmetic, module: ModuleText,
-    name: str, places: list[str] | None = None,
+    name: str, places: list[str] | None = None, sites: list[str] | None = None,
 ) -> list[Argument]:  # fmt: skip
     """Append a function of this name to a module; return its arguments.
 
     `shapes` are the roles and the dims of inputs and outputs, as the definition has them: buffers of dynamic size have
     none. Workspaces and sizes follow. The kinds of loops and branches are added to `places`, if any, and their cases
-    noted at run time.
+    noted at run time. What faults of synchronization are about is added to `sites`, if any.
     """
     t = KernelTranslator(arithmetic, module, name)
     t.places = places
+    t.sites = [] if sites is None else sites
     views = [op.results[0].type for op in operations_in(function) if op.name == "memref.view"]
     ratios = [arithmetic.bytes / float_bytes(kind.element_type) for kind in views if is_float_buffer(kind)]
     t.view_ratio = int(max([1, *ratios]))
+    t.views_are_floats = len(ratios) == len(views)
     symbols = iter(symbols_of_function(function.opview))
     block = function.regions[0].blocks[0]
     for i, argument in enumerate(block.arguments):

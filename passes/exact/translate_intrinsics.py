@@ -17,7 +17,7 @@ CLASSES = ("isnan", "isinf", "isfinite")
 _FLOAT_FUNCTIONS = [
     f"tir.{row.name}" for row in INTRINSICS.values() if row.operands == "float" and row.result == "same"
 ]
-_MATH = {"math.absf": "abs", "math.roundeven": "roundeven"}
+_MATH = {"math.absf": "abs", "math.roundeven": "roundeven", "math.fma": "fma"}
 """Operations of `math`, and the intrinsics that they are."""
 _SATURATING = {"sat_adds": "sadd", "sat_addu": "uadd", "sat_subs": "ssub", "sat_subu": "usub"}
 

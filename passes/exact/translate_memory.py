@@ -67,7 +67,8 @@ def same_buffer(t: KernelTranslator, op: ir.Operation) -> None:
 def allocation(t: KernelTranslator, op: ir.Operation) -> None:
     if len(op.operands):
         raise OutsideError("a buffer of a size of run time on the stack")
-    t.set(op, t.local_buffer(op.results[0].type))
+    if op.results[0] not in t.values:  # memory that the threads of a launch share is known before
+        t.set(op, t.local_buffer(op.results[0].type))
 
 
 @translates("memref.collapse_shape", "memref.expand_shape")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -79,6 +79,13 @@ def translates(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
+class AccessObserver(Protocol):
+    """What emits notes of accesses beside them."""
+
+    def note(self, buffer: BufferRef, offset: IntValue, lanes: int, is_write: bool) -> None:
+        """Emit a note of an access of consecutive elements; vectors of offsets have several places."""
+
+
 class KernelTranslator:
     """Emitter of one function: values of MLIR are mapped to values of LLVM IR."""
 
@@ -91,6 +98,14 @@ class KernelTranslator:
         """Where to note the cases of loops and branches at run time, after the constants of the round."""
         self.registers: dict[str, BufferRef] = {}
         """The memory of registers that instructions name by numbers."""
+        self.memory: dict[tuple[str, ...], Argument] = {}
+        """The argument that each buffer is, by its addresses."""
+        self.shadows: AccessObserver | None = None
+        """What notes accesses of threads."""
+        self.sites: list[str] = []
+        """What faults of synchronization are about, by the numbers with which they are noted."""
+        self.views_are_floats = True
+        """Whether memory of bytes is viewed as floats only."""
         self.view_ratio = 1
         """By how much memory of bytes is larger than in the kernel, as floats in it are."""
         self._slots = 0
@@ -167,6 +182,7 @@ class KernelTranslator:
         self.arguments.append(argument)
         planes = 1 if argument.kind == "i" else self.arithmetic.planes
         roots = tuple(self.f.at_entry(f"inttoptr i64 {self._word()} to ptr") for _ in range(planes))
+        self.memory[roots] = argument
         kind = "f" if argument.kind == "f" else "i"
         return BufferRef(kind, argument.bits, roots, self._word(), tuple(shape), row_major(tuple(shape)))
 
@@ -387,6 +403,7 @@ class KernelTranslator:
     def load(self, buffer: BufferRef, offset: IntValue, lanes: int | None = None) -> Number:
         """Load one element, consecutive ones (`lanes`), or those at a vector of offsets."""
         element, _ = self.element_text(buffer)
+        self._note_access(buffer, offset, lanes, is_write=False)
         if offset.lanes is not None:
             return self.gather(buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes), None)
         kind = llvm_type(element, lanes)
@@ -396,6 +413,10 @@ class KernelTranslator:
         helper = self._access_helper(buffer, lanes, is_store=False)
         names = [self.f.op(f"call {kind} @{helper}({each})") for each in self._places(buffer, offset, lanes or 1)]
         return self.loaded(buffer, names, lanes)
+
+    def _note_access(self, buffer: BufferRef, offset: IntValue, lanes: int | None, is_write: bool) -> None:
+        if self.shadows is not None:
+            self.shadows.note(buffer, offset, lanes or 1, is_write)
 
     def _places(self, buffer: BufferRef, offset: IntValue, lanes: int) -> list[str]:
         """Return the arguments of a helper for an access, for each plane."""
@@ -436,6 +457,7 @@ class KernelTranslator:
         element, _ = self.element_text(buffer)
         lanes = mask.lanes
         kind = f"<{lanes} x {element}>"
+        self._note_access(buffer, offset, lanes, is_write=False)
         names = []
         addresses = self.addresses(buffer, offset)
         others = ["poison"] * len(addresses) if otherwise is None else self.parts(otherwise)
@@ -453,6 +475,7 @@ class KernelTranslator:
         element, _ = self.element_text(buffer)
         lanes = mask.lanes
         kind = f"<{lanes} x {element}>"
+        self._note_access(buffer, offset, lanes, is_write=True)
         name = f"llvm.masked.scatter.v{lanes}{_mangled(element)}.v{lanes}p0"
         for each, part in zip(self.addresses(buffer, offset), self.parts(value), strict=True):
             self.f.call_effect(
@@ -462,6 +485,7 @@ class KernelTranslator:
     def masked_load(self, buffer: BufferRef, offset: IntValue, mask: IntValue, otherwise: Number) -> Number:
         element, _ = self.element_text(buffer)
         kind, lanes = llvm_type(element, mask.lanes), mask.lanes or 1
+        self._note_access(buffer, offset, lanes, is_write=False)
         names = []
         for each, other in zip(self.addresses(buffer, offset, lanes), self.parts(otherwise), strict=True):
             name = f"llvm.masked.load.v{lanes}{_mangled(element)}.p0"
@@ -472,6 +496,7 @@ class KernelTranslator:
     def masked_store(self, value: Number, buffer: BufferRef, offset: IntValue, mask: IntValue) -> None:
         element, _ = self.element_text(buffer)
         kind, lanes = llvm_type(element, mask.lanes), mask.lanes or 1
+        self._note_access(buffer, offset, lanes, is_write=True)
         for each, part in zip(self.addresses(buffer, offset, lanes), self.parts(value), strict=True):
             if lanes == 1:  # LLVM 22 miscompiles a masked store of one truncated lane
                 old = self.f.op(f"load {kind}, ptr {each}, align 1")
@@ -490,6 +515,7 @@ class KernelTranslator:
     def store(self, value: Number, buffer: BufferRef, offset: IntValue) -> None:
         """Store one element, consecutive ones, or those at a vector of offsets."""
         element, _ = self.element_text(buffer)
+        self._note_access(buffer, offset, value.lanes, is_write=True)
         if offset.lanes is not None:
             self.scatter(value, buffer, offset, IntValue(self.f.constant(1, 1, offset.lanes), 1, offset.lanes))
             return

@@ -50,7 +50,10 @@ class VerifySchedule(Pass):
     fail: str = option("different", "fail for kernels that are: different, outside (not compared, too), or never")
     kernel: str = option("", "the only kernel to compare (default: all)")
     sizes: str = option("", "sizes of symbols, as in 'batch=1,2;seq=1..64' (default: until loops have no new cases)")
-    schedule: str = option("", "options of `schedule`, with which the primitives of a wrong kernel are replayed")
+    steps: str = option(
+        "schedule,lower-loops",
+        "the passes between both forms, with which the primitives of a wrong kernel are replayed",
+    )
     remarks: bool = option(False, "report the verdict of each kernel as a remark")
 
     def __post_init__(self) -> None:
@@ -103,9 +106,8 @@ class VerifySchedule(Pass):
         verdict = replace(verdict, rule=record.rule.name, choices=dict(record.choices))
         if verdict.status != DIFFERENT:
             return verdict
-        step = f"schedule{{{self.schedule}}}"
         definition = definitions[verdict.function]
-        return replace(verdict, primitive=first_wrong_primitive(definition, kernel, record.trace, step))
+        return replace(verdict, primitive=first_wrong_primitive(definition, kernel, record.trace, self.steps))
 
     def _report(self, verdict: KernelVerdict, location: ir.Location, session: Session) -> None:
         is_failure = verdict.status == DIFFERENT or (verdict.status == OUTSIDE and self.fail == "outside")

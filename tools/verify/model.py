@@ -20,14 +20,14 @@ from mirlo.driver.programs import needs_program
 from mirlo.driver.request import open_database, require_one_build
 from mirlo.driver.tune.database import Database
 from mirlo.passes.byoc.target_list import Targets
-from mirlo.passes.exact.pipeline import with_verification
+from mirlo.passes.exact.pipeline import can_be_verified, with_verification
 from mirlo.passes.exact.verdict import KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.tuned import TUNING
-from mirlo.passes.targets import CompileOptions, thread_limits
+from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
@@ -82,9 +82,9 @@ def verify_model(
         tune=tune, precision=precision, params=params, cache=cache,
     )  # fmt: skip
     module, session, pipeline, targets = prepared.module, prepared.session, prepared.pipeline, prepared.targets
-    if not can_verify(str(targets)):
+    if not can_be_verified(pipeline):
         raise PassError(
-            f"target '{targets}' makes kernels of threads, or schedules none: kernels of 'llvm' and 'c' are compared"
+            f"target '{targets}' schedules no kernels: those of 'llvm', 'c', 'spirv' and 'nvvm' are compared"
         )
     with_verification(pipeline, kernel=kernel or "", rounds=rounds, casts=casts, sizes=sizes, fail="never")
     steps = list(pipeline.steps)
@@ -154,11 +154,8 @@ def prepare_model(
 
 
 def can_verify(target: str) -> bool:
-    """Return whether the kernels of a target are compared with their definitions: those of GPUs are not."""
-    targets = Targets.parse(target).or_host()
-    if thread_limits(targets.host_target.name) is not None:
-        return False
-    return {"schedule", "lower-loops"} <= set(Pipeline(targets.pipeline(1)).names())
+    """Return whether the kernels of a target are compared with their definitions."""
+    return can_be_verified(Pipeline(Targets.parse(target).or_host().pipeline(1)))
 
 
 def _for_processor(target: str, processor: str | None) -> str:
