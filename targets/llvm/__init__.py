@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
     from mirlo.passes.figures import KernelExpectation
     from mirlo.passes.instrumentation import Preparation
+    from mirlo.passes.schedule.primitives.commands import CommandProgram
     from mirlo.runtime.artifact import Artifact
 
 
@@ -109,6 +110,11 @@ class LlvmTarget(Target):
         from mirlo.targets.llvm.nbits.description import NAME
 
         return {NAME: NbitsDefinition}
+
+    def instructions(self) -> Sequence[CommandProgram]:
+        from mirlo.targets.llvm.tile_programs import tile_programs
+
+        return tile_programs()
 
     def pipelines(self) -> Mapping[str, Callable[[CompileOptions], str]]:
         return {"llvm-dialect": lowered_by("lower-to-llvm", self.pipeline)}

@@ -29,8 +29,8 @@ class InstructionCheck:
 
 def instructions_of(target: str) -> list[Instruction | CommandProgram]:
     """Return what the targets of a list declare, in order."""
-    targets = Targets.parse(target).or_host()
-    declared = [each for name in dict.fromkeys(targets.names) for each in find_target(name).instructions()]
+    names = dict.fromkeys(Targets.parse(target).names)
+    declared = [each for name in names for each in find_target(name).instructions()]
     return [each for each in declared if isinstance(each, (Instruction, CommandProgram))]
 
 
