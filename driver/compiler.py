@@ -34,7 +34,7 @@ from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.pipeline_parser import Step
+from mirlo.passes.pipeline_parser import Leaf, Step
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, Session
 from mirlo.passes.targets import CompileOptions, Target, code_target
@@ -477,11 +477,14 @@ def _run_once_per_layer(
     pipeline: Pipeline, module: ir.Module, session: Session, instruments: Sequence[Instrument]
 ) -> None:
     """Run a pipeline; passes that keep equal layers equal run on some of them, which stand for all."""
-    has_layers = True
-    for steps, keeps in divide_steps(pipeline.steps, module):
+    has_layers, unverified = True, list[Leaf]()
+    groups = divide_steps(pipeline.steps, module)
+    for steps, keeps in groups:
 
         def run(added: Sequence[Instrument] = (), steps: Sequence[Step] = steps) -> None:
-            Pipeline(steps).run(module, session, [*instruments, *added], trusting=True)
+            is_last = steps is groups[-1][0]
+            instrumentation = [*instruments, *added]
+            Pipeline(steps).run(module, session, instrumentation, trusting=True, unverified=unverified, is_last=is_last)
 
         if keeps and has_layers:
             has_layers = run_once_per_layer(module, session, run) is None

@@ -42,8 +42,10 @@ class Runner:
     verify_each: bool = True
     trusting: bool = False
     """Whether to verify the output of trusted passes together with that of the next other pass, or at the end."""
-    _unverified: list[Leaf] = field(default_factory=list, init=False)
+    unverified: list[Leaf] = field(default_factory=list)
     """The trusted passes that ran since the whole module was last verified."""
+    is_last: bool = True
+    """Whether to verify what trusted passes left at the end, rather than with what the next run leaves."""
     _managers: dict[tuple[UpstreamPass, str], passmanager.PassManager] = field(default_factory=dict, init=False)
     """MLIR's pass managers, cached because their first run prepares them (collects patterns, for example)."""
 
@@ -54,8 +56,8 @@ class Runner:
             for instrument in self.instruments:
                 instrument.begin_stage(op, steps[i:])
             self._run_step(step, op)
-        if self._unverified:
-            self._verify(self._unverified.pop(), op)
+        if self.unverified and self.is_last:
+            self._verify(self.unverified.pop(), op)
         for instrument in self.instruments:
             instrument.end_run(op)
 
@@ -84,7 +86,7 @@ class Runner:
             instrument.before_verify(step, op)
         if self.verify_each:
             if self.trusting and (isinstance(step, UpstreamPass) or step.is_trusted(self.session)):
-                self._unverified.append(step)
+                self.unverified.append(step)
             else:
                 self._verify(step, op)
         for instrument in self.instruments:
@@ -105,11 +107,11 @@ class Runner:
         try:
             op.operation.verify()
         except ir.MLIRError as error:
-            others = ", ".join(dict.fromkeys(f"'{other.name}'" for other in self._unverified))
+            others = ", ".join(dict.fromkeys(f"'{other.name}'" for other in self.unverified))
             reason = f"it, or one of {others} before it, left invalid IR" if others else "it left invalid IR"
             raise self._failed(PassFailed(step.name, reason, None, error.error_diagnostics), step, op) from error
         if op.operation.name == ROOT_ANCHOR:
-            self._unverified.clear()
+            self.unverified.clear()
 
     def _failed(self, failure: PassFailed, step: Leaf, op: ir.OpView) -> PassFailed:
         for instrument in self.instruments:
@@ -191,16 +193,21 @@ class Pipeline:
         instrumentation: Sequence[Instrument] = (),
         verify_each: bool = True,
         trusting: bool = False,
+        unverified: list[Leaf] | None = None,
+        is_last: bool = True,
     ) -> None:
         """Run every pass on a module, in place. Raise `PassFailed`, with the module as the failing pass left it.
 
         With `trusting`, the output of `Pass.trusted` passes is verified together with that of the next other pass.
+        Pipelines that run one after the other share the list of those that are `unverified`; the last one verifies it.
         """
         operation = getattr(module, "operation", None)
         if operation is None or operation.name != ROOT_ANCHOR:
             raise TypeError(f"a pipeline runs on a module, got {type(module).__name__}")
         with operation.context, ir.Location.unknown():
-            Runner(session or Session(), instrumentation, verify_each, trusting).run(self.steps, operation.opview)
+            pending = [] if unverified is None else unverified
+            runner = Runner(session or Session(), instrumentation, verify_each, trusting, pending, is_last)
+            runner.run(self.steps, operation.opview)
 
     def names(self) -> list[str]:
         """Return the names of all passes in order, including nested ones."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from mirlo.runtime.locks import make_lock
 
-_OBJECTS = 50_000
+_OBJECTS = 1_000_000
 """New objects before the collector looks at them."""
 _lock = make_lock()
 _running = 0

@@ -40,6 +40,7 @@ class TileBatch(Pass):
     name = "tile-batch"
     keeps_layers = True
     contained = True
+    trusted = True
     anchor = "func.func"
     machine: str = option("", "machine whose caches are used; default: the one that is scheduled for")
     threads: int = option(1, "the number of threads")

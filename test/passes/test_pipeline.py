@@ -217,6 +217,18 @@ def test_what_trusted_passes_leave_is_verified_later(module, steps, message):
         Pipeline(steps).run(module)
 
 
+def test_pipelines_in_a_row_verify_once(module):
+    """What trusted passes of the first ones left is verified with the last one, or after another pass."""
+    pending = []
+    Pipeline("pipeline-test-break").run(module, trusting=True, unverified=pending, is_last=False)
+    assert [step.name for step in pending] == ["pipeline-test-break"]
+    Pipeline("").run(module, trusting=True, unverified=pending, is_last=False)
+    with pytest.raises(PassFailed, match="'pipeline-test-break' failed: it left invalid IR"):
+        Pipeline("").run(module, trusting=True, unverified=list(pending))
+    with pytest.raises(PassFailed, match="'pipeline-test-tag' failed: it, or one of 'pipeline-test-break' before"):
+        Pipeline("pipeline-test-tag").run(module, trusting=True, unverified=pending, is_last=False)
+
+
 def test_upstream_failure_carries_its_diagnostics():
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(
