@@ -25,6 +25,9 @@ ONCE = "mirlo-once"
 
 Such is the function that calls the kernels of a model. LLVM would keep addresses in registers, or spill them, from one
 call to the next, hundreds of calls later: that takes it longer than the largest kernel, and a call no less time."""
+TILED = "mirlo-tiled"
+"""Attribute of a function of LLVM IR with a loop that has an annotation: that of a register tile, whose instructions
+beside the products count."""
 FAST_MATH = "fastmathFlags"
 """Attribute of each arithmetic operation of floats in the LLVM dialect, and of calls."""
 _PASSTHROUGH = "passthrough"
@@ -34,9 +37,9 @@ _NE, _SLT = 1, 2
 
 
 def annotate_branches(module: ir.Module, is_apart: bool) -> None:
-    """Give the branches of the LLVM dialect the annotations of their loops, and mark kernels that are `SCHEDULED`.
+    """Give the branches of the LLVM dialect the annotations of their loops, and mark kernels: `TILED`, `SCHEDULED`.
 
-    Without `is_apart` functions of the module may call others, and none is marked: LLVM decides what it inlines.
+    Without `is_apart` functions of the module may call others, and none is `SCHEDULED`: LLVM decides what it inlines.
     """
     functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
     for function in functions:
@@ -46,6 +49,8 @@ def annotate_branches(module: ir.Module, is_apart: bool) -> None:
             if LOOP_ANNOTATION in attributes:
                 attributes[ON_BRANCH] = attributes[LOOP_ANNOTATION]
                 del attributes[LOOP_ANNOTATION]
+        if any(ON_BRANCH in branch.attributes for branch in branches.values()):
+            _add_attribute(function, TILED)
         if is_apart:
             _mark_scheduled(function, branches)
 

@@ -7,7 +7,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.targets.host.llvm_ir import to_llvm_ir
-from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED, mark_once
+from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED, TILED, mark_once
 from mirlo.targets.llvm.machine_code import ASSEMBLY, CodeSettings, generate_from, optimized
 from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.pipeline import lower_to_llvm
@@ -130,6 +130,7 @@ def test_kernels_whose_innermost_loops_are_left_as_they_are_are_marked(text: str
     code = _llvm_ir(text)
     assert (SCHEDULED in code) == expected
     assert expected or "icmp ne" not in code
+    assert (TILED in code) == ("llvm.loop_annotation" in text)
 
 
 @pytest.mark.parametrize("level", [1, 2])

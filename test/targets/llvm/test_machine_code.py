@@ -12,8 +12,8 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.host.llvm_ir import has_complex_vectors, lower_pipeline, to_llvm_ir
 from mirlo.targets.llvm.flat_views import flatten_views
-from mirlo.targets.llvm.loop_annotations import SCHEDULED
-from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
+from mirlo.targets.llvm.loop_annotations import SCHEDULED, TILED
+from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, generate_from
 from mirlo.targets.llvm.object_code import compile_text
 from mirlo.targets.llvm.pipeline import lower_to_llvm, shift_quotients
 from mirlo.targets.llvm.processor import Processor, host_processor
@@ -443,6 +443,45 @@ def test_functions_that_call_others_take_the_pipeline_of_modules() -> None:
             compile_text(text, settings).decode() for text in (f"{inner}{caller}", inner.replace(" private", ""))
         )
     assert SCHEDULED in alone and SCHEDULED not in called and re.search("call .*void @inner", called)
+
+
+_STRIDED = """
+define void @kernel(ptr %x, i64 %n) "ATTRIBUTE" {
+start:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %start ], [ %next, %loop ]
+  %a = mul i64 %i, 7
+  %at = getelementptr float, ptr %x, i64 %a
+  %value = load float, ptr %at
+  %b = mul i64 %i, 11
+  %other = getelementptr float, ptr %x, i64 %b
+  store float %value, ptr %other
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp ne i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "attributes", "multiplies"),
+    [
+        ("x86_64", 2, (TILED, "none", TILED), (False, True, False)),
+        ("x86_64", 3, ("none", TILED), (False, False)),
+        ("aarch64", 2, ("none", TILED), (False, False)),
+    ],
+)
+def test_addresses_stay_as_written_in_loops_without_register_tiles(
+    name: str, level: int, attributes: tuple[str, ...], multiplies: tuple[bool, ...]
+) -> None:
+    """On x86; the code of other modules, which are compiled afterwards, has its induction variables again."""
+    settings = CodeSettings(LINUX[name], level, "asm")
+    codes = [generate_from(_STRIDED.replace("ATTRIBUTE", each), settings).decode() for each in attributes]
+    loops = [code.partition("BB0_1:")[2] for code in codes]
+    assert [re.search(r"\b(imul|leaq|mul|madd)", loop) is not None for loop in loops] == list(multiplies)
 
 
 def test_a_module_without_bodies_has_no_code() -> None:
