@@ -496,7 +496,10 @@ CONSTANT, LOOKUP = "relax.constant", "relax.gather"
 
 
 def find_tables(module: ir.Module) -> set[str]:
-    """Return the names of parameters that are only gathered from, such as embeddings."""
+    """Return the names of parameters of which only rows are gathered, such as embeddings.
+
+    A slice at one position is read as a whole, as the weights of an expert are.
+    """
     tables: set[str] = set()
     read: set[str] = set()
     for function in module.body.operations:
@@ -505,6 +508,10 @@ def find_tables(module: ir.Module) -> set[str]:
                 if op.operation.name != CONSTANT or op.opview.param is None:
                     continue
                 uses = list(op.operation.results[0].uses)
-                is_table = all(use.owner.operation.name == LOOKUP and use.operand_number == 0 for use in uses)
+                is_table = all(use.operand_number == 0 and _gathers_rows(use.owner.operation) for use in uses)
                 (tables if is_table else read).add(str(op.opview.param))
     return tables - read
+
+
+def _gathers_rows(op: ir.Operation) -> bool:
+    return op.name == LOOKUP and bool(op.opview.indices.type.shape)

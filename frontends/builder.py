@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.bindings import arith, ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, BroadcastDiffers, Dim
@@ -74,6 +74,8 @@ class GraphBuilder:
         self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
+        self.stacks: dict[tuple[object, ...], tuple[str, Sequence[np.ndarray]]] = {}
+        """The same of parameters that are stacked arrays."""
 
     # Values
 
@@ -107,6 +109,10 @@ class GraphBuilder:
             packed = OPS["constant"].make(param=self._parameter(tensor, tensor.packed), result_types=[held])
             unpacked: ir.Value = OPS["unpack"].make(packed, dtype=tensor.dtype)
             return unpacked
+        if tensor.slices is not None:
+            param = self._stacked_parameter(tensor, tensor.slices)
+            stacked: ir.Value = OPS["constant"].make(param=param, result_types=[tensor.type])
+            return stacked
         if tensor.sizes is not None:
             return self._of_sizes(tensor.sizes, tensor.type)
         array = tensor.array
@@ -153,6 +159,14 @@ class GraphBuilder:
             self.parameters[layout] = name, array
         return self.parameters[layout][0]
 
+    def _stacked_parameter(self, tensor: Tensor, slices: Sequence[np.ndarray]) -> str:
+        """Add arrays to the parameter store one after the other, once; return the name."""
+        layout = tensor.dtype.name, *((each.__array_interface__["data"][0], each.strides) for each in slices)
+        if layout not in self.stacks:
+            elements = [_elements(each, tensor.dtype) for each in slices]
+            self.stacks[layout] = self.store.add_stacked(tensor.name or "constant", elements), slices
+        return self.stacks[layout][0]
+
     def split_parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the real and the imaginary part of complex numbers, of which a last dim of 2 holds both."""
         parts = OPS["split"].make(self.full(x), axis=x.rank - 1, sizes=(1, 1))
@@ -176,6 +190,14 @@ class GraphBuilder:
         elements = elements.astype(element.to_numpy(), copy=False)
         type_ = TensorType(elements.shape if shape is None else tuple(shape), element)
         return Tensor(self, type_, array=elements, name=name)
+
+    def stack_constants(self, slices: Sequence[np.ndarray], dtype: str | DType, name: str = "") -> Tensor:
+        """Return a constant of equal arrays one after the other along a new first dim, which are read when needed.
+
+        The constant is outside of all regions. `gather` at one position reads a slice where it is.
+        """
+        type_ = TensorType.of((len(slices), *slices[0].shape), dtype)
+        return Tensor(self, type_, slices=tuple(slices), name=name, region=0)
 
     def known(self, type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:
         """Return an integer tensor of known elements."""
@@ -494,6 +516,34 @@ class GraphBuilder:
             return values
 
         return list(map(self.tensor, self.loop_while(inits, goes_on, following) or ()))
+
+    def repeat_times(
+        self, count: int, carried: Sequence[Tensor], body: Callable[[Tensor, list[Tensor]], Sequence[Tensor]]
+    ) -> list[Tensor]:
+        """Make an scf.for of so many iterations; `body` takes the number of one, an i64 without dims.
+
+        What the loop carries keeps its shape.
+        """
+        inits = [self.full(value) for value in carried]
+        body = checked(body, expected_tensors(len(inits)), "the body of a loop", UnsupportedOperation)
+        first, end, step = (arith.ConstantOp(ir.IndexType.get(), each).result for each in (0, count, 1))
+        types, i64 = [value.type for value in inits], ir.IntegerType.get_signless(64)
+        op = ir.Operation.create("scf.for", operands=[first, end, step, *inits], results=types, regions=1)
+        block = op.regions[0].blocks.append(ir.IndexType.get(), *types)
+        try:
+            with self.inside(block):
+                at = arith.IndexCastOp(i64, block.arguments[0]).result
+                position = self.tensor(tensor.FromElementsOp(TensorType.of((), "i64").to_mlir(), [at]).result)
+                values = body(position, [self.tensor(value) for value in list(block.arguments)[1:]])
+                yielded = [self.full(value) for value in values]
+                for index, (value, init) in enumerate(zip(yielded, inits, strict=True)):
+                    if value.type != init.type:
+                        raise OpError(f"carries value {index} as {init.type}, but its body makes it {value.type}")
+                scf.YieldOp(yielded)
+        except BaseException:
+            op.erase()
+            raise
+        return list(map(self.tensor, op.results))
 
     def loop_while(
         self,

@@ -132,6 +132,8 @@ class Tensor:
     """The elements of a float tensor that are fractions of dims."""
     packed: np.ndarray | None = None
     """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
+    slices: tuple[np.ndarray, ...] | None = None
+    """The elements of a constant, not known at import: an array for each position along its first dim."""
     compute: Callable[[], Tensor] | None = field(default=None, repr=False)
     """Makes the operation whose result is known as sizes."""
     deferred: int = 0

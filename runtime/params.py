@@ -107,6 +107,28 @@ class _DeferredArray:
         kept = self._loose
         return self.array() if kept is None else kept
 
+    def slice(self, position: int) -> np.ndarray:
+        """Return a slice along the first dim."""
+        result: np.ndarray = self.loose()[position]
+        return result
+
+
+class _StackedArray(_DeferredArray):
+    """Arrays one after the other along a new first dim, copied when all of them are needed."""
+
+    def __init__(self, rows: Sequence[np.ndarray]) -> None:
+        self._rows: tuple[np.ndarray, ...] = tuple(rows)
+
+        def fill(to: np.ndarray) -> None:
+            for row, target in zip(rows, to, strict=True):
+                target[...] = row
+                release(row)
+
+        super().__init__(lambda: np.stack(rows), None, fill)
+
+    def slice(self, position: int) -> np.ndarray:
+        return self._rows[position] if self.is_pending else self.array()[position]
+
 
 class _ScratchMemory:
     """Memory of one array after the other: a page that was used before takes no time of the system."""
@@ -290,6 +312,30 @@ class ParameterStore:
         compute = checked(make, _deferred(dtype, shape), f"parameter '{name}'", MirloError)
         self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill)))
         return name
+
+    def add_stacked(self, base: str, rows: Sequence[np.ndarray]) -> str:
+        """Add equal arrays, one after the other along a new first dim, as `add_deferred` adds one; return the name.
+
+        The arrays are read when they are needed, each once.
+        """
+        element = element_type_of(rows[0].dtype)
+        if element is None:
+            raise _unknown_type(base, f"numpy type {rows[0].dtype}")
+        if {(row.shape, row.dtype) for row in rows} != {(rows[0].shape, rows[0].dtype)}:
+            kinds = sorted({f"{row.dtype} {list(row.shape)}" for row in rows})
+            raise ParameterError(f"parameter '{base}': slices of one type are stacked, found {', '.join(kinds)}")
+        for row in rows:
+            mapping = mapping_of(row)
+            if mapping is not None:
+                self._mappings.setdefault(mapping, None)
+        name, shape = self._unused_name(base), (len(rows), *rows[0].shape)
+        self._insert(name, _Entry(element.name, shape, None, later=_StackedArray(rows)))
+        return name
+
+    def slices(self, name: str) -> Callable[[int], np.ndarray]:
+        """Return a function that returns a slice of an array along its first dim, even after it is discarded."""
+        entry = self._entry(name)
+        return entry.later.slice if entry.later is not None else entry.view().__getitem__
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
         """Return a function that returns the array of this name, even after it is discarded.

@@ -17,7 +17,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.work import flops_of, moved_bytes
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL, SLOT, TICK, WINDOW
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, GUARD, PAGES, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -115,6 +115,8 @@ def _calls_in(block: ir.Block) -> Iterator[ir.Operation]:
     for op in block.operations:
         if _is_kernel_call(op.operation):
             yield op.operation
+        elif GUARD in op.operation.attributes:
+            yield from _calls_in(op.operation.regions[0].blocks[0])
         elif op.operation.name in REGIONS:
             yield op.operation
             yield from _calls_inside(op.operation)
@@ -202,7 +204,9 @@ def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -
             for block in entered:
                 with ir.InsertionPoint.at_block_begin(block):
                     _tick(profile, slot + 1)
-            with ir.InsertionPoint(following[call.opview]):  # after a loop that was not entered, too
+            parent = call.parent  # a call that is left out takes no time
+            place = parent if parent is not None and GUARD in parent.attributes else call
+            with ir.InsertionPoint(following[place.opview]):  # after a loop that was not entered, too
                 _tick(profile, slot + 1 + (len(_calls_inside(call)) if entered else 0))
 
 

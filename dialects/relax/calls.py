@@ -8,6 +8,7 @@ from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import INTEGER, require_kind
 
 
 class CallTir(RelaxOp, name="call_tir"):
@@ -87,3 +88,24 @@ class ViewPart(RelaxOp, name="view_part"):
         if not is_nonnegative(product(x.shape) - end):
             raise OpError(f"the part ends at element {end}, which may lie behind the last one of {x}")
         return x.with_shape(shape)
+
+
+class ViewRow(RelaxOp, name="view_row"):
+    """The slice of x at a position along its first dim, in place: what `gather` copies.
+
+    x must be a constant in the parameter store. A negative position counts from the end; one that is still outside is
+    that of the nearest slice.
+    """
+
+    TRAITS = (Trait.INTERFACE,)
+    x = operand()
+    position = operand()
+
+    @staticmethod
+    def infer(x: TensorType, position: TensorType) -> TensorType:
+        require_kind(position, INTEGER, "position")
+        if position.rank or not x.rank:
+            raise OpError(f"expected a tensor with dims and a position without, got {x} and {position}")
+        if not x.is_static or x.shape[0] == 0:
+            raise OpError(f"x must have numbers for dims, the first one above 0, got {x}")
+        return x.with_shape(x.shape[1:])

@@ -62,6 +62,17 @@ def substitute_dims(function: ir.Operation, sizes: Sizes) -> None:
         function.attributes[EXTENTS] = ir.ArrayAttr.get(left)
 
 
+def rename_dims(op: ir.Operation, names: Mapping[str, str]) -> None:
+    """Rename symbols in the types and attributes of an operation without regions, also where it binds them."""
+    sizes = {old: D.symbol(new) for old, new in names.items()}
+    for result in op.results:
+        _retype(result, sizes)
+    if op.name in _BINDING:
+        bound = [ir.StringAttr.get(names.get(name, name)) for name in op.opview.symbols]
+        op.attributes["symbols"] = ir.ArrayAttr.get(bound)
+    _fix_attributes(op, sizes)
+
+
 def _retype(value: ir.Value, sizes: Sizes) -> None:
     fixed = _fixed(value.type, sizes)
     if fixed != value.type:

@@ -16,7 +16,7 @@ from mirlo.passes.fuse.groups import MAX_INPUTS, TAKES_ELEMENTS, FusionNode, Gro
 from mirlo.passes.fuse.inline import is_cheap
 from mirlo.passes.fuse.kinds import FusionKind, domain_of_columns, has_several_contractions, is_move, kind_of
 from mirlo.passes.fuse.siblings import join_siblings, read_values
-from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.graph.constants import is_constant, whole_constant
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.runtime.records import dataclass
 
@@ -113,7 +113,9 @@ def _is_product(op: ir.Operation, block: ir.Block, prims: _Prims) -> bool:
 def _widens_constant(call: ir.Operation, moves: Collection[str], reads: Collection[str]) -> bool:
     """Return whether a call converts a constant, and does no more than to permute it."""
     callee = call.opview.callee
-    return callee in reads and callee not in moves and all(map(is_constant, call.operands))
+    return (
+        callee in reads and callee not in moves and all(is_constant(whole_constant(value)) for value in call.operands)
+    )
 
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:

@@ -12,7 +12,7 @@ from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.unknown import note_unknown
-from mirlo.runtime.container import release
+from mirlo.runtime.container import empty_aligned, release
 from mirlo.runtime.dtypes import element_type_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,20 @@ def is_available(value: ir.Value, session: Session) -> bool:
     return False
 
 
+def row_source(value: ir.Value) -> ir.OpView | None:
+    """Return the `relax.view_row` of a constant that a value is, else None."""
+    is_row = (
+        isinstance(value, ir.OpResult) and value.owner.name == "relax.view_row" and is_constant(value.owner.operands[0])
+    )
+    return value.owner.opview if is_row else None
+
+
+def whole_constant(value: ir.Value) -> ir.Value:
+    """Return the constant of which a value is a slice at a position, or the value itself."""
+    row = row_source(value)
+    return value if row is None else row.x
+
+
 def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarray]:
     """Return a reader of the array of an available constant, in any layout, valid even if it is discarded later."""
     name = value.owner.opview.param
@@ -64,6 +78,17 @@ def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarra
     array = constant_value(value, session)
     assert array is not None
     return lambda: array
+
+
+def slice_reader(value: ir.Value, session: Session) -> Callable[[int], np.ndarray]:
+    """Return a reader of the slices of an available constant along its first dim, in any layout."""
+    name = value.owner.opview.param
+    if name is not None:
+        reader: Callable[[int], np.ndarray] = session.params.slices(name)
+        return reader
+    array = constant_value(value, session)
+    assert array is not None
+    return array.__getitem__
 
 
 def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], np.ndarray]:
@@ -90,6 +115,26 @@ def filled(
         release(source)
 
     return write
+
+
+def stacked(
+    read: Callable[[int], np.ndarray], fill: Callable[[np.ndarray, np.ndarray], None], kind: TensorType
+) -> tuple[Callable[[], np.ndarray], Callable[[np.ndarray], None]]:
+    """Return what makes a constant of a type, and what writes it, whose slices are computed from those of another."""
+
+    def write(to: np.ndarray) -> None:
+        for position, target in enumerate(to):
+            source = read(position)
+            fill(source, target)
+            release(source)
+
+    def make() -> np.ndarray:
+        # Aligned to cache lines: a vector across two lines takes two loads.
+        result = empty_aligned(kind.dtype.to_numpy(), kind.static_shape)
+        write(result)
+        return result
+
+    return make, write
 
 
 def emit_deferred_constant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
 from math import prod
 from typing import Any, NamedTuple
@@ -18,8 +18,19 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
+from mirlo.dialects.relax.index import Gather
 from mirlo.dialects.relax.meanings import widened
-from mirlo.passes.graph.constants import INLINE_ELEMENTS, constant_name, constant_value, emit_constant, is_constant
+from mirlo.passes.graph.constants import (
+    INLINE_ELEMENTS,
+    constant_name,
+    constant_value,
+    emit_constant,
+    emit_deferred_constant,
+    is_available,
+    is_constant,
+    slice_reader,
+    stacked,
+)
 from mirlo.passes.graph.unknown import DerivedConstant, UnknownConstants, unknown_constants
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, option, register_pass
@@ -227,13 +238,15 @@ class _Folder:
     """Added parameters."""
     known: dict[ConstantKey, list[_FoldedConstant]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
+    slices: dict[Hashable, str] = field(default_factory=dict)
+    """Parameters of what an operation computes of each slice of a constant, by its key."""
     large: dict[ir.Value, _LargeResult] = field(default_factory=dict)
     refused: dict[ir.Value, str] = field(default_factory=dict)
     """Why results of operations on constants cannot be computed here."""
 
     def fold(self, op: ir.Operation) -> None:
         """Replace an operation by constants if its operands are constants, or large results that are worth it."""
-        if not is_evaluated(op):
+        if not is_evaluated(op) or self._fold_slice(op):
             return
         if not any(v in self.large for v in op.operands):
             self._fold(op, self.grow)
@@ -249,6 +262,61 @@ class _Folder:
             self._fold_with_operands(op, self.grow * WORTH_GROWTH)
         else:
             self.large.update(dict.fromkeys(op.results, result))
+
+    def _fold_slice(self, op: ir.Operation) -> bool:
+        """Fold an operation on a slice of a constant at a position known at run time: each slice is computed."""
+        lookup = _lookup_of_slice(op)
+        kinds = _static_kinds(op)
+        if lookup is None or kinds is None or len(kinds) != 1 or class_of(op).meaning is None:
+            return False
+        folds = op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values())
+        (kind,), constant, count = kinds, lookup.x, lookup.x.type.shape[0]
+        if not folds or kind.bytes > _bytes([op.operands[0]]) + self.grow or kind.bytes * count > self.left:
+            return False
+        stacked_kind = kind.with_shape((count, *kind.shape))
+        key = op.name, tuple(attributes_of(op).items()), constant.owner.opview.param, stacked_kind
+        with ir.InsertionPoint(op), op.location:
+            if key in self.slices:
+                folded: ir.Value = Constant.make(param=self.slices[key], result_types=[stacked_kind])
+            else:
+                computed = self._computed_slices(op, constant, stacked_kind)
+                if computed is None:
+                    return False
+                self.left -= kind.bytes * count
+                folded, self.slices[key] = computed, computed.owner.opview.param
+                self.made.add(self.slices[key])
+            result = Gather.make(folded, lookup.indices)
+        replace_op(op, [result])
+        return True
+
+    def _computed_slices(self, op: ir.Operation, constant: ir.Value, kind: TensorType) -> ir.Value | None:
+        """Return the constant of what an operation computes of each slice of another; None if numpy cannot."""
+        compute, unknown = _computation(op, [kind.with_shape(kind.shape[1:])]), unknown_constants(self.session)
+        param = constant.owner.opview.param
+        assert param is not None  # as `_lookup_of_slice` requires
+        if unknown is not None and param in unknown:
+            key = "slice", op.name, tuple(attributes_of(op).items()), op.results[0].type
+
+            def stack(arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
+                slices = [compute([each]) for each in arrays[0]]
+                return None if None in slices else [np.stack([each[0] for each in slices if each is not None])]
+
+            of = TensorType.from_mlir(constant.type)
+            assert of is not None
+            return unknown.derive(DerivedConstant(stack, key, (param,), (of,), 0, op.name.split(".")[-1]), kind)
+        if not is_available(constant, self.session):
+            return None
+        read = slice_reader(constant, self.session)
+        if compute([read(0)]) is None:
+            return None
+
+        def fill(source: np.ndarray, to: np.ndarray) -> None:
+            results = compute([source])
+            assert results is not None  # as for the first slice
+            to[...] = results[0]
+
+        make, write = stacked(read, fill, kind)
+        return emit_deferred_constant(make, kind, self.session, f"{param}.{op.name.split('.')[-1]}", fill=write)
 
     def fold_large(self) -> None:
         """Fold the large results that an operator reads as a whole, and that would be computed in memory."""
@@ -357,12 +425,26 @@ class _Folder:
 
 def _derived(op: ir.Operation, kinds: Sequence[TensorType], unknown: UnknownConstants) -> list[ir.Value]:
     """Return constants of the results of an operation on constants whose elements are not known."""
-    cls, attributes, shapes = class_of(op), op.opview.attribute_values(), [kind.static_shape for kind in kinds]
     constants = [v.owner.opview for v in op.operands]
-    if cls.meaning is None or any(prod(shape) <= INLINE_ELEMENTS for shape in shapes):  # rules look at small ones
-        unknown.asked = next(c.param for c in constants if c.param in unknown)
+    if class_of(op).meaning is None or any(prod(kind.static_shape) <= INLINE_ELEMENTS for kind in kinds):
+        unknown.asked = next(c.param for c in constants if c.param in unknown)  # rules look at small ones
         return []
-    numbers = range(len(constants))
+    compute = _computation(op, kinds)
+    key = op.name, tuple(attributes_of(op).items()), tuple(r.type for r in op.results)
+    names = tuple(c.param if c.param is not None else c.value for c in constants)
+    types = tuple(kind for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
+    return [
+        unknown.derive(DerivedConstant(compute, key, names, types, i, op.name.split(".")[-1]), kind)
+        for i, kind in enumerate(kinds)
+    ]
+
+
+def _computation(
+    op: ir.Operation, kinds: Sequence[TensorType]
+) -> Callable[[Sequence[np.ndarray]], Sequence[np.ndarray] | None]:
+    """Return what computes the results of an operation, of these types, from arrays, without references to IR."""
+    cls, attributes, shapes = class_of(op), op.opview.attribute_values(), [kind.static_shape for kind in kinds]
+    numbers = range(len(op.operands))
     picked = cls._operand_layout.pick_all(op, numbers)
     widens = Trait.ELEMENTWISE in cls.TRAITS and cls.IN_F32
 
@@ -372,13 +454,18 @@ def _derived(op: ir.Operation, kinds: Sequence[TensorType], unknown: UnknownCons
         results = _meaning(cls, operands, attributes, shapes)
         return results and [np.asarray(r, kind.dtype.to_numpy()) for r, kind in zip(results, kinds, strict=True)]
 
-    key = op.name, tuple(attributes_of(op).items()), tuple(r.type for r in op.results)
-    names = tuple(c.param if c.param is not None else c.value for c in constants)
-    types = tuple(kind for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
-    return [
-        unknown.derive(DerivedConstant(compute, key, names, types, i, op.name.split(".")[-1]), kind)
-        for i, kind in enumerate(kinds)
-    ]
+    return compute
+
+
+def _lookup_of_slice(op: ir.Operation) -> ir.OpView | None:
+    """Return the `gather` of a slice of a constant, at a position known at run time, that alone an operation reads."""
+    if len(op.operands) != 1 or not isinstance(op.operands[0], ir.OpResult):
+        return None
+    view = op.operands[0].owner.opview
+    if view.operation.name != "relax.gather" or not is_constant(view.x) or is_constant(view.indices):
+        return None
+    is_slice = not view.indices.type.shape and view.axis % len(view.x.type.shape) == 0 and view.x.type.shape[0] > 0
+    return view if is_slice and view.x.owner.opview.param is not None else None
 
 
 def _static_kinds(op: ir.Operation) -> list[TensorType] | None:

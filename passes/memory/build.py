@@ -9,25 +9,27 @@ from dataclasses import field
 
 import numpy as np
 
-from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.bindings import arith, func, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.symbols import is_entry, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.relax.shape import VIEW_TEXT
 from mirlo.dialects.tir.buffers import buffer_type, element_bytes, workspace_of, workspace_type
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.entry import PLANNED
+from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory import control, packed, runtime_calls
 from mirlo.passes.memory.control import emit_scalars
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
-from mirlo.passes.memory.names import ALIAS, PAGES, WINDOW
+from mirlo.passes.memory.names import ALIAS, GUARD, PAGES, WINDOW
 from mirlo.passes.memory.runtime_calls import Slots
 from mirlo.passes.memory.storage_assignment import (
     BINDS,
@@ -35,6 +37,7 @@ from mirlo.passes.memory.storage_assignment import (
     MATCH,
     PART,
     REQUIRE,
+    ROW,
     VIEWS,
     StorageAssignment,
     TensorStorage,
@@ -82,6 +85,11 @@ class PlannedFunction:
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
         self.packed = packed.PackedCalls(self.module, packed.packed_names(operations), self.symbols.words)
         types = [storage_memref(v.type) for v in values] + self.packed.argument_types()
+        # A slice of a weight begins at any byte: what views take is memory of bytes.
+        self.sliced = {op.opview.x.owner.opview.param for op in operations if op.name == ROW}
+        for i, name in enumerate(by_name, len(inputs) + len(outputs)):
+            if name in self.sliced:
+                types[i] = buffer_type([bytes_of(values[i].type)], i8())
         types.append(buffer_type([arena], i8()))
         with old.location:
             function = func.FuncOp(self.name, ir.FunctionType.get(types, []), ip=ir.InsertionPoint(old))
@@ -216,25 +224,13 @@ class PlannedFunction:
             control.emit_control(self, step)
             self.loops -= step.is_loop
         elif op.name == "relax.constant":
-            view = op.opview
-            self.buffers[op.results[0]] = (
-                self.weights[view.param] if view.param is not None else self._global(op, view.value)
-            )
+            self._place_constant(op)
+        elif op.name == ROW:
+            self.buffers[op.results[0]] = self._row(op)
         elif op.name == "relax.call_tir":
-            arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
-            if step.start in self.assignment.workspaces:
-                # A bound of a size may be known here and be used instead; the callee computes the size itself.
-                wanted = workspace_type(workspace_of(self.callee(op)))
-                arguments.append(self._interval(self.assignment.workspaces[step.start], wanted))
-            arguments += [self.size(op.opview.in_caller(dim)) for dim in symbols_of_function(self.callee(op))]
-            func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
+            self._call(step)
         elif op.name == packed.CALL:
-            values = [*op.operands, *op.results]
-            buffers = [self.buffer(v) for v in values]
-            dims = [dim for v in values for dim in dims_of(v.type) if not isinstance(dim, int)]
-            buffers += [self.size(dim) for dim in dims]
-            arguments = [*self.packed_arguments, *buffers]
-            self.packed.call(op.opview.function, [v.type for v in values], arguments, len(op.results))
+            self._call_packed(op)
         elif op.name == REQUIRE:
             self._require(op.opview)
         elif op.name in BINDS:
@@ -245,6 +241,41 @@ class PlannedFunction:
             self._check_view(op)
         else:
             emit_scalars(self, op)
+
+    def _call(self, step: TimelineStep) -> None:
+        """Emit the call of a kernel."""
+        op = step.op
+        arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
+        if step.start in self.assignment.workspaces:
+            # A bound of a size may be known here and be used instead; the callee computes the size itself.
+            wanted = workspace_type(workspace_of(self.callee(op)))
+            arguments.append(self._interval(self.assignment.workspaces[step.start], wanted))
+        arguments += [self.size(op.opview.in_caller(dim)) for dim in symbols_of_function(self.callee(op))]
+        with self._unless_empty(op):
+            func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
+
+    def _call_packed(self, op: ir.Operation) -> None:
+        values = [*op.operands, *op.results]
+        buffers = [self.buffer(v) for v in values]
+        dims = [dim for v in values for dim in dims_of(v.type) if not isinstance(dim, int)]
+        buffers += [self.size(dim) for dim in dims]
+        arguments = [*self.packed_arguments, *buffers]
+        self.packed.call(op.opview.function, [v.type for v in values], arguments, len(op.results))
+
+    @contextmanager
+    def _unless_empty(self, op: ir.Operation) -> Iterator[None]:
+        """Skip the call of a product if its result is empty, which data determine: it reads weights before loops."""
+        late = [
+            dim for dim in dims_of(op.results[0].type) if not isinstance(dim, int) and not self.symbols.is_early(dim)
+        ]
+        if len(op.results) != 1 or not late or not _is_product(self.callee(op)):
+            yield
+            return
+        branch = scf.IfOp(compare("gt", self.size(late[0]), index(0)))
+        branch.operation.attributes[GUARD] = ir.UnitAttr.get()
+        with ir.InsertionPoint(branch.then_block):
+            yield
+            scf.YieldOp([])
 
     def _called(self, op: ir.Operation) -> str:
         """Return the name of the called function: a variant if its result aliases an input."""
@@ -295,6 +326,28 @@ class PlannedFunction:
             )
         start = self.assignment.parts[value] * element_bytes(wanted.element_type)
         return self._interval(storage.interval, wanted, start)
+
+    def _place_constant(self, op: ir.Operation) -> None:
+        """Find the buffer of a constant: a weight, or a global of the module; slices find their own."""
+        view, result = op.opview, op.results[0]
+        if view.param is None:
+            self.buffers[result] = self._global(op, view.value)
+        elif view.param not in self.sliced:
+            self.buffers[result] = self.weights[view.param]
+        elif any(use.owner.name != ROW for use in result.uses):
+            weight = self.weights[view.param]
+            self.buffers[result] = memref.ViewOp(storage_memref(result.type), weight, index(0), []).result
+
+    def _row(self, op: ir.Operation) -> ir.Value:
+        """Return the slice of a weight at a position: the nearest one, as of `gather`."""
+        view, wanted = op.opview, storage_memref(op.results[0].type)
+        last, kind = view.x.type.shape[0] - 1, ir.IndexType.get()
+        position: ir.Value = create("arith.index_cast", kind, memref.LoadOp(self.buffer(view.position), []).result)
+        from_end = arith.AddIOp(position, index(last + 1)).result
+        position = arith.SelectOp(compare("lt", position, index(0)), from_end, position).result
+        position = arith.MinSIOp(arith.MaxSIOp(position, index(0)).result, index(last)).result
+        start = arith.MulIOp(position, index(bytes_of(op.results[0].type))).result
+        return memref.ViewOp(wanted, self.weights[view.x.owner.opview.param], start, []).result
 
     def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
         wanted = storage_memref(tensor)
@@ -429,6 +482,13 @@ def _constants_by_name(operations: Iterable[ir.Operation]) -> dict[str, ir.Opera
         if op.name == "relax.constant" and op.opview.param is not None:
             constants.setdefault(op.opview.param, op)
     return constants
+
+
+def _is_product(function: ir.OpView) -> bool:
+    """Return whether a kernel may do work that the size of its result does not bound."""
+    attributes = function.operation.attributes
+    kinds = FusionKind.CONTRACTION.label, FusionKind.OPAQUE.label
+    return KIND in attributes and ir.StringAttr(attributes[KIND]).value in kinds
 
 
 def i8() -> ir.Type:

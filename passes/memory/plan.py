@@ -27,6 +27,7 @@ from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.sizes import extents_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.entry import entry_or_none
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory.build import PlannedFunction, argument_names, view_text
@@ -40,6 +41,7 @@ from mirlo.passes.memory.storage_assignment import (
     FROM_ELEMENTS,
     PART,
     REQUIRE,
+    ROW,
     VIEWS,
     StorageAssignment,
     has_erased_dims,
@@ -314,7 +316,7 @@ class _MemoryPlanner:
         self._check_body(body)
 
     def _check_body(self, body: TimelineBlock) -> None:
-        allowed = {"relax.constant", ERASE, PART, REQUIRE, *BINDS, *CALLS, *VIEWS}
+        allowed = {"relax.constant", ERASE, PART, REQUIRE, ROW, *BINDS, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
             if op.name in (EXTRACT, FROM_ELEMENTS) and not is_supported(op):
@@ -334,6 +336,10 @@ class _MemoryPlanner:
                     raise PassError(f"'{op.name}' makes {value.type}, whose size is not known", op.location)
             if op.name == "relax.call_tir":
                 self._callee(op)
+            if op.name == ROW and not (is_constant(op.opview.x) and op.opview.x.owner.opview.param is not None):
+                raise PassError(
+                    f"'{ROW}' views {op.opview.x.type}, which is no parameter: use relax.gather", op.location
+                )
             for nested in step.bodies:
                 self._check_body(nested)
 

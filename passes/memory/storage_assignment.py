@@ -23,6 +23,8 @@ VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW 
 """Operators that only view a buffer in another shape."""
 PART = "relax.view_part"
 """The operator that views a part of a buffer."""
+ROW = "relax.view_row"
+"""The operator that views a slice of a weight."""
 ALIASES = VIEWS | {PART}
 """Operators whose result lies in the memory of their operand."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})

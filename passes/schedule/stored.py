@@ -12,9 +12,20 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
+from mirlo.dialects.relax.calls import ViewRow
 from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
+from mirlo.passes.graph.constants import (
+    constant_name,
+    constant_reader,
+    derived,
+    emit_deferred_constant,
+    filled,
+    row_source,
+    slice_reader,
+    stacked,
+    whole_constant,
+)
 from mirlo.passes.session import Session
 from mirlo.runtime.records import dataclass
 
@@ -83,25 +94,48 @@ def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
 
 
 def _store(site: ir.Operation, stored: Stored, session: Session, known: dict[object, str]) -> ir.Operation:
-    """Pass the constant in its new order at a call; return the constant that was passed before."""
-    old = site.operands[stored.argument]
+    """Pass a constant, or a slice of one, in its new order at a call; return the constant that was passed before."""
+    passed = site.operands[stored.argument]
+    row, old = row_source(passed), whole_constant(passed)
     kind = TensorType.from_mlir(old.type)
     assert kind is not None
-    kind = kind.with_shape(stored.shape)
+    kind = kind.with_shape(stored.shape if row is None else (kind.shape[0], *stored.shape))
     name = constant_name(old)
-    change, key = stored.change, (name, stored.order)
+    key = name, stored.order, row is not None
     with ir.InsertionPoint(site), site.location:
         if name == "constant" or key not in known:
-            read = constant_reader(old, session)
-            fill = None if stored.fill is None else filled(read, stored.fill)
-            new = emit_deferred_constant(derived(read, change), kind, session, f"{name}.{stored.suffix}", fill=fill)
+            make, fill = (
+                _changed(old, kind, stored, session) if row is None else _changed_slices(old, kind, stored, session)
+            )
+            new = emit_deferred_constant(make, kind, session, f"{name}.{stored.suffix}", fill=fill)
             known[key] = new.owner.opview.param
         else:
             new = Constant.make(param=known[key], result_types=[kind])
-    site.operands[stored.argument] = new
+        site.operands[stored.argument] = new if row is None else ViewRow.make(new, row.position)
+    if row is not None and not any(True for _ in passed.uses):
+        passed.owner.operation.erase()
     count_runs(site)
     result: ir.Operation = old.owner
     return result
+
+
+def _changed(
+    old: ir.Value, kind: TensorType, stored: Stored, session: Session
+) -> tuple[Callable[[], np.ndarray], Callable[[np.ndarray], None] | None]:
+    """Return what makes a constant in its new order, and what writes it."""
+    read = constant_reader(old, session)
+    return derived(read, stored.change), None if stored.fill is None else filled(read, stored.fill)
+
+
+def _changed_slices(
+    old: ir.Value, kind: TensorType, stored: Stored, session: Session
+) -> tuple[Callable[[], np.ndarray], Callable[[np.ndarray], None]]:
+    """Return the same for a constant each of whose slices has the new order."""
+
+    def change(source: np.ndarray, to: np.ndarray) -> None:
+        to[...] = stored.change(source)
+
+    return stacked(slice_reader(old, session), stored.fill or change, kind)
 
 
 def store_for_calls(

@@ -17,4 +17,4 @@ PART_PASSES = (
     "plan-memory{aliases=true}",
 )
 """The passes for a part of a model, whose graph the host's pipeline has simplified."""
-PASSES = (*SIMPLIFY, FOLD_ALL, "cse", "remove-dead", *PART_PASSES)
+PASSES = (*SIMPLIFY, "view-rows", FOLD_ALL, "cse", "remove-dead", *PART_PASSES)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import constant_reader, is_available
+from mirlo.passes.graph.constants import constant_reader, is_available, row_source, whole_constant
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
@@ -82,7 +82,7 @@ class PackWeights(Pass):
                 session.notes.append(PassDecision(self.name, panels, function=view.name))
                 continue
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
-            if not all(is_available(site.operands[panels.argument], session) for site in sites):
+            if not all(is_available(whole_constant(site.operands[panels.argument]), session) for site in sites):
                 continue
             if plan.tile.group is not None and plan.tile.group.instruction == "vpmaddwd" and _is_int8(panels.operand):
                 small = _small_pairs(view, machine, constants, choices, sites, session)
@@ -99,7 +99,9 @@ class PackWeights(Pass):
 def _constants(view: PrimView, sites: Sequence[ir.Operation], session: Session) -> list[ir.Value]:
     """Return the parameters that are constants in all calls of a function."""
     pairs = enumerate(view.arguments)
-    return [value for i, value in pairs if all(is_available(site.operands[i], session) for site in sites)]
+    return [
+        value for i, value in pairs if all(is_available(whole_constant(site.operands[i]), session) for site in sites)
+    ]
 
 
 def _mark(function: ir.OpView, orders: Sequence[PackedOrder]) -> None:
@@ -112,7 +114,7 @@ def _mark(function: ir.OpView, orders: Sequence[PackedOrder]) -> None:
 def _stored_as(order: PackedOrder, view: PrimView, sites: Sequence[ir.Operation], session: Session) -> Stored:
     """Return the order of a constant that a primitive requests."""
     where = f"the schedule given for '@{view.name}': pack"
-    if not sites or not all(is_available(site.operands[order.argument], session) for site in sites):
+    if not sites or not all(is_available(whole_constant(site.operands[order.argument]), session) for site in sites):
         raise PassError(f"{where}: 'x{order.argument}' is no constant in all calls; pack a copy of it (cache_read)")
     value = view.arguments[order.argument]
     uses = [(block, at) for block in view.blocks for at, each in enumerate(block.inputs) if each.value == value]
@@ -146,8 +148,10 @@ def _small_pairs(
     group = plan.tile.group if isinstance(plan, TiledContraction) else None
     axis, is_unsigned = panels.order.inner[-1], group is not None and group.unsigned_columns
     for site in sites:
-        array = constant_reader(site.operands[panels.argument], session)()
-        if not are_small_pairs(array.view(np.uint8 if is_unsigned else np.int8), axis):
+        passed = site.operands[panels.argument]
+        array = constant_reader(whole_constant(passed), session)()
+        slices = [array] if row_source(passed) is None else array
+        if not all(are_small_pairs(each.view(np.uint8 if is_unsigned else np.int8), axis) for each in slices):
             return None
     return panels
 

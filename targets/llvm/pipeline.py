@@ -44,6 +44,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         *([_step("reduce-range", machine)] if reduces_range(options) else []),
         *SIMPLIFY,
         _step("tile-batch", threads, machine),
+        "view-rows",
         _step("pack-nbits", machine),
         *([] if saves_memory(options) else ["fold-constant{all=true packed=true widens=true}"]),
         "cse",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.relax.calls import CallTir, ViewRow
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import emit_deferred_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import CodeLookup, Dots
 from mirlo.targets.llvm.nbits.functions import product_function
@@ -73,7 +74,7 @@ class ProductConverter:
 
     def product(self, activations: str) -> Product | Decline:
         """Return the product that is computed, or decline."""
-        weights, session = self.weights, self.b.session
+        weights = self.weights
         kind = kind_of(self.matmul.lhs)
         if kind.dtype.name not in SCALES:
             return decline("the rows are of another type", operand=str(kind))
@@ -97,12 +98,13 @@ class ProductConverter:
         if (
             weights.floats
             and not layout.is_integer
-            and (reader_of(weights.values, session)().view(np.uint8) & 0x7F == 0x7F).any()
+            and any((codes.view(np.uint8) & 0x7F == 0x7F).any() for codes in self._matrices(weights.values))
         ):
             return decline("a weight is not a number", dtype=weights.dtype)
         if layout.zero == "i8" and layout.block >= 64:
             layout = replace(layout, zero="f32")
-        if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)() * np.float32(weights.unit)):
+        unit = np.float32(weights.unit)
+        if layout.scale == "f32" and all(_fits_f16(scales * unit) for scales in self._matrices(weights.scales)):
             layout = replace(layout, scale="f16")
         if layout.bits == 8 and not digits:
             layout = self._few_bits(layout) or replace(layout, is_by_row=True, is_signed=layout.is_integer)
@@ -110,15 +112,19 @@ class ProductConverter:
             layout = replace(layout, is_signed=True)
         return Product(layout, count, digits)
 
+    def _matrices(self, value: ir.Value) -> Iterator[np.ndarray]:
+        """Yield the elements of a constant for each of the matrices that may be chosen."""
+        return map(reader_of(value, self.b.session), self.weights.positions)
+
     def _few_bits(self, layout: PanelLayout) -> PanelLayout | None:
         """Return the layout of weights of 8 bits that need only 5 or 6, for machines that decode them fast."""
         if not (self.functions.machine.avx512 and layout.is_integer):
             return None
-        codes = reader_of(self.weights.values, self.b.session)()
-        if not codes.size:
+        ranges = [(int(each.min()), int(each.max())) for each in self._matrices(self.weights.values) if each.size]
+        if not ranges:
             return None
         middle = self.weights.middle
-        low, high = int(codes.min()) - middle, int(codes.max()) - middle
+        low, high = min(low for low, _ in ranges) - middle, max(high for _, high in ranges) - middle
         for bits, least in FEW_BITS:
             if least <= low and high < least + (1 << bits) and layout.sub * bits % 32 == 0:
                 return replace(layout, bits=bits, least=least)
@@ -166,20 +172,39 @@ class ProductConverter:
     def _packed(self, layout: PanelLayout) -> ir.Value:
         """Emit the constant of the panels; products with the same weights share it."""
         weights, b = self.weights, self.b
-        key = (layout, *(_key(v) for v in (weights.values, weights.scales, weights.zeros)))
-        kind = TensorType.of((layout.bytes,), "u8")
+        choice = weights.choice
+        key = (layout, choice is None, *(_key(v) for v in (weights.values, weights.scales, weights.zeros)))
+        kind = TensorType.of((layout.bytes,) if choice is None else (choice.count, layout.bytes), "u8")
         with ir.InsertionPoint(b.op), b.op.location:
             if key in self.panels:
-                known: ir.Value = Constant.make(param=self.panels[key], result_types=[kind])
-                return known
-            name = f"{b.name_of(constant_source(weights.values))}.panels"
-            result = emit_deferred_constant(packer(layout, weights, b.session), kind, b.session, name)
-        self.panels[key] = result.owner.opview.param
-        return result
+                result: ir.Value = Constant.make(param=self.panels[key], result_types=[kind])
+            else:
+                result = self._made(layout, kind)
+                self.panels[key] = result.owner.opview.param
+            return result if choice is None else ViewRow.make(result, choice.position)
+
+    def _made(self, layout: PanelLayout, kind: TensorType) -> ir.Value:
+        """Emit a constant of panels, or of those of all matrices that may be chosen."""
+        pack, session = packer(layout, self.weights, self.b.session), self.b.session
+        name = f"{self.b.name_of(constant_source(self.weights.values))}.panels"
+        if self.weights.choice is None:
+            return emit_deferred_constant(lambda: pack(0), kind, session, name)
+        count = self.weights.choice.count
+
+        def fill(to: np.ndarray) -> None:
+            for position in range(count):
+                to[position] = pack(position)
+
+        def make() -> np.ndarray:
+            panels = empty_aligned(np.dtype(np.uint8), kind.static_shape)
+            fill(panels)
+            return panels
+
+        return emit_deferred_constant(make, kind, session, name, fill=fill)
 
 
 def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Reader:
-    """Return a function that makes the panels."""
+    """Return a function that makes the panels of a matrix."""
     values, scales = reader_of(weights.values, session), reader_of(weights.scales, session)
     if weights.codebook:  # in blocks
         shape = (weights.columns, weights.rows)
@@ -196,19 +221,19 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
         shared = (weights.columns, layout.blocks)
         return np.broadcast_to(array.reshape(-1, 1), shared) if weights.is_shared else by_columns(array)
 
-    def make() -> np.ndarray:
-        codes = by_columns(values())[:, :rows]
+    def make(position: int) -> np.ndarray:
+        codes = by_columns(values(position))[:, :rows]
         if layout.floats:
             codes = codes.view(np.uint8)
         if is_signed:
             codes = (codes.astype(np.int8) + np.int8(-128 if bits == 8 else 1 << (bits - 1))).view(np.uint8)
-        scale_columns = by_blocks(scales())
+        scale_columns = by_blocks(scales(position))
         scale = scale_columns if unit == 1 else scale_columns * scale_columns.dtype.type(unit)
         if layout.scale == "f16":
             scale = scale.astype(np.float16)
         if not layout.zero:
             return layout.pack(codes, scale, None)
-        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_blocks(zeros())
+        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_blocks(zeros(position))
         wide = points.astype(np.float32) - np.float32(middle)
         return layout.pack(codes, scale, wide if layout.zero == "f32" else wide.astype(np.int8))
 
@@ -216,7 +241,7 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
 
 
 def _reshaped(read: Reader, shape: tuple[int, int]) -> Reader:
-    return lambda: read().reshape(shape)
+    return lambda position: read(position).reshape(shape)
 
 
 def _zero_type(weights: PackedWeights) -> str:

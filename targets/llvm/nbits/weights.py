@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.passes.graph.constants import constant_reader, is_available
+from mirlo.passes.graph.constants import constant_reader, is_available, row_source, slice_reader, whole_constant
 from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
@@ -30,8 +30,16 @@ SCALES = ("f32", "f16", "bf16")
 """Element types of scales."""
 WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8", *FLOATS)
 """Element types of weights."""
-Reader = Callable[[], np.ndarray]
-"""Returns the elements of a constant."""
+Reader = Callable[[int], np.ndarray]
+"""Returns the elements of a constant, or of its slice at a position: those of the matrices of a `MatrixChoice`."""
+
+
+@dataclass(frozen=True)
+class MatrixChoice:
+    """One of several matrices, chosen at run time: slices of constants along their first dim."""
+
+    position: ir.Value
+    count: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,13 @@ class PackedWeights:
     """Whether all blocks of a column share a scale and a zero point, or even all columns."""
     codebook: tuple[float, ...] = ()
     """The numbers that the integers stand for, if they are codes."""
+    choice: MatrixChoice | None = None
+    """Which of several matrices it is; None for one."""
+
+    @property
+    def positions(self) -> range:
+        """Return the positions of the matrices that it may be."""
+        return range(1 if self.choice is None else self.choice.count)
 
     @property
     def bits(self) -> int:
@@ -105,9 +120,12 @@ def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: S
         return decline("blocks are not a power of two from 16", block=op.block)
     if kind.dtype.name not in WEIGHTS or kind_of(op.scale).dtype.name not in SCALES:
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
-    if not is_available(constant_source(op.x), session) or not is_available(op.scale, session):
+    if not is_available(constant_source(op.x), session) or not is_available(whole_constant(op.scale), session):
         return decline("the weights or their scales are computed at run time")
-    zeros = _zeros(op, session)
+    choice = choice_of(op.x, op.scale)
+    if isinstance(choice, Decline):
+        return choice
+    zeros = _zeros(op, choice, session)
     if isinstance(zeros, Decline):
         return zeros
     if kind.dtype.is_float and zeros != 0:
@@ -115,7 +133,9 @@ def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: S
     columns, depth = kind.static_shape if by_column else kind.static_shape[::-1]
     used = rows if isinstance(rows, int) else depth
     block = op.block or min(SHARED_BLOCKS, key=lambda block: _bytes_of_column(block, used, kind.dtype.bits))
-    return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, block, op.scale, zeros, is_shared)
+    return PackedWeights(
+        op.x, kind.dtype.name, by_column, columns, used, block, op.scale, zeros, is_shared, choice=choice
+    )
 
 
 def _bytes_of_column(block: int, rows: int, bits: int) -> int:
@@ -140,10 +160,14 @@ def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline |
         return decline("there is no scale for each block", operand=str(codes), scale=str(scales))
     if block < MIN_BLOCK or block & (block - 1) or scales.dtype.name not in SCALES:
         return decline("blocks are not a power of two from 16, or scales are of another type", block=block)
-    if not all(is_available(each, session) for each in (unpack.x, scaled.rhs, gather.x)):
+    scale = scaled.rhs if defining(scaled.rhs, "relax.reshape") is None else scaled.rhs.owner.opview.x
+    if not all(is_available(whole_constant(each), session) for each in (unpack.x, scale, gather.x)):
         return decline("the weights, their scales or their table are computed at run time")
-    numbers = tuple(float(each) for each in reader_of(gather.x, session)())
-    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scaled.rhs, 8, codebook=numbers)
+    choice = choice_of(unpack.x, scale)
+    if isinstance(choice, Decline):
+        return choice
+    numbers = tuple(float(each) for each in reader_of(gather.x, session)(0))
+    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scale, 8, codebook=numbers, choice=choice)
 
 
 def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:
@@ -165,12 +189,27 @@ def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim
 
 
 def constant_source(value: ir.Value) -> ir.Value:
-    """Return the packed constant that `unpack` reads, or the value itself."""
+    """Return the packed constant that `unpack` reads, perhaps a slice of it, or the value itself."""
+    unpack = defining(value, "relax.unpack")
+    return whole_constant(value if unpack is None else unpack.x)
+
+
+def choice_of(*values: ir.Value) -> MatrixChoice | Decline | None:
+    """Return which matrix these constants, perhaps packed, are of; None if they are no slices."""
+    rows = [row for value in values if (row := row_source(_unpacked_source(value))) is not None]
+    if not rows:
+        return None
+    if any(row.position != rows[0].position or row.x.type.shape[0] != rows[0].x.type.shape[0] for row in rows):
+        return decline("the weights and their scales are chosen by different positions")
+    return MatrixChoice(rows[0].position, rows[0].x.type.shape[0])
+
+
+def _unpacked_source(value: ir.Value) -> ir.Value:
     unpack = defining(value, "relax.unpack")
     return value if unpack is None else unpack.x
 
 
-def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
+def _zeros(op: ir.OpView, choice: MatrixChoice | None, session: Session) -> ir.Value | int | Decline:
     """Return the zero points of a dequantization: a number, or a constant."""
     if op.zero_point is None:
         return 0
@@ -182,12 +221,16 @@ def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
     source = constant_source(value if cut is None else cut.x)
     if not is_available(source, session):
         return decline("the zero points are computed at run time")
+    own = choice_of(value if cut is None else cut.x)
+    if own is not None and own != choice:
+        return decline("the zero points are chosen by another position")
     if not kind_of(value).dtype.is_integer:
         result: ir.Value = value
         return result
-    points = reader_of(value, session)()
+    read, positions = reader_of(value, session), range(1 if own is None else own.count)
+    points = read(0)
     first = int(points.flat[0]) if points.size else 0
-    return first if (points == first).all() else value
+    return first if all((read(position) == first).all() for position in positions) else value
 
 
 def reader_of(value: ir.Value, session: Session) -> Reader:
@@ -198,16 +241,22 @@ def reader_of(value: ir.Value, session: Session) -> Reader:
         ranges = [slice(None)] * kind_of(cut.x).rank
         for axis, begin, end in zip(cut.axes, cut.begin, cut.end, strict=True):
             ranges[axis] = slice(begin, end)
-        return lambda: inner()[tuple(ranges)]
-    unpack = defining(value, "relax.unpack")
-    if unpack is None:
-        read = constant_reader(value, session)
-        shape = kind_of(value).static_shape
-        return lambda: read().reshape(shape)
-    bits, is_signed = unpack.dtype.bits, unpack.dtype.kind == "int"
-    read = constant_reader(unpack.x, session)
+        return lambda position: inner(position)[tuple(ranges)]
     shape = kind_of(value).static_shape
-    return lambda: unpacked(read(), bits, is_signed).reshape(shape)
+    unpack = defining(value, "relax.unpack")
+    read = _stored_reader(value if unpack is None else unpack.x, session)
+    if unpack is None:
+        return lambda position: read(position).reshape(shape)
+    bits, is_signed = unpack.dtype.bits, unpack.dtype.kind == "int"
+    return lambda position: unpacked(read(position), bits, is_signed).reshape(shape)
+
+
+def _stored_reader(value: ir.Value, session: Session) -> Reader:
+    """Return a reader of a constant or of its slices."""
+    if row_source(value) is not None:
+        return slice_reader(whole_constant(value), session)
+    read = constant_reader(value, session)
+    return lambda position: read()
 
 
 def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
