@@ -520,7 +520,7 @@ class GraphBuilder:
     def repeat_times(
         self, count: int, carried: Sequence[Tensor], body: Callable[[Tensor, list[Tensor]], Sequence[Tensor]]
     ) -> list[Tensor]:
-        """Make an scf.for of so many iterations; `body` takes the number of one, an i64 without dims.
+        """Make an scf.for of this many iterations; `body` takes the number of one, an i64 without dims.
 
         What the loop carries keeps its shape.
         """

@@ -49,6 +49,10 @@ def of_body(made: Callable[[], Any]) -> None:
     in_a_graph(lambda b, x: b.repeat([x], lambda values: b.constant(False, "bool"), lambda values: made()))
 
 
+def of_counted_body(made: Callable[[], Any]) -> None:
+    in_a_graph(lambda b, x: b.repeat_times(2, [x], lambda position, values: made()))
+
+
 def of_low_condition(made: Callable[[], Any]) -> None:
     in_a_graph(lambda b, x: b.loop_while([b.full(x)], lambda values: made(), lambda values: values))
 
@@ -99,17 +103,17 @@ def experts(bind: Callable[..., Any] | None, compute: Callable[..., Any]) -> Non
         rows, chosen = x.reshape((1, 2)), b.constant(np.zeros((1, 1), np.int64))
         numbers = b.constant(np.arange(2).reshape(1, 2))
         bound = bind or (lambda values, most: b.bind(values, "n", most))
-        return library.mix_experts(rows, chosen, b.constant(np.ones((1, 1), np.float32)), numbers, bound, compute)
+        return library.mix_experts(b, rows, chosen, b.constant(np.ones((1, 1), np.float32)), numbers, bound, compute)
 
     in_a_graph(fill)
 
 
 def of_bound_sizes(made: Callable[[], Any]) -> None:
-    experts(lambda values, most: made(), lambda expert, rows: rows)
+    experts(lambda values, most: made(), lambda numbers, position, rows: rows)
 
 
 def of_expert(made: Callable[[], Any]) -> None:
-    experts(lambda values, most: [0, 0, 1, 0], lambda expert, rows: made())
+    experts(lambda values, most: [0, 1], lambda numbers, position, rows: made())
 
 
 KINDS: dict[Callable[..., None], set[str]] = {
@@ -118,6 +122,7 @@ KINDS: dict[Callable[..., None], set[str]] = {
     of_yielded: {"list", "tuple"},
     of_condition: set(),
     of_body: set(),
+    of_counted_body: set(),
     of_low_condition: set(),
     of_low_body: {"None"},
     of_scan: set(),

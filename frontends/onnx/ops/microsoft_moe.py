@@ -243,24 +243,24 @@ def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Te
     def bound(values: Tensor, bounds: list[Dim]) -> tuple[Dim, ...]:
         return node.bind(values, "rows of an expert", bounds)
 
-    mixed = mix_experts(rows, chosen, factors, numbers, bound, partial(_computed, node, network))
+    mixed = mix_experts(node.builder, rows, chosen, factors, numbers, bound, partial(_computed, node, network))
     return mixed.reshape(node.type(0).shape)
 
 
-def _computed(node: Node, network: _Network, expert: int, rows: Tensor) -> Tensor:
-    """Return what one expert computes for rows of tokens."""
+def _computed(node: Node, network: _Network, experts: tuple[int, ...], expert: Tensor, rows: Tensor) -> Tensor:
+    """Return what one expert, of which the number is known at run time, computes for rows of tokens."""
     first = _product(node, network.first, expert, rows, network.activations)
     other = None if network.gated is None else _product(node, network.gated, expert, rows, network.activations)
     return _product(node, network.last, expert, _activated(node, first, other), network.activations)
 
 
-def _product(node: Node, layer: _Layer, expert: int, x: Tensor, activations: str) -> Tensor:
-    weights = _of_expert(node, layer.weights, expert)
+def _product(node: Node, layer: _Layer, expert: Tensor, x: Tensor, activations: str) -> Tensor:
+    weights = _of_expert(layer.weights, expert)
     if layer.scales is None:
         result = x.matmul(weights, transpose_rhs=True)
     else:
         blocks = layer.rows // layer.block
-        scales = _of_expert(node, layer.scales, expert).reshape((layer.columns, blocks))
+        scales = _of_expert(layer.scales, expert).reshape((layer.columns, blocks))
         real = node.emit(
             "dequantize",
             _stored(node, layer, weights),
@@ -273,7 +273,7 @@ def _product(node: Node, layer: _Layer, expert: int, x: Tensor, activations: str
         if real.type.dtype is not x.type.dtype:
             real = real.cast(x.type.dtype)
         result = x.matmul(real, transpose_rhs=True, activations=activations)
-    return result if layer.bias is None else result + _of_expert(node, layer.bias, expert)
+    return result if layer.bias is None else result + _of_expert(layer.bias, expert)
 
 
 def _stored(node: Node, layer: _Layer, weights: Tensor) -> Tensor:
@@ -283,19 +283,18 @@ def _stored(node: Node, layer: _Layer, weights: Tensor) -> Tensor:
     return weights if layer.bits == 8 else node.emit("unpack", weights, dtype=layer.floats)
 
 
-def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> Tensor:
+def _zero_points(node: Node, layer: _Layer, expert: Tensor, blocks: int) -> Tensor:
     """Return zero points [columns, blocks]; packed ones begin a row, or the only row of a layer, at a byte."""
     if layer.zeros is None:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
-    packed = _of_expert(node, layer.zeros, expert)
+    packed = _of_expert(layer.zeros, expert)
     shape = (layer.columns, blocks) if packed.type.rank == 2 else (blocks, layer.columns)
     return packed_zero_points(node, packed, shape, layer.bits).reshape((layer.columns, blocks))
 
 
-def _of_expert(node: Node, value: Tensor, expert: int) -> Tensor:
+def _of_expert(value: Tensor, expert: Tensor) -> Tensor:
     """Return the part of a tensor that belongs to one expert."""
-    part = value.slice(0, expert, 1)
-    return part.reshape(value.type.shape[1:])
+    return value.gather(expert)
 
 
 def _activated(node: Node, first: Tensor, other: Tensor | None) -> Tensor:

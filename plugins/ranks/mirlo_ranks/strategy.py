@@ -68,8 +68,8 @@ class RankStrategy(CompileStrategy[RankOptions]):
         return results[0] if rank is not None else RankedModel(tuple(results))
 
     def first_passes(self) -> str:
-        """Return the pass `shard`, which runs first by default."""
-        return str(Shard(self.options.ranks, self.options.rank or 0, tuple(self.options.rank_plan)))
+        """Return the passes that run first by default: `shard` divides experts one by one, without a loop."""
+        return f"unroll-loops,{Shard(self.options.ranks, self.options.rank or 0, tuple(self.options.rank_plan))}"
 
     def metadata(self) -> Mapping[str, object]:
         """Return the rank and the number of ranks."""

@@ -14,7 +14,7 @@ from mirlo.extend.runtime import Executable
 from mirlo_llm.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
 from mirlo_llm.generate.checkpoints.decoder import DecoderGraph
-from mirlo_llm.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights, import_graph
+from mirlo_llm.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights, ChosenMatrix, Matrix, import_graph
 
 STATES = "states"
 """The names of a layer's input and output."""
@@ -82,7 +82,7 @@ class _LayerGraph(DecoderGraph):
         self._routed: dict[str, Tensor] = {}
         """By the beginning of names, what a norm computed for products of a mixture."""
 
-    def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
+    def matrix(self, weights: Matrix | ChosenMatrix) -> Tensor:
         """Return the next input in place of a weight."""
         return super().matrix(weights) if self._inputs is None else next(self._inputs)
 

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from mirlo.extend.frontend import GraphBuilder, Tensor, TensorType
+from mirlo.extend.frontend import GraphBuilder, Tensor
 from mirlo.extend.quantize import pack_fields
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
 
 _KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8", "float8_e4m3fn": "f8e4m3fn"}
 
 
+Part = Callable[[BlockWeights], np.ndarray]
+"""Returns one of the arrays of a matrix."""
+Constant = Callable[[Part], Tensor]
+"""Returns the constant of an array of a matrix, or the one that is chosen among those of several matrices."""
+
+
 def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
     """Return a matrix as f32 by the operators that products with packed weights match."""
     if weights.order is not None:
         return block_matrix(b, replace(weights, order=None)).gather(b.constant(np.argsort(weights.order)), 1)
-    (rows, width), kind = weights.shape, TensorType.of(weights.shape, weights.dtype)
-    scales, zeros = _constant(b, weights.scales), None
-    if weights.table:
-        blocks = TensorType.of((rows, width // weights.block, weights.block), weights.dtype)
-        packed = weights.codes.reshape(*blocks.static_shape[:2], -1)
-        numbers = _numbers(b, weights, Tensor(b, blocks, packed=packed))  # products match codes in blocks
+    return _matrix(b, weights, lambda part: _constant(b, part(weights)))
+
+
+def chosen_block_matrix(b: GraphBuilder, matrices: Sequence[BlockWeights], position: Tensor) -> Tensor:
+    """Return one of several matrices of one form and in order, at a position that is known at run time, as f32."""
+
+    def constant(part: Part) -> Tensor:
+        arrays = [part(each) for each in matrices]
+        return b.stack_constants(arrays, _KINDS[arrays[0].dtype.name]).gather(position)
+
+    return _matrix(b, matrices[0], constant)
+
+
+def _matrix(b: GraphBuilder, form: BlockWeights, constant: Constant) -> Tensor:
+    """Return a matrix of a form, whose arrays are constants, as f32."""
+    rows, width = form.shape
+    scales, zeros = constant(lambda each: each.scales), None
+    if form.table:
+        blocks = (rows, width // form.block, form.block)
+        codes = b.emit("unpack", constant(lambda each: each.codes.reshape(*blocks[:2], -1)), dtype=form.dtype)
+        numbers = _numbers(b, form, codes)  # products match codes in blocks
         return (numbers * scales.expand_dims(2)).reshape((rows, width))
-    codes = b.constant(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
-    if weights.zero_points is not None:
-        zeros = _constant(b, weights.zero_points)
-    elif weights.zeros is not None:
-        zeros = _packed_zeros(b, weights.zeros, weights.bits)
-    elif weights.zero:
-        zeros = b.emit("full", shape=scales.shape, value=weights.zero, dtype=weights.dtype)
-    return b.emit("dequantize", codes, scales, zeros, axis=1, block=weights.block, dtype="f32")
+    codes = constant(lambda each: each.codes)
+    if form.bits != 8:
+        codes = b.emit("unpack", codes, dtype=form.dtype)
+    if form.offsets is not None:
+        zeros = constant(_zero_points)
+    elif form.zeros is not None:
+        zeros = _packed_zeros(b, form, constant)
+    elif form.zero:
+        zeros = b.emit("full", shape=scales.shape, value=form.zero, dtype=form.dtype)
+    return b.emit("dequantize", codes, scales, zeros, axis=1, block=form.block, dtype="f32")
 
 
 def block_rows(b: GraphBuilder, weights: BlockWeights, index: Tensor) -> Tensor:
@@ -58,14 +82,24 @@ def _numbers(b: GraphBuilder, weights: BlockWeights, codes: Tensor) -> Tensor:
     return numbers - weights.zero if weights.zero else numbers
 
 
-def _packed_zeros(b: GraphBuilder, zeros: np.ndarray, bits: int) -> Tensor:
+def _zero_points(weights: BlockWeights) -> np.ndarray:
+    points = weights.zero_points
+    assert points is not None  # of a form with offsets
+    return points
+
+
+def _zeros(weights: BlockWeights) -> np.ndarray:
+    assert weights.zeros is not None  # of a form with zero points
+    return weights.zeros
+
+
+def _packed_zeros(b: GraphBuilder, form: BlockWeights, constant: Constant) -> Tensor:
     """Return the zero points in the type of codes; rows are padded to whole bytes and cut."""
-    if bits == 8:
-        return _constant(b, zeros)
-    packed = pack_fields(zeros, bits)
-    rows, width = len(packed), packed.shape[1] * 8 // bits
-    wide = Tensor(b, TensorType.of((rows, width), f"u{bits}"), packed=packed)
-    return wide if width == zeros.shape[1] else wide.slice(1, 0, zeros.shape[1])
+    if form.bits == 8:
+        return constant(_zeros)
+    wide = b.emit("unpack", constant(lambda each: pack_fields(_zeros(each), form.bits)), dtype=f"u{form.bits}")
+    blocks = _zeros(form).shape[1]
+    return wide if wide.shape[1] == blocks else wide.slice(1, 0, blocks)
 
 
 def _constant(b: GraphBuilder, array: np.ndarray) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,6 +38,13 @@ class BlockWeights:
     def bits(self) -> int:
         """Return the bits of a code."""
         return ELEMENT_TYPES[self.dtype].bits
+
+    @property
+    def form(self) -> Hashable:
+        """Return what is equal for matrices that differ in the elements of their arrays only."""
+        arrays = (self.codes, self.scales, self.offsets, self.zeros, self.order)
+        kinds = tuple(None if each is None else (each.dtype.name, each.shape) for each in arrays)
+        return self.shape, self.dtype, self.block, self.zero, self.table, kinds
 
     def values(self) -> np.ndarray:
         """Return the elements as f32."""

@@ -132,6 +132,10 @@ def import_decoder(
     return import_graph(weights, {**inputs, **(states or {}), **products.inputs}, build)
 
 
+EXPERT_PARTS = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
+"""The linear layers that an expert may have."""
+
+
 @dataclass(frozen=True)
 class TokenPlaces:
     """The positions of the new tokens and of the keys."""
@@ -327,10 +331,14 @@ class DecoderGraph(CheckpointGraph):
         def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
             return b.bind(sizes, "rows", f"rows of an expert of {name}", bounds=bounds)
 
-        def compute(expert: int, own: Tensor) -> Tensor:
-            return self.gated(f"{name}.experts.{expert}", own, experts.inner)
+        def compute(members: tuple[int, ...], position: Tensor, own: Tensor) -> Tensor:
+            if len(members) == 1:
+                return self.gated(f"{name}.experts.{members[0]}", own, experts.inner)
+            with self.choosing(f"{name}.experts", members, position):
+                return self.gated(f"{name}.experts", own, experts.inner)
 
-        return mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
+        groups = self.equal_modules(f"{name}.experts", experts.count, EXPERT_PARTS)
+        return mix_experts(b, rows, chosen, factors, numbers, bound, compute, experts.scales_inputs, groups)
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
         """Return the MLP's result: act(gate(x)) * up(x), or act(up(x)), times the down projection."""

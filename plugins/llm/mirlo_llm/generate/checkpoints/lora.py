@@ -44,6 +44,10 @@ class AdaptedProducts:
         by_name = dict(zip(self.inputs, tensors, strict=True))
         self._pairs = {each: (by_name[input_name(each, "A")], by_name[input_name(each, "B")]) for each in self._left}
 
+    def changes(self, *names: str) -> bool:
+        """Return whether an adapter changes a linear layer, by one of its names."""
+        return any(name in self._pairs for name in names)
+
     def take(self, *names: str) -> Pair | None:
         """Return the matrices for a linear layer by one of its names; None if no adapter changes it."""
         module = next((name for name in names if name in self._pairs), None)

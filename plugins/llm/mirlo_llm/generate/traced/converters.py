@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from mirlo_torch.registry import converter as aten_converter
 from mirlo.extend.frontend import Tensor, TensorType
 from mirlo.extend.frontend import dims as D
 from mirlo.extend.library import mix_experts, row_at, scan_rows
+from mirlo_llm.generate.checkpoints.graph import chosen_tensor
 from mirlo_llm.generate.traced.interfaces import CLAMPED
 from mirlo_llm.generate.traced.weights import ExpertMatrices, stored_tensor
 
@@ -58,22 +59,27 @@ def experts(
         result: tuple[D.Dim, ...] = op.builder.bind(sizes, "rows", f"rows of an expert of {op.name}", bounds=bounds)
         return result
 
-    def products(own: Tensor, matrices: ExpertMatrices, bias: Tensor | None, expert: int) -> list[Tensor]:
-        parts = [
-            own.matmul(stored_tensor(op.builder, part), **({} if matrices.transposed else {"transpose_rhs": True}))
-            for part in matrices.experts[expert]
-        ]
+    def product(own: Tensor, matrices: ExpertMatrices, members: tuple[int, ...], part: int, position: Tensor) -> Tensor:
+        stored = [matrices.experts[each][part] for each in members]
+        matrix = chosen_tensor(op.builder, stored, position) if len(stored) > 1 else stored_tensor(op.builder, *stored)
+        return own.matmul(matrix, **({} if matrices.transposed else {"transpose_rhs": True}))
+
+    def products(
+        own: Tensor, matrices: ExpertMatrices, bias: Tensor | None, members: tuple[int, ...], position: Tensor
+    ) -> list[Tensor]:
+        parts = [product(own, matrices, members, part, position) for part in range(len(matrices.experts[0]))]
         if bias is None:
             return parts
-        begin, result = 0, []
+        expert = position if len(members) == up.count else op.constant(members, "i64").gather(position)
+        begin, result, added = 0, [], bias.gather(expert)
         for part in parts:
             width = int(part.shape[-1])
-            result.append(part + bias.slice(0, expert, 1).slice(1, begin, width))
+            result.append(part + added.slice(0, begin, width))
             begin += width
         return result
 
-    def compute(expert: int, own: Tensor) -> Tensor:
-        made = products(own, up, up_bias, expert)
+    def compute(members: tuple[int, ...], position: Tensor, own: Tensor) -> Tensor:
+        made = products(own, up, up_bias, members, position)
         if gate == CLAMPED:
             (both,) = made
             inner = int(both.shape[-1]) // 2
@@ -84,10 +90,15 @@ def experts(
             first, value = made if len(made) == 2 else made[0].halves(-1)
             name, _, approximate = gate.partition("_")
             activated = op.emit(name, first, **({"approximate": approximate} if approximate else {})) * value
-        (result,) = products(activated, down, down_bias, expert)
+        (result,) = products(activated, down, down_bias, members, position)
         return result
 
-    return mix_experts(rows, chosen, factors, numbers, bound, compute)
+    groups: dict[Hashable, list[int]] = {}
+    for expert in range(up.count):
+        groups.setdefault((up.form(expert), down.form(expert)), []).append(expert)
+    return mix_experts(
+        op.builder, rows, chosen, factors, numbers, bound, compute, groups=list(map(tuple, groups.values()))
+    )
 
 
 def _scanned(op: Operation, step: Any, state: Tensor, width: tuple[D.Dim, ...], length: D.Dim) -> list[Tensor]:

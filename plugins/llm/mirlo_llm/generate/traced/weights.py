@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,10 @@ from mirlo.extend.frontend import GraphBuilder, Tensor, TensorType, concat
 from mirlo.extend.runtime import numpy_dtype
 from mirlo_llm.generate.checkpoints.block_graph import block_matrix
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
-from mirlo_llm.generate.checkpoints.graph import IGNORED
+from mirlo_llm.generate.checkpoints.graph import IGNORED, KINDS, Matrix, form_of
 from mirlo_llm.generate.checkpoints.packed import Tensors
 from mirlo_llm.generate.errors import ModelFolderError
 
-Stored: TypeAlias = "np.ndarray | BlockWeights"
-KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WRAPPER = "model."
 """The prefix of names in the exported program, in which the model is a submodule."""
 
@@ -32,7 +30,7 @@ WRAPPER = "model."
 class ExpertMatrices:
     """The matrices of all experts, read where the file stores them."""
 
-    experts: tuple[tuple[Stored, ...], ...]
+    experts: tuple[tuple[Matrix, ...], ...]
     """The parts of each expert's matrix: gate and value parts, if the file has two."""
     transposed: bool
     """Whether matrices are stored as [in, out]."""
@@ -42,6 +40,10 @@ class ExpertMatrices:
         """Return the number of experts."""
         return len(self.experts)
 
+    def form(self, expert: int) -> Hashable:
+        """Return what is equal for experts of which a loop can choose one."""
+        return tuple(map(form_of, self.experts[expert]))
+
 
 @dataclass
 class _Source:
@@ -49,7 +51,7 @@ class _Source:
 
     converter: Any
     """The conversion rule; None for a renamed tensor."""
-    tensors: dict[str, list[tuple[str, Stored]]] = field(default_factory=dict)
+    tensors: dict[str, list[tuple[str, Matrix]]] = field(default_factory=dict)
     """Names and tensors, sorted by the numbers in the names."""
 
 
@@ -116,7 +118,7 @@ class FileWeights:
                 del self._sources[name]
                 self._arrays |= self._converted(name, source)
 
-    def _array(self, name: str) -> Stored:
+    def _array(self, name: str) -> Matrix:
         if name in self._arrays:
             return self._arrays[name]
         source = self._sources[name]
@@ -161,7 +163,7 @@ class FileWeights:
         assert isinstance(stored, np.ndarray)
         return ExpertMatrices(tuple((matrix,) for matrix in stored), transposed)
 
-    def _check(self, name: str, stored: Stored, shape: Sequence[int]) -> None:
+    def _check(self, name: str, stored: Matrix, shape: Sequence[int]) -> None:
         if tuple(stored.shape) != tuple(shape):
             raise self._differs(name, shape, stored.shape)
         if isinstance(stored, np.ndarray) and stored.dtype.name not in KINDS:
@@ -192,7 +194,7 @@ def _stacks(operations: Sequence[Any]) -> bool:
     return len(kinds) == len(operations) and kinds in ([merge], [merge, join])
 
 
-def stored_tensor(builder: GraphBuilder, stored: Stored) -> Tensor:
+def stored_tensor(builder: GraphBuilder, stored: Matrix) -> Tensor:
     """Return a tensor of the file as f32."""
     if isinstance(stored, BlockWeights):
         return block_matrix(builder, stored)
