@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import field
-from typing import Generic, TypeVar
+from dataclasses import field, replace
+from typing import Any, Generic, TypeVar
 
 from mirlo.runtime.records import dataclass
 
@@ -51,6 +51,20 @@ class Scratchpad(Generic[Layout]):
     def find(self, name: str) -> ScratchpadTensor[Layout] | None:
         """Return a tensor by name; None if it is not in the scratchpad."""
         return self.tensors.get(name)
+
+    def plan(self, operator: Callable[[], None], commands: list[Any]) -> None:
+        """Plan an operator, which appends commands; if others' tensors leave no room in one piece, without these."""
+        before, count = {name: replace(each) for name, each in self.tensors.items()}, len(commands)
+        try:
+            operator()
+        except ScratchpadFull:
+            if not before:
+                raise
+            del commands[count:]
+            self.tensors = before
+            self.used.clear()
+            self.drop(*before)
+            operator()
 
     @property
     def largest(self) -> int:

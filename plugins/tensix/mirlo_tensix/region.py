@@ -6,6 +6,7 @@ an operator needs another layout, it is stored in DRAM and loaded again.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -135,7 +136,7 @@ def plan(nodes: Sequence[Sequence[ExternalNode]], outputs: Sequence[str], option
         first, last = step[0], step[-1]
         planner.step, planner.number = last.name, number
         try:
-            LOWERINGS.get(first.op, vector)(planner, step)
+            planner.l1.plan(functools.partial(LOWERINGS.get(first.op, vector), planner, step), planner.items)
         except ScratchpadFull as error:
             raise Misfit(f"{error}, those of L1 for tensors") from error
         if last.output.name in outputs:
@@ -477,11 +478,8 @@ def _convolve(p: Planner, nodes: Sequence[ExternalNode], part: _Convolution) -> 
     sizes = [image.size(kind) for image in (part.x, part.y)]
     sources = [tensor(value) for value in (node["weight"], node["bias"]) if value is not None]
     ones, x_at = p.operand((), Ones(True)) if work.has_bias else 0, p.operand((tensor(node["x"]),), part.x)
-    if p.l1.largest < sizes[1] + column:  # there is room, but not in one piece
-        p.l1.drop(*p.l1.tensors)
-        ones, x_at = p.operand((), Ones(True)) if work.has_bias else 0, p.operand((tensor(node["x"]),), part.x)
     y_at = p.result(y.name, replace(part.y, kept=24))
-    across = p.l1.largest // column
+    across = max(1, p.l1.largest // column)
     begin = 0
     while begin < work.n:
         first, end = part.firsts[begin], begin + 1

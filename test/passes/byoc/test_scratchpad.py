@@ -114,3 +114,25 @@ def test_a_tensor_is_stored_once() -> None:
     planned.pad.store("a")
     planned.pad.drop("a")
     assert planned.stored == ["a"] and planned.pad.find("a") is None
+
+
+def test_an_operator_without_room_in_one_piece_is_planned_again() -> None:
+    commands = ["before"]
+    pad = Scratchpad[str](0, 100, Counter({"a": 1, "b": 1, "c": 2}), lambda name, _: commands.append(f"store {name}"))
+    for name in "abc":
+        pad.place(name, "tiles", 30, False)
+    pad.finish(["a"])
+
+    def operator() -> None:
+        for name, size in (("b", 30), ("x", 10), ("y", 60)):  # beside b, in the middle, no 60 bytes are left
+            if pad.find(name) is None:
+                commands.append(f"load {name}")
+                pad.place(name, "tiles", size, True)
+            pad.used.add(name)
+
+    pad.plan(operator, commands)
+    assert commands == ["before", "store b", "store c", "load b", "load x", "load y"]
+    for _ in range(2):  # with other tensors, and in an empty scratchpad
+        with pytest.raises(ScratchpadFull, match="its operands and result take 101 of 100 bytes"):
+            pad.plan(lambda: commands.append(str(pad.place("z", "tiles", 101, False))), commands)
+    assert not pad.tensors and len(commands) == 6
