@@ -7,6 +7,7 @@ in a half of Dst while the other half is packed.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,9 +19,9 @@ from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import riscv, vector
-from mirlo_tensix.instructions import FORMATS, TILE, Instructions, Loop, Mark, Riscv, op
+from mirlo_tensix.instructions import DST_ROWS, FORMATS, TILE, Instructions, Loop, Mark, Riscv, op
 from mirlo_tensix.vector import Body, unary
-from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack
+from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack, zero
 
 FACE = (2, 2, 16, 16)
 """The dims of a tile: faces of 16 x 16."""
@@ -101,8 +102,13 @@ class Planes:
     """The row of the first pixel of a result."""
     gaps: tuple[tuple[int, int, int, int], ...] = ()
     """Rows of a result that are no pixels and become zero: first, count, step between such rows, how often."""
-    used: int = 0
-    """The planes with channels of a result: all others are zero."""
+
+    def is_gap(self, row: int) -> bool:
+        """Return whether a row is no pixel of a result."""
+        return any(
+            first <= row < first + step * (times - 1) + count and (times == 1 or (row - first) % step < count)
+            for first, count, step, times in self.gaps
+        )
 
 
 @dataclass(frozen=True)
@@ -195,16 +201,47 @@ class Product(Work):
 
     def commands(self) -> Iterator[Command]:
         pending, loads, arrived = list[TileCommand](), {"a": 0, "b": 0}, set[tuple[int, int]]()
-        rows, columns = self.best
+        packs, size = list[Command](), math.prod(self.best)
+        yield from self._margins()
         for command in self.schedule().commands(CAPACITY):
             if command.name == "tensix.pack":
                 place = command.writes[0].address // TILE_BYTES
-                yield pack(place, _dst_tile(self.best, command.reads[0].address))
+                packs.append(pack(place, _dst_tile(self.best, command.reads[0].address)))
+                if len(packs) == size:
+                    yield from self._gaps(packs)
+                    yield from packs
+                    packs = []
                 continue
             pending.append(command)
-            if sum(each.name == "tensix.multiply" for each in pending) == rows * columns:
+            if sum(each.name == "tensix.multiply" for each in pending) == size:
                 yield from (self._arrival(each, arrived) for each in _of_block(pending, loads, self.best))
                 pending = []
+
+    def _margins(self) -> Iterator[Command]:
+        """Yield the commands that pack zeros before the first pixel of a result and after the last one."""
+        y = self.y or Planes(0)
+        pixels = [
+            min(pixel, y.rows - TILE) - y.first
+            for first, count, _, times in y.gaps
+            for pixel in range(first, first + count if times == 1 else 0, TILE)
+        ]
+        places = [(column, pixel) for pixel in pixels for column in range(self.n)]
+        for tile, part in ((0, places[::2]), (HALF, places[1::2] or places)):  # halves are filled in turn
+            if places:
+                yield zero(tile, ())
+                yield from (pack(column, tile, pixel) for column, pixel in part)
+
+    def _gaps(self, packs: Sequence[Command]) -> Iterator[Command]:
+        """Yield the command that sets to zero what is no pixel in tiles of a result, in the rows of a half of Dst."""
+        rows = [
+            DST_ROWS * each.tile + 32 * (pixel // 16) + 16 * face + pixel % 16
+            for each in packs
+            for pixel in range(TILE)
+            if self.y is not None and self.y.is_gap(self.y.first + each.place // self.n * TILE + pixel)
+            for face in (0, 1)
+        ]
+        if rows:
+            yield zero(packs[0].tile, rows)
 
     def setups(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         math = tensix.setup_math(self.kind, self.is_plane)
@@ -230,8 +267,13 @@ class Product(Work):
                 row, column = divmod(command.place, self.n)
                 at = command.place * size
                 if self.y is not None:
-                    at = 16 * self.kind.bytes * (2 * column * self.y.rows + self.y.first + TILE * row)
+                    at = 16 * self.kind.bytes * (2 * column * self.y.rows + self.y.first + TILE * row + command.pixel)
                 return list(tensix.pack_tile(self.kind, tile, places[3] + at))
+            case "zero", _:
+                half = [op("ZEROACC", half=tile // HALF, what=2)] if "sums" in waits else []
+                function = _activation_words(self, tile // HALF) if command.rows else []
+                rows = [op("ZEROACC", half=row) for row in command.rows]  # which advance the counters of rows
+                return [*half, *function, tensix.math_tile(0), *rows, tensix.SET_ROWS]
         zero: Instructions = [op("ZEROACC", half=tile // HALF, what=2)] if "sums" in waits else []
         products = tensix.multiply_tile(self.phases, "a" in gives, "b" in gives)
         after = _activation_words(self, tile // HALF) if "sums" in gives else []
@@ -269,16 +311,6 @@ class Product(Work):
         unpacked = (*riscv.wait_for(riscv.SEMAPHORES + 4 * semaphore, 1), *riscv.store(FREE, part))
         done = [tensix.stall(tensix.BLOCK_SYNC, tensix.UNPACKERS_BUSY), tensix.post(semaphore)]
         return [*done, Riscv(unpacked), tensix.get(semaphore), waits]
-
-    def last(self, places: Sequence[int]) -> list[int]:
-        if self.y is None:
-            return []
-        row, plane = 16 * self.kind.bytes, 16 * self.kind.bytes * self.y.rows
-        return [
-            word
-            for first, count, step, times in self.y.gaps
-            for word in riscv.clear(places[3] + first * row, count * row, ((step * row, times), (plane, self.y.used)))
-        ]
 
 
 def _of_block(commands: list[TileCommand], loads: dict[str, int], block: tuple[int, int]) -> Iterator[Command]:

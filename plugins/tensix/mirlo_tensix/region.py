@@ -398,7 +398,7 @@ class _Convolution:
         cls, nodes: Sequence[ExternalNode], options: Options, wanted: Image | None, part: tuple[int, int] | None = None
     ) -> _Convolution:
         """Plan all rows, as planes that are wanted of the result if these have the same width, or some rows."""
-        node, (_, outputs, height, width) = nodes[0], nodes[-1].output.shape
+        node, (height, width) = nodes[0], nodes[-1].output.shape[2:]
         x = conv_image(node, options, wanted, part)
         across, (first, rows) = x.plane[1], part or (0, height)
         is_wanted = wanted is not None and wanted.plane[1] == across and wanted.strides == (1, 1)
@@ -416,7 +416,7 @@ class _Convolution:
         windows = _windows(node, x, count)
         work = Product(
             m, len(firsts), len(windows), options.phases, _activation(nodes), has_bias=node["bias"] is not None,
-            windows=windows, x=Planes(x.rows), y=Planes(y.rows, begin, chosen, -(-outputs // 16)),
+            windows=windows, x=Planes(x.rows), y=Planes(y.rows, begin, chosen),
             format=options.format,
         )  # fmt: skip
         return cls(x, y, work, firsts)
@@ -490,8 +490,7 @@ def _convolve(p: Planner, nodes: Sequence[ExternalNode], part: _Convolution) -> 
             TILE * first, TILE * work.k // math.prod(node["weight"].shape[2:]),
         )  # fmt: skip
         right = p.weights(sources, weights, (end - begin) * column)
-        used = min(2 * end, work.y.used if work.y else 0) - 2 * begin
-        one = replace(work, n=end - begin, y=replace(work.y, used=used))
+        one = replace(work, n=end - begin)
         source, target = x_at + 2 * first * plane * part.x.rows, y_at + 2 * begin * plane * part.y.rows
         for i in range(count):
             p.run(one, (source + i * sizes[0] // count, right, ones, target + i * sizes[1] // count))

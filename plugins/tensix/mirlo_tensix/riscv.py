@@ -44,21 +44,6 @@ def _wait_for_zero(address: int) -> list[int]:
     return [*rv32.load_at(OPERAND, address, ADDRESS), rv32.branch_back(rv32.BranchCondition.UNEQUAL, OPERAND, 0)]
 
 
-def clear(address: int, size: int, steps: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the instructions that set a block of whole 32 bytes to zero, repeated at steps this many times."""
-    once = size if size <= 256 else 64 if size % 64 == 0 else 32
-    code, done = [rv32.store_word(0, ADDRESS, at) for at in range(0, once, 4)], 0
-    if once < size:
-        code, done = rv32.repeat(size // once, [*code, rv32.add_constant(ADDRESS, ADDRESS, once)], COUNTERS), size
-    for depth, (step, times) in enumerate(steps, 1):
-        by = step - done
-        far = [*rv32.set_register(OPERAND, by & 0xFFFFFFFF), rv32.add(ADDRESS, ADDRESS, OPERAND)]
-        move = [rv32.add_constant(ADDRESS, ADDRESS, by)] if abs(by) < 2048 else far
-        code = rv32.repeat(times, [*code, *move], COUNTERS + depth) if times > 1 else code
-        done = step * times if times > 1 else done
-    return [*rv32.set_register(ADDRESS, address), *code]
-
-
 @dataclass
 class Requests:
     """Requests to the network; registers that already hold a value are not stored again."""
@@ -111,10 +96,10 @@ def _assembled(words: Instructions, marks: list[tuple[int, str]], first: int = 0
     return code
 
 
-def program_of(words: Instructions, last: Sequence[int] | None = None) -> Program:
-    """Return the program of a thread's core; the last one waits for the end, does what is left, and stores a flag."""
+def program_of(words: Instructions, is_last: bool) -> Program:
+    """Return the program of a thread's core; the last one waits for the end and stores a flag."""
     marks = list[tuple[int, str]]()
     pushed = _assembled(words, marks)
-    end = [] if last is None else [*wait_for(SEMAPHORES + 4 * DONE, 1), *last, *store(FLAG, 1)]
+    end = [*wait_for(SEMAPHORES + 4 * DONE, 1), *store(FLAG, 1)] if is_last else []
     every = [*pushed, *end, rv32.STAY]
     return Program(struct.pack(f"<{len(every)}I", *every), marks, len(pushed))

@@ -21,7 +21,7 @@ from mirlo_tensix.cores import MOST, SLOTS, SharedProduct
 from mirlo_tensix.products import ROWS
 from mirlo_tensix.riscv import ADDRESS, FLAG, Program, program_of
 from mirlo_tensix.unit import DTYPES, Bits
-from mirlo_tensix.work import Threads, Work
+from mirlo_tensix.work import PACK, Threads, Work
 
 MEGAHERTZ = 1000
 L1_BYTES = 1464 * 1024
@@ -139,7 +139,7 @@ class Machine:
     def _run(
         self, name: str, limit: int, code: Threads, cores: Sequence[Sequence[int]], entries: Sequence[Any]
     ) -> Cycles:
-        programs = [program_of(words, code.last if i == 2 else None) for i, words in enumerate(code.words)]
+        programs = [program_of(words, i == PACK) for i, words in enumerate(code.words)]
         begins = list(itertools.accumulate((-(-len(each.code) // 64) * 64 for each in programs), initial=PROGRAMS))
         if begins[-1] > L1_BYTES:
             raise SimulatorError(f"{name}: its programs take {begins[-1] - PROGRAMS} bytes of L1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.extend.codegen import (
@@ -51,7 +51,7 @@ class Command:
 
     queued: QueuedCommand
     kind: str
-    """"load", "multiply", "move", "body" or "pack"."""
+    """"load", "multiply", "move", "body", "zero" or "pack"."""
     place: int = 0
     """The tile of its tensor in L1."""
     tile: int = 0
@@ -61,6 +61,10 @@ class Command:
     """The number of the body that the vector unit computes."""
     arrives: int | None = None
     """What the load waits for, where operands arrive meanwhile."""
+    pixel: int = 0
+    """How many pixels behind this tile a result is packed."""
+    rows: tuple[int, ...] = ()
+    """The rows of Dst that become zero."""
 
 
 def load(operand: int, place: int, memory: str, bank: int) -> Command:
@@ -68,9 +72,15 @@ def load(operand: int, place: int, memory: str, bank: int) -> Command:
     return Command(QueuedCommand(UNPACK, (), (MemorySpan(memory, bank % 2, 1),), name), "load", place, operand=operand)
 
 
-def pack(place: int, tile: int) -> Command:
+def zero(tile: int, rows: Iterable[int]) -> Command:
+    """Return the command that sets rows of Dst to zero, all of them of the half of a tile."""
     span = MemorySpan("sums", tile // HALF, 1)
-    return Command(QueuedCommand(PACK, (span,), (), f"pack tile {place}"), "pack", place, tile)
+    return Command(QueuedCommand(MATH, (), (span,), "clear what is no pixel"), "zero", tile=tile, rows=tuple(rows))
+
+
+def pack(place: int, tile: int, pixel: int = 0) -> Command:
+    span = MemorySpan("sums", tile // HALF, 1)
+    return Command(QueuedCommand(PACK, (span,), (), f"pack tile {place}"), "pack", place, tile, pixel=pixel)
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,6 @@ class Threads:
     kind: Format
     is_plane: bool = False
     """Whether SrcB is unpacked in halves."""
-    last: tuple[int, ...] = ()
-    """Instructions of the last thread's RISC-V core after its words."""
 
     @functools.cached_property
     def busy(self) -> dict[str, int]:
@@ -150,10 +158,6 @@ class Work:
     def words(self, command: Command, places: Sequence[int], waits: set[str], gives: set[str]) -> Instructions:
         """Return the words of a command with its waits for memories, and the hand-over of memories after it."""
 
-    def last(self, places: Sequence[int]) -> list[int]:
-        """Return the final instructions of the last thread's RISC-V core."""
-        return []
-
     def threads(self, places: Sequence[int]) -> Threads:
         return threads(self, tuple(places))
 
@@ -184,4 +188,4 @@ def threads(work: Work, places: tuple[int, ...]) -> Threads:
         words += work.words(command, places, waits, gives)
         words += AFTER[queue] if "sums" in gives else []
     every[PACK] = [tensix.op("SEMINIT", semaphores=1 << tensix.DONE, most=1), *every[PACK], tensix.post(tensix.DONE)]
-    return Threads((every[0], every[1], every[2]), work.kind, work.is_plane, tuple(work.last(places)))
+    return Threads((every[0], every[1], every[2]), work.kind, work.is_plane)

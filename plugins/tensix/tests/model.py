@@ -51,7 +51,7 @@ def _product(work: Product, *operands: Bits) -> Bits:
     result[:, work.y.first : work.y.first + rows] = found.reshape(rows, 2 * work.n, 16).transpose(1, 0, 2)
     for first, count, step, times in work.y.gaps:
         for i in range(times):
-            result[: work.y.used, first + i * step : first + i * step + count] = 0
+            result[:, first + i * step : first + i * step + count] = 0
     return result.reshape(-1)
 
 

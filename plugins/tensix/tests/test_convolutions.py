@@ -9,6 +9,11 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import loader, region, simulator
+from mirlo_tensix.instructions import FORMATS
+from mirlo_tensix.products import Planes, Product
+from mirlo_tensix.simulator import execute
+from mirlo_tensix.unit import to_bits
+from model import bits_of
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -123,6 +128,19 @@ def test_results_of_windows_have_the_bits_of_the_unit(
     found = unit(x := numbers(0, case[0]))
     monkeypatch.setattr(loader, "Machine", numpy_machine)
     np.testing.assert_array_equal(found, unit(x))
+
+
+@needs_simulator
+@pytest.mark.parametrize("activation", [None, "relu"])
+@pytest.mark.parametrize("size", [(3, 2), (2, 2), (5, 1)], ids=str)
+def test_what_is_no_pixel_becomes_zero(size: tuple[int, int], activation: str | None) -> None:
+    m, n = size
+    end = 32 * m - 12  # the pixels of a row of 8, two after each row, and some around all of them
+    y = Planes(32 * m + 22, 11, ((0, 11, 0, 1), (19, 2, 10, end // 10), (end, 32 * m + 22 - end, 0, 1)))
+    work = Product(m, n, 2, 1, activation, windows=((0, 0), (0, 3)), x=Planes(32 * m + 3), y=y)
+    operands = [to_bits(numbers(i, (bytes_ // 2,)), FORMATS["bf16"]) for i, bytes_ in enumerate(work.tensor_bytes[:2])]
+    found, expected = execute(work, *operands)[0], bits_of(work, *operands)
+    np.testing.assert_array_equal(found[: expected.size], expected)
 
 
 @needs_simulator

@@ -74,7 +74,7 @@ def test_commands_of_every_block_are_synchronized(size: tuple[int, int, int]) ->
 
 def test_commands_of_the_largest_product_have_room_in_memory() -> None:
     product = Product(12, 12, 12, 4, "gelu", (1, 1))
-    programs = [program_of(words) for words in product.threads(places_of(product)).words]
+    programs = [program_of(words, False) for words in product.threads(places_of(product)).words]
     assert simulator.PROGRAMS + sum(len(each.code) for each in programs) < simulator.L1_BYTES
     with pytest.raises(SimulatorError, match=r"take \d+ bytes of L1, of which 917504 are for them"):
         places_of(Product(13, 13, 13))
