@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,8 +76,8 @@ class Tensix(CodeGenerator):
             for name, kernel in KERNELS.items()
         ]
         return [
-            ("dense", dense, _fits),
-            ("matmul", matmul, _fits),
+            ("dense", dense, _fits_matmul),
+            ("matmul", matmul, _fits_matmul),
             ("conv", conv, _fits_conv),
             *kernels,
             ("move", _moves(), _fits_move),
@@ -188,25 +188,33 @@ def _moves() -> Any:
     return pattern
 
 
+def _fits(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a check of matches for operands of f32, then what `check` requires, which returns True or a reason."""
+
+    def fits(match: Any) -> Any:
+        types = [str(value.type) for value in match.inputs()]
+        if types and match.inputs()[0].dtype.name in ("i8", "u8"):
+            return decline(DECLINED["int8"], operands=types)
+        if any(value.dtype.name != "f32" for value in match.inputs()):
+            return decline("operands must be f32, which the core rounds", operands=types)
+        return check(match)
+
+    return fits
+
+
+@_fits
 def _fits_move(match: Any) -> Any:
-    """Return True, or the reason that a transposition does not move whole tiles."""
     nodes = match.nodes
     axes = [node.attribute("axes") if node.name == "relax.permute" else None for node in nodes]
     steps = [(node.operands[0].shape, each, node.results[0].shape) for node, each in zip(nodes, axes, strict=True)]
     types = {"x": str(nodes[0].operands[0].type), "result": str(nodes[-1].type)}
-    if match.inputs()[0].dtype.name != "f32":
-        return decline("operands must be f32, which the core rounds", **types)
     return moved_tiles(steps) is not None or decline("only whole tiles of 32 x 32 are moved and transposed", **types)
 
 
-def _fits(match: Any) -> Any:
-    """Return True, or the reason that a core does not compute a product."""
+@_fits
+def _fits_matmul(match: Any) -> Any:
     matmul = match.op("matmul")
     x, weight = matmul.lhs, matmul.rhs
-    if x.dtype.name in ("i8", "u8"):
-        return decline(DECLINED["int8"], x=str(x.type))
-    if x.dtype.name != "f32" or weight.dtype.name != "f32":
-        return decline("operands must be f32, which the core rounds", x=str(x.type), weight=str(weight.type))
     if matmul.transpose_lhs or matmul.transpose_rhs:
         return decline("operands must not be transposed", lhs=matmul.transpose_lhs, rhs=matmul.transpose_rhs)
     if len(x.shape) < 2 or len(weight.shape) < 2:
@@ -218,23 +226,18 @@ def _fits(match: Any) -> Any:
     return True
 
 
+@_fits
 def _fits_conv(match: Any) -> Any:
-    """Return True, or the reason that a core does not compute a convolution."""
     conv = match.op("conv")
-    types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
-    if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
-        return decline("operands must be f32, which the core rounds", **types)
     if len(conv.x.shape) != 4 or conv.data_layout != "NC*" or conv.kernel_layout != "OI*":
+        types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
         return decline("images must be NCHW and kernels OIHW", **types, layout=conv.data_layout)
     return True
 
 
+@_fits
 def _fits_attention(match: Any) -> Any:
-    """Return True, or the reason that a core does not compute an attention."""
-    node, inputs = match.op("attention"), match.inputs()
-    if any(value.dtype.name != "f32" for value in inputs):
-        types = [str(value.type) for value in inputs]
-        return decline("operands must be f32, which the core rounds", operands=types)
+    node = match.op("attention")
     if node.causal or node.softcap:
         return decline("the core has no causal and no capped attention", causal=node.causal, softcap=node.softcap)
     query, key = node.query, node.key
@@ -243,12 +246,10 @@ def _fits_attention(match: Any) -> Any:
     return True
 
 
+@_fits
 def _fits_vector(match: Any) -> Any:
-    """Return True, or the reason that the vector unit does not compute an operator."""
     node = match.op("operator")
     kernel, types = KERNELS[node.name], [str(value.type) for value in match.inputs()]
-    if any(value.dtype.name != "f32" for value in match.inputs()):
-        return decline("operands must be f32, which the core rounds", operands=types)
     shapes = [tuple(value.shape) for value in match.inputs()]
     if kernel not in ROWWISE:
         return True
