@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +64,11 @@ def numbers(seed: int, shape: Shape) -> Array:
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [*((case, "bf16") for case in CASES), *product(CASES[:2], ("fp16", "tf32"))],
+    ids=str,
+)
 def test_bits_of_windows_are_a_convolution(case: Case, dtype: str, tmp_path: Path) -> None:
     path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
     unit = mirlo.compile(path, f"tensix{{phases=4 dtype={dtype}}},llvm", cache=False)
@@ -131,8 +135,7 @@ def test_results_of_windows_have_the_bits_of_the_unit(
 
 
 @needs_simulator
-@pytest.mark.parametrize("activation", [None, "relu"])
-@pytest.mark.parametrize("size", [(3, 2), (2, 2), (5, 1)], ids=str)
+@pytest.mark.parametrize(("size", "activation"), [((3, 2), None), ((5, 1), "relu")])
 def test_what_is_no_pixel_becomes_zero(size: tuple[int, int], activation: str | None) -> None:
     m, n = size
     end = 32 * m - 12  # the pixels of a row of 8, two after each row, and some around all of them
