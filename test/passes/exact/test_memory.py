@@ -8,8 +8,10 @@ from typing import cast
 import numpy as np
 import pytest
 
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
-from mirlo.passes.exact.memory import CHUNK, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
+from mirlo.passes.exact.memory import CHUNK, DRAWN_INPUTS, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
 from mirlo.passes.exact.primes import EXPONENTS, VALUES, Plane
 from mirlo.passes.exact.translator import Argument
 
@@ -43,3 +45,16 @@ def test_unwritten_memory_repeats_and_differs_between_forms(count: int) -> None:
         assert len(left) == count + 2 * GUARD_BYTES // 8
         assert np.array_equal(left[POOL:], left[:-POOL])
         assert (left != right).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, DRAWN_INPUTS - 1, DRAWN_INPUTS, DRAWN_INPUTS + 1, 2 * DRAWN_INPUTS + 5])
+@pytest.mark.parametrize("arithmetic", [FieldArithmetic(True, False), DoubleArithmetic()], ids=["field", "double"])
+def test_inputs_repeat_after_a_prime_number_of_elements(count: int, arithmetic: Arithmetic) -> None:
+    """What is drawn fills an input, in each plane; the next input has other elements."""
+    memory = RandomMemory(arithmetic, 1)
+    first, second = (memory.buffer(Argument("in", "f", 0, (count,)), {}) for _ in range(2))
+    for one, other in zip(first.planes, second.planes, strict=True):
+        assert len(one) == count and (one[DRAWN_INPUTS:] == one[: max(count - DRAWN_INPUTS, 0)]).all()
+        assert len(np.unique(one)) >= 0.99 * min(count, DRAWN_INPUTS)
+        assert not (count and np.array_equal(one, other))
+    assert all(DRAWN_INPUTS % divisor for divisor in range(2, int(DRAWN_INPUTS**0.5) + 1))
