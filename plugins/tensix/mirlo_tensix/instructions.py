@@ -54,6 +54,11 @@ class Format:
     """The power of two by which numbers are too small where SrcA is copied to Dst."""
 
     @property
+    def packed_bytes(self) -> int:
+        """Return the bytes of a number of Dst as packers read it."""
+        return 2 if self.packed == BF16 else 4
+
+    @property
     def tile_bytes(self) -> int:
         """Return the bytes of a tile: four faces of 16 x 16, each row-major."""
         return self.bytes * TILE * TILE
@@ -324,7 +329,7 @@ def setup_packers(kind: Format, plane_rows: int = 0, transposes: bool = False) -
     """
     fields = {
         _SHARED["pack_reads_fp32"]: 1, _SHARED["pack_edge_mask"]: 0xFFFF, _SHARED["pack_reads_per_plane"]: 16,
-        _SHARED["pack_x_stride"]: kind.bytes,
+        _SHARED["pack_x_stride"]: kind.packed_bytes,
     }  # fmt: skip
     face = 256 * kind.bytes // 16
     plane = plane_rows * kind.bytes
@@ -343,7 +348,7 @@ def setup_packers(kind: Format, plane_rows: int = 0, transposes: bool = False) -
 
 def pack_tile(kind: Format, tile: int, address: int) -> list[Word]:
     """Return the words that pack a tile of Dst to L1."""
-    base = _low_half(_SHARED["dst_base"][0], tile * kind.tile_bytes)
+    base = _low_half(_SHARED["dst_base"][0], tile * kind.packed_bytes * TILE * TILE)
     return [*base, *_low_half(_PACKERS["target"][0][0], address // 16), op("PACR", last=1, packers=0xF)]
 
 

@@ -131,7 +131,7 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
         ((40, 64, 32), 2, "gelu", "bf16"),
         ((40, 64, 32), 3, "relu", "tf32"),
         ((20, 32, 40), 1, None, "fp16"),
-        ((20, 32, 40), 3, "relu", "fp16"),
+        ((20, 64, 40), 3, "relu", "fp16"),
     ],
 )
 def test_results_have_the_bits_of_the_unit(
