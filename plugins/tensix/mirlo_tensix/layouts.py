@@ -73,6 +73,7 @@ class Matrix:
         return self.tiles * kind.tile_bytes
 
     def bits(self, kind: Format, array: Array) -> Bits:
+        array = array.reshape(array.shape[max(0, array.ndim - len(self.shape)) :])  # a row of more dims
         is_whole = array.size == math.prod(self.shape)
         flat = (array if is_whole else np.broadcast_to(array, self.shape)).reshape(-1)
         fill = to_bits(np.full(1, self.fill, np.float32), kind)[0]

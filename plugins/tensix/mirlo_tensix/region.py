@@ -190,7 +190,7 @@ def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     """Plan products of matrices with a bias and a function of the sums."""
     x, weight, y = tensor(nodes[0]["lhs"]), tensor(nodes[0]["rhs"]), nodes[-1].output
     product, left = dense(nodes, p.options)
-    if not weight.is_constant:
+    if not weight.is_constant or len(weight.shape) != 2:
         _two_tensors(p, x, weight, y, product, left)
         return
     bias = [tensor(v) for node in nodes if node.op == "relax.add" for v in node.inputs if v is not None and v.constant]

@@ -157,6 +157,21 @@ def test_bits_of_operators_of_a_model_are_off_by_the_rounding_of_numbers_between
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
+def test_bits_of_operands_of_several_dims() -> None:
+    weights = np.random.default_rng(0).standard_normal((2, 8, 5)).astype(np.float32)
+
+    @mirlo.script
+    def model(x: R.Tensor[(1, 1, 8), R.f32], y: R.Tensor[(1,), R.f32], z: R.Tensor[(2, 3, 8), R.f32]):
+        return R.relu(R.add(x, y)), R.multiply(z, x), R.matmul(z, R.const(weights))
+
+    shapes = ((1, 1, 8), (1,), (2, 3, 8))
+    inputs = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)]
+    unit, cpu = mirlo.compile(model, "tensix{phases=4},llvm", cache=False), mirlo.compile(model, cache=False)
+    for found, expected in zip(unit(*inputs), cpu(*inputs), strict=True):
+        assert np.abs(found - expected).max() <= 1e-2 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
 def test_bits_of_large_tensors_are_computed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     @mirlo.script
     def model(x: R.Tensor[(100, 40), R.f32], w: R.Tensor[(40, 200), R.f32]):
