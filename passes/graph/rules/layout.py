@@ -174,11 +174,15 @@ def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @layout("relax.permute")
-def mark_permute_of_argument(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Mark the permute of an argument with channels last to channels first: it sinks as those of convolutions do."""
+def mark_permute_of_images(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
+    """Mark the permute of an argument, or of a view, from channels last to channels first.
+
+    It sinks as those of convolutions do.
+    """
     if MARK in op.operation.attributes or not (b.given or CHANNELS_LAST).is_default:
         return decline("it is a layout permute already, or layouts are requested")
     rank = len(op.axes)
-    if not isinstance(op.x, ir.BlockArgument) or rank < 4 or list(op.axes) != channels_first(rank):
-        return decline("it does not move the channels of an argument from the last dim")
+    is_image = isinstance(op.x, ir.BlockArgument) or op.x.owner.name == "relax.reshape"
+    if not is_image or rank < 4 or list(op.axes) != channels_first(rank):
+        return decline("it does not move the channels of an argument, or of a view, from the last dim")
     return permuted(op.x, list(op.axes), b)

@@ -162,3 +162,22 @@ func.func @channels_last_argument(%x: tensor<2x5x6x8xf32>, %y: tensor<2x5x6x8xf3
   %6 = "relax.negative"(%5) : (tensor<2x6x5xf32>) -> tensor<2x6x5xf32>
   return %2, %4, %6 : tensor<8xf32>, tensor<5x2x6x8xf32>, tensor<2x6x5xf32>
 }
+
+// -----
+
+// So does the permute of a view, as where windows become an image; that of a value of the same shape stays.
+// CHECK-LABEL: func.func @channels_last_view(
+// CHECK:         %[[V:.*]] = "relax.reshape"(%arg0) {{.*}} -> tensor<2x4x6x8xf32>
+// CHECK:         "relax.negative"(%[[V]]) : (tensor<2x4x6x8xf32>
+// CHECK:         %[[E:.*]] = "relax.exp"(%arg1)
+// CHECK:         %[[P:.*]] = "relax.permute"(%[[E]]) {axes = array<i64: 0, 3, 1, 2>}
+// CHECK:         "relax.negative"(%[[P]]) : (tensor<2x8x4x6xf32>
+func.func @channels_last_view(%x: tensor<2x2x2x3x2x8xf32>, %y: tensor<2x4x6x8xf32>) -> (tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>) {
+  %0 = "relax.reshape"(%x) {shape = [2, 4, 6, 8]} : (tensor<2x2x2x3x2x8xf32>) -> tensor<2x4x6x8xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x4x6x8xf32>) -> tensor<2x8x4x6xf32>
+  %2 = "relax.negative"(%1) : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  %3 = "relax.exp"(%y) : (tensor<2x4x6x8xf32>) -> tensor<2x4x6x8xf32>
+  %4 = "relax.permute"(%3) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x4x6x8xf32>) -> tensor<2x8x4x6xf32>
+  %5 = "relax.negative"(%4) : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  return %2, %5 : tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>
+}

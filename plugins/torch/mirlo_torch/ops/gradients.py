@@ -105,10 +105,58 @@ def adaptive_max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, indices: 
     return _max_pool_backward(3, grad, x, indices)
 
 
+@decomposition("aten.max_pool2d_with_indices_backward.default")
+def max_pool_2d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    *windows, indices = rest
+    return _window_max_backward(2, grad, x, indices, *windows)
+
+
 @decomposition("aten.max_pool3d_with_indices_backward.default")
 def max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
-    *_, indices = rest
-    return _max_pool_backward(3, grad, x, indices)
+    *windows, indices = rest
+    return _window_max_backward(3, grad, x, indices, *windows)
+
+
+def _window_max_backward(
+    dims: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor, window: Sequence[int],
+    stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool,
+) -> torch.Tensor:  # fmt: skip
+    """Compute the gradient of max pooling.
+
+    Where windows lie side by side, each element compares its position with that of the maximum of its window: no memory
+    is filled with zeros. Dims are ordered as those of images with channels last, as convolutions compute them.
+    """
+    import torch
+
+    window, padding, dilation = (_each(each, dims) for each in (window, padding, dilation))
+    steps = _each(stride, dims) if stride else window
+    sizes, counts = x.shape[-dims:], grad.shape[-dims:]
+    rest = [size - count * step for size, count, step in zip(sizes, counts, window, strict=True)]
+    is_static = all(isinstance(each, int) for each in (*sizes, *rest))
+    if not is_static or steps != window or any(padding) or any(each != 1 for each in dilation) or min(rest) < 0:
+        return _max_pool_backward(dims, grad, x, indices)
+    kind = _position_type(sizes)
+    positions = torch.zeros((), dtype=torch.int64)
+    for count, step, size in zip(counts, window, sizes, strict=True):
+        positions = positions[..., None, None] * size + torch.arange(count * step).reshape(count, step)
+    of_window = [each for count in counts for each in (count, 1)]
+    last = [each.movedim(-dims - 1, -1) for each in (indices.to(kind), grad)]
+    position, value = (each.reshape([*each.shape[: -dims - 1], *of_window, each.shape[-1]]) for each in last)
+    elements = torch.where(position == positions.to(kind)[..., None], value, 0)
+    outer = elements.shape[: -2 * dims - 1]
+    covered = [count * step for count, step in zip(counts, window, strict=True)]
+    result = elements.reshape([*outer, *covered, elements.shape[-1]]).movedim(-1, -dims - 1)
+    if any(rest):
+        result = torch.nn.functional.pad(result, [each for count in reversed(rest) for each in (0, count)])
+    return result
+
+
+def _position_type(sizes: Sequence[int]) -> torch.dtype:
+    """Return the smallest type of positions in a channel, which the backward graph may keep."""
+    import torch
+
+    last = math.prod(sizes) - 1
+    return next(kind for kind in (torch.uint8, torch.int16, torch.int32, torch.int64) if last <= torch.iinfo(kind).max)
 
 
 def _max_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
@@ -117,7 +165,8 @@ def _max_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor, indices: 
 
     outer = x.shape[: x.dim() - dims]
     zeros = torch.zeros((*outer, math.prod(x.shape[x.dim() - dims :])), dtype=grad.dtype)
-    sums = zeros.scatter_add(-1, indices.reshape((*outer, -1)), grad.reshape((*outer, -1)))
+    flat = (*outer, math.prod(grad.shape[x.dim() - dims :]))
+    sums = zeros.scatter_add(-1, indices.reshape(flat), grad.reshape(flat))
     return sums.reshape(x.shape)
 
 
