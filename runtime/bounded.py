@@ -34,6 +34,8 @@ START_SECONDS = 120
 """Time in which a process must start and import a module, on a busy machine."""
 MAX_HEADER, MAX_CONTENT = 1 << 20, 1 << 31
 """Bytes of the largest answer."""
+WAITING = 5
+"""How many times its processor time a call may take by the clock, on a busy machine, or where it waits."""
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from mirlo.runtime.bounded_process import main; main()"
 )
@@ -46,7 +48,7 @@ class Bounds:
     """The resources that a bounded process may use."""
 
     seconds: int = 10
-    """Of a call, and of opening the module: of processor time where the system limits that, and of time."""
+    """Of a call, and of opening the module: of processor time where the system limits that, of time elsewhere."""
     memory: int = 1 << 30
     """Bytes of address space; macOS and Windows do not limit them."""
     growth: int = 1 << 29
@@ -158,7 +160,7 @@ class _Peer:
                 self.end()
                 raise BoundedFailure(f"it takes longer than {seconds:.0f} s") from None
             except (OSError, EOFError, ValueError):
-                raise BoundedFailure(f"its process ended{_how(self.end())}") from None
+                raise BoundedFailure(_reason(self.end(), header)) from None
             except BaseException:  # such as Ctrl-C: a later answer would be taken for that to another message
                 self.end()
                 raise
@@ -193,10 +195,21 @@ def _finish(connection: socket.socket, process: _Started | _Copied, owner: int) 
         process.end_later()
 
 
-def _how(code: int | None) -> str:
+def _reason(code: int | None, header: Mapping[str, object]) -> str:
+    """Return why there is no answer to a message, by the exit code of the process."""
     if code is None:
-        return ""
-    return f" by signal {signal_name(-code)}" if code < 0 else f" with exit code {code}"
+        return "its process ended"
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    name = signal_name(-code)
+    if name == "SIGXCPU":
+        return f"it takes longer than {header.get('seconds', 0)} s of processor time"
+    return f"its process ended by signal {name}"
+
+
+def _clock_seconds(seconds: int) -> float:
+    """Return the time of a call that may take `seconds` of processor time, or of time where that is not limited."""
+    return WAITING * seconds if can_fork() else seconds
 
 
 _lock = make_lock()
@@ -253,7 +266,7 @@ class BoundedProcess:
         """Call a function; raise `BoundedFailure` or `BoundedRefusal` if it has no result."""
         seconds = self._worker.bounds.seconds if seconds is None else seconds
         header = {"message": "call", "name": function, "seconds": seconds, "arguments": arguments}
-        return self._peer.exchange(header, content, seconds)
+        return self._peer.exchange(header, content, _clock_seconds(seconds))
 
     def fork(self, bounds: Bounds | None = None) -> BoundedProcess:
         """Return a copy for calls that do not wait for other calls, and whose failures do not affect them."""
@@ -287,7 +300,7 @@ class BoundedWorker:
             "memory": bounds.memory, "stack": bounds.stack, "is_background": bounds.is_background,
         }  # fmt: skip
         try:
-            peer.exchange(header, self._content, bounds.seconds if can_fork() else START_SECONDS)
+            peer.exchange(header, self._content, _clock_seconds(bounds.seconds) if can_fork() else START_SECONDS)
         except BaseException:
             peer.end()
             raise
