@@ -54,6 +54,7 @@ test-clients:
 	$(CLIENTS)/bin/pip install --quiet --editable '.[test,clients]'
 	$(CLIENTS)/bin/pip install --quiet --no-deps basic-pitch efficientword-net livekit-plugins-silero
 	$(CLIENTS)/bin/pytest -q -rs test/clients
+	$(CLIENTS)/bin/python -m benchmarks.client_commands
 	$(CLIENTS)/bin/python -m benchmarks.clients
 
 # All cases of these, with all samples of PyTorch's operator database: hours on two cores.

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from every_command import COMMANDS, internal_errors, run_command
+from every_command import internal_errors, run_command
 from onnx import parser
+
+from mirlo.benchmarks.client_commands import COMMANDS
 
 OBJECTS = {
     "strings and tensors": """
