@@ -74,6 +74,10 @@ class GraphBuilder:
         self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
+        self.symbols_of_loops: dict[tuple[object, ...], list[str]] = {}
+        """Names of sizes that bodies of counted loops bind, by their bounds."""
+        self.loop_symbols: set[str] | None = None
+        """Those that the innermost counted loop has bound; None outside of such loops."""
         self.stacks: dict[tuple[object, ...], tuple[str, Sequence[np.ndarray]]] = {}
         """The same of parameters that are stacked arrays."""
 
@@ -313,7 +317,7 @@ class GraphBuilder:
         text = text or f"a size of '{base}'"
         values = tensor.cast("i64").reshape((count,))
         pairs: list[tuple[str, Dim]] = [(name, D.symbol(name)) for name in names or ()]
-        pairs = pairs or [self.symbol_of_data(base) for _ in range(count)]
+        pairs = pairs or self._symbols_of_loop(base, count, bounds) or [self.symbol_of_data(base) for _ in range(count)]
         symbols, dims = [name for name, _ in pairs], [dim for _, dim in pairs]
         divisors = [divisor_of(dim) for dim in dims]
         if any(divisor is not None for divisor in divisors):
@@ -336,6 +340,21 @@ class GraphBuilder:
         ]
         OPS["bind_dims"].build(self.full(values), symbols=symbols, bounds=limits, what=text, result_types=[])
         return tuple(dims)
+
+    def _symbols_of_loop(self, base: str, count: int, bounds: Sequence[Dim] | None) -> list[tuple[str, Dim]]:
+        """Return names of sizes in the body of a counted loop: those that another loop has for sizes of these bounds.
+
+        No size of a body is seen outside of it, and the bodies of equal layers are equal so.
+        """
+        if self.loop_symbols is None or bounds is None:
+            return []
+        known = self.symbols_of_loops.setdefault((base, *bounds), [])
+        free = [name for name in known if name not in self.loop_symbols][:count]
+        while len(free) < count:
+            free.append(self.new_symbol(base))
+            known.append(free[-1])
+        self.loop_symbols.update(free)
+        return [(name, D.symbol(name)) for name in free]
 
     def _quotients(
         self, values: Tensor, pairs: Sequence[tuple[str, Dim]], divisors: Sequence[int | None]
@@ -530,6 +549,8 @@ class GraphBuilder:
         types, i64 = [value.type for value in inits], ir.IntegerType.get_signless(64)
         op = ir.Operation.create("scf.for", operands=[first, end, step, *inits], results=types, regions=1)
         block = op.regions[0].blocks.append(ir.IndexType.get(), *types)
+        outside = self.loop_symbols
+        self.loop_symbols = set(outside or ())
         try:
             with self.inside(block):
                 at = arith.IndexCastOp(i64, block.arguments[0]).result
@@ -543,6 +564,8 @@ class GraphBuilder:
         except BaseException:
             op.erase()
             raise
+        finally:
+            self.loop_symbols = outside
         return list(map(self.tensor, op.results))
 
     def loop_while(

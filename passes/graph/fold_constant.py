@@ -275,7 +275,7 @@ class _Folder:
             return False
         stacked_kind = kind.with_shape((count, *kind.shape))
         key = op.name, tuple(attributes_of(op).items()), constant.owner.opview.param, stacked_kind
-        with ir.InsertionPoint(op), op.location:
+        with ir.InsertionPoint.after(constant.owner), op.location:  # outside of loops, as the constant is
             if key in self.slices:
                 folded: ir.Value = Constant.make(param=self.slices[key], result_types=[stacked_kind])
             else:
@@ -285,6 +285,7 @@ class _Folder:
                 self.left -= kind.bytes * count
                 folded, self.slices[key] = computed, computed.owner.opview.param
                 self.made.add(self.slices[key])
+        with ir.InsertionPoint(op), op.location:
             result = Gather.make(folded, lookup.indices)
         replace_op(op, [result])
         return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import attributes_of, captured
+from mirlo.dialects.core.surgery import attributes_of, captured, replace_inside
+from mirlo.passes.locations import names_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
 
@@ -17,6 +18,8 @@ LEAST_LAYERS = 8
 LEAST_OPERATIONS = 8
 """Fewest operations of a layer."""
 CONSTANT, RETURN = "relax.constant", "func.return"
+TEXT = "what"
+"""The attribute with the text of an error, which begins with the names of nodes."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,62 @@ def _longest_run(equal: np.ndarray) -> tuple[int, int]:
     return int(starts[longest]), int(ends[longest] - starts[longest])
 
 
+def reads(op: ir.Operation) -> list[ir.Value]:
+    """Return the values from outside that an operation reads: its operands, then those that its bodies read."""
+    return [*op.operands, *captured(op)] if len(op.regions) else list(op.operands)
+
+
+def with_nested(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Yield an operation and those inside of it."""
+    yield op
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from with_nested(inner.operation)
+
+
+def own_attributes(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Return the attributes of an operation; in the text of an error without the names of its nodes."""
+    attributes, names = attributes_of(op), ", ".join(names_of(op.location))
+    text = attributes.get(TEXT)
+    if names and isinstance(text, ir.StringAttr) and text.value.startswith(names):
+        attributes[TEXT] = ir.StringAttr.get(text.value.removeprefix(names))
+    return attributes
+
+
+def set_read(op: ir.Operation, number: int, value: ir.Value) -> None:
+    """Replace one of the values of `reads`."""
+    if number < len(op.operands):
+        op.operands[number] = value
+    else:
+        replace_inside(op, reads(op)[number], value)
+
+
+def body_signature(op: ir.Operation) -> Hashable:
+    """Return what is equal for operations whose bodies compute the same of the values that they read."""
+    numbers: dict[ir.Value, Hashable] = {value: ("outside", i) for i, value in enumerate(captured(op))}
+
+    def of_block(block: ir.Block) -> Hashable:
+        for argument in block.arguments:
+            numbers[argument] = len(numbers)
+        operations = []
+        for inner in (each.operation for each in block.operations):
+            kinds = tuple(value.type for value in inner.results)
+            operands = tuple(numbers[value] for value in inner.operands)
+            nested = tuple(of_block(each) for region in inner.regions for each in region.blocks)
+            operations.append((inner.name, tuple(own_attributes(inner).items()), kinds, operands, nested))
+            for value in inner.results:
+                numbers[value] = len(numbers)
+        return tuple(value.type for value in block.arguments), tuple(operations)
+
+    return tuple(of_block(block) for region in op.regions for block in region.blocks)
+
+
 def _signature(op: ir.Operation) -> Hashable:
     """Return what equal operations of equal layers have in common, apart from operands and elements of constants."""
+    attributes = own_attributes(op)
     if len(op.regions):
-        return op  # bodies are not compared
-    attributes = attributes_of(op)
+        return op.name, tuple(attributes.items()), tuple(value.type for value in op.results), body_signature(op)
     if op.name == CONSTANT and not _is_splat(attributes):
         attributes = {}
     return op.name, tuple(attributes.items()), tuple(value.type for value in op.results)
@@ -152,7 +206,7 @@ class _Wiring:
         return number if 0 <= number < self.count else None
 
     def _wiring(self, layer: int) -> tuple[tuple[_Source, ...], ...]:
-        return tuple(tuple(self._source(value, layer) for value in op.operands) for op in self._layer(layer))
+        return tuple(tuple(self._source(value, layer) for value in reads(op)) for op in self._layer(layer))
 
     def _source(self, value: ir.Value, layer: int) -> _Source:
         place = self.places.get(value)
@@ -169,7 +223,7 @@ class _Wiring:
         for op in self.operations[after:]:
             if op.name == RETURN:
                 continue
-            for value in (*op.operands, *(captured(op) if len(op.regions) else ())):
+            for value in reads(op):
                 place = self.places.get(value)
                 if place is not None and self.start <= place[0] < after - self.period:
                     return decline("a value of a layer is read after the next one", reader=op.name)
@@ -178,7 +232,7 @@ class _Wiring:
     def _inputs(self, numbers: range, sources: Sequence[Sequence[_Source]]) -> list[tuple[int, ...]] | None:
         slots = [(i, j) for i, row in enumerate(sources) for j, each in enumerate(row) if each.kind == "argument"]
         rows = [
-            [ir.BlockArgument(layer[i].operands[j]).arg_number for i, j in slots] for layer in map(self._layer, numbers)
+            [ir.BlockArgument(reads(layer[i])[j]).arg_number for i, j in slots] for layer in map(self._layer, numbers)
         ]
         groups = _own(rows)
         return groups and [tuple(row[group[0]] for group in groups[0]) for row in rows]

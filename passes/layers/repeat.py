@@ -14,8 +14,17 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.unknown import UnknownConstants
-from mirlo.passes.layers.find import CONSTANT
+from mirlo.passes.layers.find import (
+    CONSTANT,
+    TEXT,
+    body_signature,
+    own_attributes,
+    reads,
+    set_read,
+    with_nested,
+)
 from mirlo.passes.layers.represent import RemovedLayers, return_values
+from mirlo.passes.locations import names_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
 
@@ -69,7 +78,7 @@ class _Pairs:
         for number, part in part_of.items():
             self.parts.update((self.block.arguments[i], part) for i in self.layers.inputs[number])
         for op in self.operations:
-            part = max((self.parts.get(value, NONE) for value in _read(op)), default=NONE)
+            part = max((self.parts.get(value, NONE) for value in reads(op)), default=NONE)
             if op.name == CONSTANT and op.opview.param in self.unknown:
                 part = part_of[self.unknown.layers[op.opview.param][0]]
             self.members[part].append(op)
@@ -90,11 +99,10 @@ class _Pairs:
         if len(first) != len(second):
             return decline("passes made different operations of equal layers", first=len(first), second=len(second))
         for x, y in zip(first, second, strict=True):
-            if len(x.regions) or len(y.regions):
-                return decline("passes made an operation with a body", operation=y.name)
-            if self._signature(x) != self._signature(y) or len(x.operands) != len(y.operands):
+            one, other = reads(x), reads(y)
+            if self._signature(x) != self._signature(y) or len(one) != len(other):
                 return decline("passes made different operations of equal layers", first=x.name, second=y.name)
-            if not all(map(self._is_equal, x.operands, y.operands)):
+            if not all(map(self._is_equal, one, other)):
                 return decline("passes made operations of equal layers read different values", operation=y.name)
             for a, b in zip(x.results, y.results, strict=True):
                 self._pair(a, b)
@@ -117,7 +125,7 @@ class _Pairs:
         own = {position for n in self.layers.compared[:2] for position in self.layers.outputs[n]}
         returned = [value for i, value in zip(self.layers.kept, self.last.operands, strict=True) if i not in own]
         carried = self.carried
-        for value in (*(value for op in self.members[LATER] for value in _read(op)), *returned):
+        for value in (*(value for op in self.members[LATER] for value in reads(op)), *returned):
             part = self.parts.get(value, NONE)
             if part == FIRST or (part == SECOND and value not in carried):
                 return decline("a value of a layer is read after the next one")
@@ -149,7 +157,8 @@ class _Pairs:
     def _signature(self, op: ir.Operation) -> Hashable:
         if op.name == CONSTANT and op.opview.param in self.unknown:
             return CONSTANT, op.results[0].type, self._constant_key(op.opview.param)
-        return op.name, tuple(attributes_of(op).items()), tuple(value.type for value in op.results)
+        bodies = body_signature(op) if len(op.regions) else ()
+        return op.name, tuple(own_attributes(op).items()), tuple(value.type for value in op.results), bodies
 
     def _constant_key(self, constant: str | ir.Attribute) -> Hashable:
         """Return what is equal for constants that are computed in the same way in each layer."""
@@ -159,10 +168,6 @@ class _Pairs:
         if derived is None:
             return self.unknown.layers[constant][1]
         return derived.key, derived.result, tuple(map(self._constant_key, derived.operands))
-
-
-def _read(op: ir.Operation) -> list[ir.Value]:
-    return [*op.operands, *(captured(op) if len(op.regions) else ())]
 
 
 class _UndefinedError(Exception):
@@ -236,9 +241,7 @@ class _Copies:
         for part, old, new in (SECOND, behind, self.layers.removed[0]), (LATER, number, self.layers.removed[-1]):
             locations = {a.attr: b for a, b in zip(known[old], known[new], strict=True)}
             for op in self.pairs.members[part]:
-                moved = _moved(op.location, locations)
-                if moved != op.location:
-                    op.location = moved
+                _relocate(op, locations)
 
     def _copy(self, n: int, copies: _Values, current: _Values, at: ir.InsertionPoint) -> None:
         locations = self._locations(n)
@@ -248,8 +251,17 @@ class _Copies:
                 with at, location:
                     copies[op.results[0]] = self._constant(op.opview.param, n, op.results[0].type)
                 continue
-            operands = [self._value(value, copies, current) for value in op.operands]
-            copy = ir.Operation.create(op.name, types, operands, attributes, loc=location, ip=at)
+            operands = [self._value(value, copies, current) for value in reads(op)]
+            if len(op.regions):
+                copy = op.clone(ip=at).operation
+                for number, value in enumerate(operands):
+                    set_read(copy, number, value)
+            else:
+                copy = ir.Operation.create(op.name, types, operands, attributes, loc=op.location, ip=at)
+            if len(op.regions) or TEXT in attributes:
+                _relocate(copy, locations)
+            else:
+                copy.location = location
             copies.update(zip(op.results, copy.results, strict=True))
 
     def _read_from(self, current: _Values, returned: dict[int, ir.Value]) -> None:
@@ -326,6 +338,18 @@ class _Copies:
             return self.layers.constants[n][self.unknown.layers[constant][1]].param or "constant"
         sizes = [prod(kind.static_shape) for kind in derived.kinds]
         return f"{self._name(derived.operands[sizes.index(max(sizes))], n)}.{derived.name}"
+
+
+def _relocate(op: ir.Operation, locations: _Locations) -> None:
+    """Set the locations of an operation, and of those inside of it, to those in another layer."""
+    for each in with_nested(op):
+        moved, own = _moved(each.location, locations), own_attributes(each)
+        if moved == each.location:
+            continue
+        each.location = moved
+        if own.get(TEXT) != attributes_of(each).get(TEXT):
+            text = ", ".join(names_of(moved)) + ir.StringAttr(own[TEXT]).value
+            each.attributes[TEXT] = ir.StringAttr.get(text)
 
 
 def _moved(location: ir.Location, locations: _Locations) -> ir.Location:

@@ -9,7 +9,7 @@ from mirlo.dialects.core.surgery import attributes_of, erase_op, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.unknown import UnknownConstants
-from mirlo.passes.layers.find import RETURN, Layer, LayerRun
+from mirlo.passes.layers.find import RETURN, Layer, LayerRun, set_read, with_nested
 from mirlo.runtime.records import dataclass
 
 FIRST, SECOND = 1, 2
@@ -65,7 +65,7 @@ def keep_representatives(function: ir.Operation, run: LayerRun, unknown: Unknown
     compared = FIRST, SECOND, count - LAST
     described = (*compared, *removed)
     constants = {n: [_constant(layers[n].operations[group[0]]) for group in layers[n].constants] for n in described}
-    locations = {n: [op.location for op in layers[n].operations] for n in described}
+    locations = {n: [op.location for top in layers[n].operations for op in with_nested(top)] for n in described}
     kind, results = ir.TypeAttr(function.attributes["function_type"]).value, attributes_of(function).get("res_attrs")
     arguments = len(function.regions[0].blocks[0].arguments)
     _read_from(layers[count - LAST], layers[SECOND], run)
@@ -110,7 +110,7 @@ def _constant(op: ir.Operation) -> LayerConstant:
 def _read_from(layer: Layer, other: Layer, run: LayerRun) -> None:
     """Make a layer read the results of another one in place of those of the layer before it."""
     for (i, j), (place, number) in run.carried.items():
-        layer.operations[i].operands[j] = other.operations[place].results[number]
+        set_read(layer.operations[i], j, other.operations[place].results[number])
 
 
 def _make_unknown(number: int, layer: Layer, unknown: UnknownConstants) -> None:

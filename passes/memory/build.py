@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
@@ -204,8 +204,8 @@ class PlannedFunction:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Enter a region: buffers created and sizes computed here are not visible outside."""
-        self.buffers, outside = self.buffers.new_child(), self.late_sizes
+        """Enter a region: buffers created, and sizes bound and computed here, are not visible outside."""
+        self.buffers, outside, known = self.buffers.new_child(), self.late_sizes, set(self.values)
         self.late_sizes = outside.nested()
         self.regions += 1
         try:
@@ -213,6 +213,8 @@ class PlannedFunction:
         finally:
             self.regions -= 1
             self.buffers, self.late_sizes = self.buffers.parents, outside
+            for name in set(self.values) - known:
+                del self.values[name]
 
     def _emit(self, step: TimelineStep) -> None:
         op = step.op
@@ -401,7 +403,7 @@ class PlannedFunction:
                 self.module, self._given_record, value, most, index(self.symbols.text_number(view.what))
             )
             self._set(name, value)
-        self._require_late()
+        self._require_late(view.symbols)
 
     def _require(self, op: ir.OpView) -> None:
         """Check dims; those known before the call are checked there."""
@@ -421,19 +423,19 @@ class PlannedFunction:
             sizes = [self.size(dim) for dim, left in zip(dims, erased, strict=True) if left is D.UNKNOWN]
         for name, value in zip(op.opview.symbols, sizes, strict=True):
             self._set(name, value)
-        self._require_late()
+        self._require_late(op.opview.symbols)
 
     def _set(self, name: str, value: ir.Value) -> None:
         self.values[name] = value
         if D.symbol(name) in self.symbols.sizes:
             store_word(value, self._given_record, self.symbols.slot(D.symbol(name)))
 
-    def _require_late(self) -> None:
-        """Check requirements on sizes as soon as all of their symbols are bound."""
-        ready = [each for each in self.symbols.late if each.symbols <= set(self.values)]
+    def _require_late(self, bound: Collection[str]) -> None:
+        """Check requirements on sizes as soon as all of their symbols are bound, and again where one is bound again."""
+        known = set(self.values)
+        ready = [each for each in self.symbols.late if each.symbols <= known and not each.symbols.isdisjoint(bound)]
         if not ready:
             return
-        self.symbols.late = [each for each in self.symbols.late if not each.symbols <= set(self.values)]
         for each in ready:
             if isinstance(each, NonnegativeDim):
                 number = index(self.symbols.text_number(each.text))

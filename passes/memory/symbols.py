@@ -82,11 +82,12 @@ class FunctionSymbols:
         for number, op in enumerate(binds):
             view = op.opview
             for i, name in enumerate(view.symbols):
-                if name in bounds or name in texts:
-                    raise PassError(f"symbol '{name}' is bound twice", op.location)
                 limits = getattr(view, "bounds", ())
-                bounds[name] = limits[i] if limits else D.UNKNOWN
-                indices[name] = number
+                bound = limits[i] if limits else D.UNKNOWN
+                if name in texts or (name in bounds and (bound != bounds[name] or not _is_in_loop(op, function))):
+                    raise PassError(f"symbol '{name}' is bound twice", op.location)
+                bounds[name] = bound
+                indices.setdefault(name, number)
         result = FunctionSymbols(texts, bounds, indices)
         waiting = [dim for dim in dict.fromkeys(dims) if not dim.is_symbol]
         while waiting:
@@ -295,6 +296,12 @@ class FunctionSymbols:
                     if self.is_early(dim):
                         store_word(sizes.emit(dim), record, self.slot(dim))
                 func.ReturnOp([])
+
+
+def _is_in_loop(op: ir.Operation, function: ir.OpView) -> bool:
+    """Return whether what an operation binds is seen in the body of a loop only."""
+    parent = op.parent
+    return parent is not None and parent != function and parent.operation.name == "scf.for"
 
 
 def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: ir.Value, dim: Dim) -> ir.Value:

@@ -146,3 +146,30 @@ def test_unrolled_loops(count: int) -> None:
     kinds = [[kernel.kind for kernel in model.artifact.kernels] for model in (looped, unrolled)]
     assert ("control" in kinds[0], "control" in kinds[1]) == (count > 1, False)
     assert kinds[1].count("contraction") == count
+
+
+@pytest.mark.parametrize("second", [0, 1, 4, 5])
+def test_loops_share_the_names_of_sizes(second: int) -> None:
+    """Sizes that bodies bind are seen in them only; each is tested where it is bound."""
+    weights = [floats(40, 40) for _ in range(2)]
+
+    def fill(b: GraphBuilder, x: Tensor, at: Tensor) -> Tensor:
+        stack = b.stack_constants(weights, "f32")
+
+        def loop(size: Tensor, before: Tensor) -> Tensor:
+            def body(position: Tensor, carried: list[Tensor]) -> list[Tensor]:
+                (rows,) = b.bind(size.reshape((1,)), "rows", "rows of a loop", bounds=[x.shape[0]])
+                return [carried[0] + x.slice(0, 0, rows).matmul(stack.gather(position)).sum(0)]
+
+            return b.repeat_times(2, [before], body)[0]
+
+        first = loop(b.constant(np.array(2, np.int64)), b.constant(np.zeros(40, np.float32)))
+        return loop(at, first)
+
+    model, x = compiled(fill), floats(4, 40)
+    if second > 4:
+        with pytest.raises(mirlo.InputError, match="rows of a loop"):
+            model(x, np.array(second))
+        return
+    expected = np.sum([(x[:rows] @ each).sum(0) for rows in (2, second) for each in weights], axis=0)
+    np.testing.assert_allclose(model(x, np.array(second)), expected, rtol=1e-3, atol=1e-3)

@@ -36,9 +36,10 @@ def test_equal_layers_share_kernels(tmp_path: Path) -> None:
     assert many[1] - few[1] == 6 * (few[1] - compiled_kernels(write_layers(tmp_path / "2", 2))[1])
 
 
-def test_few_layers_stand_for_all(tmp_path: Path) -> None:
-    """With `save_ir` the passes run on all layers: the code and the results are the same."""
-    folder = write_layers(tmp_path / "model", 12)
+@pytest.mark.parametrize("experts", [0, 4])
+def test_few_layers_stand_for_all(experts: int, tmp_path: Path) -> None:
+    """With `save_ir` the passes run on all layers: the code and the results are the same, also with loops in layers."""
+    folder = write_layers(tmp_path / "model", 12, experts)
     few, all_layers = (
         generate.load(folder, cache=False, **options).executable  # type: ignore[arg-type]
         for options in ({}, {"save_ir": tmp_path / "ir"})

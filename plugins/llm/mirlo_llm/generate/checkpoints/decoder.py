@@ -329,7 +329,7 @@ class DecoderGraph(CheckpointGraph):
         numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
 
         def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
-            return b.bind(sizes, "rows", f"rows of an expert of {name}", bounds=bounds)
+            return b.bind(sizes, "rows", "rows of an expert", bounds=bounds)
 
         def compute(members: tuple[int, ...], position: Tensor, own: Tensor) -> Tensor:
             if len(members) == 1:

@@ -56,7 +56,7 @@ def experts(
     numbers = op.constant(np.arange(up.count)[None], chosen.dtype)
 
     def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
-        result: tuple[D.Dim, ...] = op.builder.bind(sizes, "rows", f"rows of an expert of {op.name}", bounds=bounds)
+        result: tuple[D.Dim, ...] = op.builder.bind(sizes, "rows", "rows of an expert", bounds=bounds)
         return result
 
     def product(own: Tensor, matrices: ExpertMatrices, members: tuple[int, ...], part: int, position: Tensor) -> Tensor:
