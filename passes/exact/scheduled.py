@@ -33,7 +33,6 @@ def translate_scheduled(
     views = [op.results[0].type for op in operations_in(function) if op.name == "memref.view"]
     ratios = [arithmetic.bytes / float_bytes(kind.element_type) for kind in views if is_float_buffer(kind)]
     t.view_ratio = int(max([1, *ratios]))
-    t.views_are_floats = len(ratios) == len(views)
     symbols = iter(symbols_of_function(function.opview))
     block = function.regions[0].blocks[0]
     for i, argument in enumerate(block.arguments):

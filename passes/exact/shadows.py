@@ -6,9 +6,10 @@ blocks may not do so in one launch. What breaks this is noted in the constants o
 
 from __future__ import annotations
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.ir_text import FunctionText
 from mirlo.passes.exact.outside import OutsideError
-from mirlo.passes.exact.translator import Argument, KernelTranslator
+from mirlo.passes.exact.translator import Argument, KernelTranslator, is_float_buffer
 from mirlo.passes.exact.values import BufferRef, IntValue
 from mirlo.runtime.records import dataclass
 
@@ -71,10 +72,12 @@ class Shadows:
             self._t.sites.append(name)
         return self._t.sites.index(name)
 
-    def prepare(self, buffer: BufferRef, name: str, is_of_block: bool = False) -> None:
+    def prepare(self, value: ir.Value, name: str, is_of_block: bool = False) -> None:
         """Make the shadow of a buffer that is written."""
+        buffer = self._t.buffer(value)
         if buffer.roots not in self._shadows:
-            self._shadows[buffer.roots] = self._make(self._t.memory[buffer.roots], name, is_of_block)
+            argument = self._t.memory[buffer.roots]
+            self._shadows[buffer.roots] = self._make(argument, name, is_of_block, _is_viewed_as_floats(value))
 
     def clear(self) -> None:
         """Emit that nothing is written or read yet."""
@@ -106,16 +109,22 @@ class Shadows:
         """Emit that a fault happened."""
         _note_fault(self._t.f, str(site), kind)
 
-    def _make(self, argument: Argument, name: str, is_of_block: bool) -> Shadow | None:
+    def _make(self, argument: Argument, name: str, is_of_block: bool, has_floats: bool) -> Shadow | None:
         if argument.role == "in":
             return None
         t = self._t
         is_bytes = argument.kind == "bytes"
         size = 1 if is_bytes else t.arithmetic.bytes if argument.kind == "f" else max(argument.bits // 8, 1)
-        grain = t.arithmetic.bytes if is_bytes and t.views_are_floats else size
+        grain = t.arithmetic.bytes if is_bytes and has_floats else size
         memory = t.buffer_argument(Argument("scratch", "i", 64, (*argument.shape, _WORDS)), (0,))
         total = IntValue(t.f.at_entry(f"udiv i64 {memory.room}, {8 * _WORDS * grain // size}"), 64)
         return Shadow(memory.roots[0], total, grain, is_of_block, self.site(name))
+
+
+def _is_viewed_as_floats(value: ir.Value) -> bool:
+    """Return whether memory of bytes has elements as large as floats: no other access is to it."""
+    users = [use.owner.operation for use in value.uses]
+    return all(op.name == "memref.view" and is_float_buffer(op.results[0].type) for op in users)
 
 
 def _note_fault(f: FunctionText, site: str, kind: int) -> None:

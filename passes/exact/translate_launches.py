@@ -84,13 +84,12 @@ class _Launch:
         for value, known in list(t.values.items()):
             if isinstance(known, BufferRef) and isinstance(value.owner, ir.Block):
                 is_result = t.memory[known.roots].role == "out"
-                self.shadows.prepare(known, f"result {value.arg_number - inputs}" if is_result else "scratch memory")
+                self.shadows.prepare(value, f"result {value.arg_number - inputs}" if is_result else "scratch memory")
         for op in operations_in(self.block.owner.operation):
             if op.name == ALLOC:  # each block has its own, and writes all that it reads
                 t.set(op, t.local_buffer(op.results[0].type))
                 self.uniform.add(op.results[0])
-                buffer = t.buffer(op.results[0])
-                self.shadows.prepare(buffer, SHARED_MEMORY, is_of_block=True)
+                self.shadows.prepare(op.results[0], SHARED_MEMORY, is_of_block=True)
         self._find_parts(self.block)
         self.shadows.clear()
         t.store(t.index(0), self.state, t.index(0))

@@ -104,8 +104,6 @@ class KernelTranslator:
         """What notes accesses of threads."""
         self.sites: list[str] = []
         """What faults of synchronization are about, by the numbers with which they are noted."""
-        self.views_are_floats = True
-        """Whether memory of bytes is viewed as floats only."""
         self.view_ratio = 1
         """By how much memory of bytes is larger than in the kernel, as floats in it are."""
         self._slots = 0

@@ -218,6 +218,23 @@ def test_an_operation_without_a_meaning_is_outside() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("element", ["i8", "ui8", "i32", "f32"])
+def test_elements_of_any_size_are_their_own(element: str, target: str) -> None:
+    """Threads that write adjacent bytes of shared memory write other elements."""
+    text = f"""
+    func.func @main(%x: tensor<20x300x{element}>) -> tensor<20xi64> {{
+      %y = "relax.argmax"(%x) {{axis = 1 : i64, keepdims = false}}
+        : (tensor<20x300x{element}>) -> tensor<20xi64>
+      return %y : tensor<20xi64>
+    }}
+    """
+    ((_, pair),) = kernel_pairs(text, target)
+    assert "memref.alloc" in str(pair.scheduled)
+    verdict = pair.verify()
+    assert verdict.status == EQUAL, verdict
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_large_numbers_run_on_threads(target: str) -> None:
     """A softmax without its maximum is the same function of residues."""
     text = """
