@@ -62,7 +62,7 @@ class Command:
     arrives: int | None = None
     """What the load waits for, where operands arrive meanwhile."""
     pixel: int = 0
-    """How many pixels behind this tile a result is packed."""
+    """How many pixels after this tile a result is packed."""
     rows: tuple[int, ...] = ()
     """The rows of Dst that become zero."""
 
