@@ -206,10 +206,10 @@ def _init(cls: type, fields: tuple[Field[Any], ...], frozen: bool) -> Callable[.
     others: dict[int, tuple[tuple[str, bool, Any], ...] | None] = {}
     """By the number of positional arguments: the fields that get their defaults; None if there are too few or many."""
     set_field = _set_attribute if frozen else setattr
-    made = count_from(1)
+    instances = count_from(1)
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
-        if next(made) == MANY and cls.__dict__["__init__"] is __init__:
+        if next(instances) == MANY and cls.__dict__["__init__"] is __init__:
             cls.__init__ = _generated_init(cls, fields, frozen)  # type: ignore[misc]
         positional = len(args)
         if positional not in others:
