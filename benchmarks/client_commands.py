@@ -172,7 +172,7 @@ def main() -> int:
     """Run the commands, or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[""], help="parts of the paths of the files")
-    parser.add_argument("--timeout", type=float, default=900, help="seconds of processor time of a command")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds of processor time of a command")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no model after these")
     parser.add_argument("--write", action="store_true", help="write the record and the table")
     arguments = parser.parse_args()

@@ -178,7 +178,7 @@ def test_templates_after_failures_and_in_forks(tmp_path: Path, monkeypatch: pyte
     template = f"{{% if messages[0].content == 'slow' %}}{slow}{{% endif %}}{{{{ messages[0].content }}}}"
     found = read_template(with_template(tmp_path, template))
     assert found is not None
-    with pytest.raises(ModelFolderError, match="takes longer than 2 s"):
+    with pytest.raises(ModelFolderError, match=r"takes longer than (2|10) s"):
         found.render([{"role": "user", "content": "slow"}])
     texts = ["quick", 'a\n"\u2028\ud800\U0001f600', "x" * 100_000]
     for text in texts:
