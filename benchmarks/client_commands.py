@@ -160,12 +160,12 @@ def _reason(text: str) -> str:
 
 def problems(runs: Iterable[CommandRun]) -> list[str]:
     """Return the commands that ended in an internal error."""
-    found: dict[str, list[str]] = defaultdict(list)
+    commands: dict[str, list[str]] = defaultdict(list)
     for run in runs:
         for command, outcome in run.outcomes.items():
             if outcome.startswith(f"{FAILED}: "):
-                found[outcome].append(f"{command} {run.model}")
-    return [f"{', '.join(where)}: {outcome}" for outcome, where in found.items()]
+                commands[outcome].append(f"{command} {run.model}")
+    return [f"{', '.join(where)}: {outcome}" for outcome, where in commands.items()]
 
 
 def main() -> int:
