@@ -365,6 +365,8 @@ class _Launch:
             raise OutsideError("a shuffle of a number of threads that is known at run time")
         if isinstance(value.owner, ir.Block) and value not in self.slots:
             raise OutsideError("a shuffle of an index")
+        if _is_of_float_bits(value):
+            raise OutsideError("a shuffle of bits of a float that are not 32")
         mode = next(each for each in _MODES if each in str(op.attributes["mode"]))
         taken, valid = (self._slot(result) for result in op.results)
 
@@ -488,6 +490,18 @@ class _Launch:
         is_any = t.compare("ne", self._count_active(mask), t.index(0))
         self.mask = mask
         self._when(is_any, lambda: _discard(emit()))
+
+
+def _is_of_float_bits(value: ir.Value) -> bool:
+    """Return whether an integer is a part of the bits of a float, or has them among others: no residue has those."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner.operation
+        if op.name == "arith.bitcast":
+            return is_float(element_of(op.operands[0].type))
+        if op.name not in ("arith.trunci", "arith.extui", "arith.shrui"):
+            return False
+        value = op.operands[0]
+    return False
 
 
 def _discard(values: Sequence[Number]) -> None:

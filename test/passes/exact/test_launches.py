@@ -234,6 +234,19 @@ def test_elements_of_any_size_are_their_own(element: str, target: str) -> None:
     assert verdict.status == EQUAL, verdict
 
 
+def test_bits_of_floats_in_shuffles_are_outside() -> None:
+    """Halves of an f64 are moved one by one: residues have none."""
+    text = """
+    func.func @main(%x: tensor<5x64xf64>) -> tensor<5x64xf64> {
+      %y = "relax.softmax"(%x) {axis = 1 : i64} : (tensor<5x64xf64>) -> tensor<5x64xf64>
+      return %y : tensor<5x64xf64>
+    }
+    """
+    ((_, pair),) = kernel_pairs(text, "nvvm")
+    verdict = pair.verify()
+    assert verdict.status == OUTSIDE and verdict.why == "a shuffle of bits of a float that are not 32"
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_large_numbers_run_on_threads(target: str) -> None:
     """A softmax without its maximum is the same function of residues."""
