@@ -215,6 +215,7 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "tensor_intrin(means)": of_tensor_intrin, "command_intrin(means)": of_command_intrin,
     "command_intrin(simulate)": IGNORED, "CommandProgram(execute)": IGNORED,
     "Scratchpad(store_tensor)": IGNORED, "Scratchpad.finish(kept)": READ_AS_TRUTH,
+    "Scratchpad.plan(operator)": IGNORED,
 }  # fmt: skip
 """The test of each name of `mirlo.extend` that takes a function, or why what the function returns cannot be wrong."""
 

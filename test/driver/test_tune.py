@@ -540,14 +540,14 @@ def test_a_choice_that_differs_from_the_definition_is_not_kept(monkeypatch: pyte
     monkeypatch.setattr(measure, "compile_task", lambda task, values, target, threads: other if values else own)
     monkeypatch.setattr(measure, "_time", lambda executable, inputs, repeats: 50.0 if executable is other else 100.0)
     for is_right, expected in ((True, 0.5), (False, None)):
-        monkeypatch.setattr(measure, "is_verified", lambda module, passes, store, target, right=is_right: right)
+        monkeypatch.setattr(measure, "is_verified", lambda module, passes, store, right=is_right: right)
         assert time_choices(task, task.choices[:1], "llvm", 1).ratios == (expected,)
     measure._own_kernel.cache_clear()
 
 
 def test_choices_are_compared_with_the_definition() -> None:
     (task,), _ = tasks_of(_model(), "llvm", 1)
-    assert measure._is_right(task, task.choices[0], "llvm")
+    assert measure._is_right(task, task.choices[0])
 
 
 def test_a_search_says_what_it_expects(tmp_path: Path) -> None:

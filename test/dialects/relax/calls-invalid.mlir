@@ -151,3 +151,27 @@ func.func @sizes_without_symbols(%x0: tensor<2xf32>) {
   %0 = "relax.call_tir"(%x0) {callee = @k, symbols = ["a", "b"], sizes = ["n"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @row_at_a_float(%x0: tensor<2x4xf32>, %x1: tensor<f32>) {
+  // expected-error@+1 {{position must be integer or unsigned integer, got f32}}
+  %0 = "relax.view_row"(%x0, %x1) : (tensor<2x4xf32>, tensor<f32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @rows_at_several_positions(%x0: tensor<2x4xf32>, %x1: tensor<3xi64>) {
+  // expected-error@+1 {{expected a tensor with dims and a position without, got f32[2, 4] and i64[3]}}
+  %0 = "relax.view_row"(%x0, %x1) : (tensor<2x4xf32>, tensor<3xi64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @row_of_none(%x0: tensor<0x4xf32>, %x1: tensor<i64>) {
+  // expected-error@+1 {{x must have numbers for dims, the first one above 0, got f32[0, 4]}}
+  %0 = "relax.view_row"(%x0, %x1) : (tensor<0x4xf32>, tensor<i64>) -> tensor<4xf32>
+  return
+}
