@@ -108,10 +108,20 @@ def split_shifted(root: Root, loop: Loop, factors: list[int | None], rests: list
 
 def _require_repeatable(loop: Loop, leaf: BlockLeaf) -> None:
     """Require that elements of a block may be computed twice."""
+    if loop.name in leaf.reduce_loops() or _reads_its_results(leaf):
+        raise ScheduleError(f"split of '{loop.name}': tiles overlap, and '{leaf.name}' cannot compute an element twice")
+
+
+def _reads_its_results(leaf: BlockLeaf) -> bool:
+    """Return whether a block, or what follows it in its loops, reads memory that it writes."""
     written = {id(access.buffer) for access in leaf.writes}
     reads = [access for each in (leaf, *leaf.epilogue) for access in each.reads]
-    if loop.name in leaf.reduce_loops() or any(not each.is_held and id(each.buffer) in written for each in reads):
-        raise ScheduleError(f"split of '{loop.name}': tiles overlap, and '{leaf.name}' cannot compute an element twice")
+    return any(not access.is_held and id(access.buffer) in written for access in reads)
+
+
+def may_repeat(loop: Loop) -> bool:
+    """Return whether tiles of a loop may overlap: no element of its blocks depends on what was there before."""
+    return not any(leaf.is_reduction or _reads_its_results(leaf) for leaf in leaves_of(loop))
 
 
 def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:
@@ -123,13 +133,11 @@ def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: Sc
         raise ScheduleError(f"split of '{loop.name}': '{buffer.name}' is no parameter, which callers may align anyhow")
     if not D.is_certain(lambda: loop.extent >= size):
         raise ScheduleError(f"split of '{loop.name}': a tile of {size} does not fit its {loop.extent} iterations")
-    for leaf in leaves_of(loop):
-        written = {id(access.buffer) for access in leaf.writes}
-        reads = [access for each in (leaf, *leaf.epilogue) for access in each.reads]
-        if leaf.is_reduction or any(not access.is_held and id(access.buffer) in written for access in reads):
-            raise ScheduleError(
-                f"split of '{loop.name}': aligned tiles overlap, and '{leaf.name}' cannot compute an element twice"
-            )
+    if not may_repeat(loop):
+        names = ", ".join(f"'{leaf.name}'" for leaf in leaves_of(loop))
+        raise ScheduleError(
+            f"split of '{loop.name}': aligned tiles overlap, and {names} cannot compute an element twice"
+        )
     tiles, start, inner = (unique_loop_name(root, f"{loop.name}_{part}") for part in ("0", "start", "1"))
     new_loops = [Loop(tiles, D.ceildiv(loop.extent, size) + 1), Loop(start, loop.extent - size + 1), Loop(inner, size)]
     new_loops[1].form = TileStart(loop_index(tiles), size, loop.extent, buffer)

@@ -19,6 +19,7 @@ from mirlo.passes.schedule.primitives.contiguity import (
     position_of,
     strides,
 )
+from mirlo.passes.schedule.primitives.loops import may_repeat
 from mirlo.passes.schedule.primitives.partition import change_points
 from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError, around, build, leaves_of
 
@@ -54,6 +55,10 @@ class LoopQueries:
     def view(self) -> PrimView:
         """Return the function that is scheduled, in tensor form."""
         return self._view
+
+    def may_repeat(self, loop: str) -> bool:
+        """Return whether tiles of a loop may overlap, as aligned ones do: no element depends on what was there."""
+        return may_repeat(self._root.find_loop(loop))
 
     @property
     def buffers_of_tree(self) -> list[ScheduleBuffer]:

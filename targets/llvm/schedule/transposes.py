@@ -147,7 +147,7 @@ def choose_tile(
     moved = moved_bytes(s, block, size)
     streams = not is_crowded and _has_whole_lines(outputs, loops, columns) and moved > machine.private_cache_bytes
     align = ""
-    if not is_crowded and row_extent >= MIN_TILES_TO_ALIGN * rows:
+    if not is_crowded and row_extent >= MIN_TILES_TO_ALIGN * rows and s.may_repeat(across):
         steps = [where.coefficient(loop) for loop in loops if loop != across] + [where.constant]
         if all(isinstance(each, int) and each % rows == 0 for each in steps):
             align = s.buffer_of(operand.value)

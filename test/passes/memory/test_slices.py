@@ -168,7 +168,7 @@ def test_loops_share_the_names_of_sizes(second: int) -> None:
 
     model, x = compiled(fill), floats(4, 40)
     if second > 4:
-        with pytest.raises(mirlo.InputError, match="rows of a loop"):
+        with pytest.raises(mirlo.MirloError, match="rows of a loop"):
             model(x, np.array(second))
         return
     expected = np.sum([(x[:rows] @ each).sum(0) for rows in (2, second) for each in weights], axis=0)

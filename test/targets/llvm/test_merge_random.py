@@ -72,12 +72,7 @@ def _model(seed: int) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     return onnx.parser.parse_model("\n".join(lines)), values
 
 
-IN_PLACE = pytest.mark.xfail(
-    strict=False, reason="rule 'stages' aligns the tiles of a transposition that another part of its result reads"
-)
-
-
-@pytest.mark.parametrize("seed", [*range(6), pytest.param(6, marks=IN_PLACE), *range(7, 12)])
+@pytest.mark.parametrize("seed", range(12))
 def test_merged_kernels_compute_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, arrays = _model(seed)
     results = []
