@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.runtime import processes
+from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable
@@ -35,7 +36,8 @@ def main() -> None:
         try:
             answer = {"ok": True, **getattr(child, order.pop("do"))(**order)}
         except Exception as error:
-            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]}
+            text = str(error) if isinstance(error, MirloError) else f"{type(error).__name__}: {error}"
+            answer = {"ok": False, "error": text[:2000]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
