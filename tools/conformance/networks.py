@@ -91,6 +91,15 @@ def _conv_out_channels_first(draw: Draw) -> OperatorCase:
     )  # fmt: skip
 
 
+@operator("conv")
+def _conv_of_many_channels(draw: Draw) -> OperatorCase:
+    x, weight = draw.array(1, 12, 12, 64), draw.array(3, 3, 64, 64, low=-1, high=1)
+    result = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(3, 2, 0, 1), 1, 1)
+    return case(
+        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="*IO", expected=result.transpose(0, 2, 3, 1)
+    )  # fmt: skip
+
+
 @operator("conv_transpose")
 def _conv_transpose(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 4, 5, 5), draw.array(4, 3, 3, 3, low=-1, high=1)

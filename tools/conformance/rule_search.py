@@ -24,7 +24,7 @@ from mirlo.tools.conformance.case import TABLE
 from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
 from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, with_more_operands
 
-MAX_OPERATORS = 4
+MAX_OPERATORS = 6
 """Operators of which cases for one schedule rule, or for one rule of a trait, are drawn."""
 EPILOGUE = "relax.relu", "relax.add"
 COUNTS = (16, 64)
