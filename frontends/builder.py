@@ -74,12 +74,12 @@ class GraphBuilder:
         self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
+        self.stacks: dict[tuple[object, ...], tuple[str, Sequence[np.ndarray]]] = {}
+        """The same of parameters that are stacked arrays."""
         self.symbols_of_loops: dict[tuple[object, ...], list[str]] = {}
         """Names of sizes that bodies of counted loops bind, by their bounds."""
         self.loop_symbols: set[str] | None = None
-        """Those that the innermost counted loop has bound; None outside of such loops."""
-        self.stacks: dict[tuple[object, ...], tuple[str, Sequence[np.ndarray]]] = {}
-        """The same of parameters that are stacked arrays."""
+        """Those that the counted loops around have bound; None outside of such loops."""
 
     # Values
 

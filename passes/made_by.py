@@ -6,10 +6,10 @@ with the rule that emitted them (`tir.rule`), for the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.walk import walk
+from mirlo.dialects.core.walk import walk, with_nested
 from mirlo.passes.rules import Rule, RuleError
 
 RULE = "tir.rule"
@@ -45,7 +45,7 @@ def operations_between(before: ir.Operation | None, after: ir.Operation) -> list
 def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
     """Verify the operations that a user's rule emitted, and mark those that only the back end can check."""
     for op in emitted:
-        for inner in _walk(op):
+        for inner in with_nested(op):
             is_llvm, context = inner.name.startswith(_LLVM), inner.context
             if not context.is_registered_operation(inner.name) and (is_llvm or not context.allow_unregistered_dialects):
                 raise RuleError(f"rule '{rule}' at {rule.place} emitted '{inner.name}', which does not exist")
@@ -56,14 +56,6 @@ def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
         except ir.MLIRError as error:
             messages = "; ".join(diagnostic.message for diagnostic in error.error_diagnostics) or str(error)
             raise RuleError(f"rule '{rule}' at {rule.place} emitted invalid IR: {messages}") from error
-
-
-def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
-    yield op
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield from _walk(inner.operation)
 
 
 def take_marks(root: ir.Operation) -> dict[str, set[str]]:

@@ -1,11 +1,11 @@
-"""Callbacks from MLIR: walks of operations, and handlers of diagnostics.
+"""Walks of operations, by callbacks from MLIR or as iterators, and handlers of diagnostics.
 
 Exceptions in callbacks are raised unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from mirlo.dialects import wheel
@@ -22,6 +22,15 @@ def walk(
     The result of `visit` decides whether the walk goes on, skips the operations inside, or ends.
     """
     wheel.walk(ir, op.operation, visit, order)
+
+
+def with_nested(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Yield an operation and those inside of it, outer ones first."""
+    yield op
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from with_nested(inner.operation)
 
 
 def diagnostics_to(context: ir.Context, handle: Callable[[ir.Diagnostic], bool]) -> AbstractContextManager[None]:

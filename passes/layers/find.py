@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,15 +96,6 @@ def _longest_run(equal: np.ndarray) -> tuple[int, int]:
 def reads(op: ir.Operation) -> list[ir.Value]:
     """Return the values from outside that an operation reads: its operands, then those that its bodies read."""
     return [*op.operands, *captured(op)] if len(op.regions) else list(op.operands)
-
-
-def with_nested(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield an operation and those inside of it."""
-    yield op
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield from with_nested(inner.operation)
 
 
 def own_attributes(op: ir.Operation) -> dict[str, ir.Attribute]:

@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import attributes_of, captured, replace_inside, replace_op
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import with_nested
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.unknown import UnknownConstants
@@ -21,7 +22,6 @@ from mirlo.passes.layers.find import (
     own_attributes,
     reads,
     set_read,
-    with_nested,
 )
 from mirlo.passes.layers.represent import RemovedLayers, return_values
 from mirlo.passes.locations import names_of

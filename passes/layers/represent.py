@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import attributes_of, erase_op, replace_op
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import with_nested
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.graph.unknown import UnknownConstants
-from mirlo.passes.layers.find import RETURN, Layer, LayerRun, set_read, with_nested
+from mirlo.passes.layers.find import RETURN, Layer, LayerRun, set_read
 from mirlo.runtime.records import dataclass
 
 FIRST, SECOND = 1, 2

@@ -113,9 +113,10 @@ class _Worker:
 
     def why_late(self) -> str | None:
         """Return why the job is stopped, or None and set the time at which to look again."""
-        now, used = time.monotonic(), self._used()
+        now = time.monotonic()
         if now < self.deadline:
             return None
+        used = self._used()
         if used is None:
             return f"no result after {self.timeout:g} s"
         left, end = self.timeout - (used - self.used_before), self.started + WAITING * self.timeout

@@ -119,9 +119,9 @@ def _reads_its_results(leaf: BlockLeaf) -> bool:
     return any(not access.is_held and id(access.buffer) in written for access in reads)
 
 
-def may_repeat(loop: Loop) -> bool:
-    """Return whether tiles of a loop may overlap: no element of its blocks depends on what was there before."""
-    return not any(leaf.is_reduction or _reads_its_results(leaf) for leaf in leaves_of(loop))
+def block_that_runs_once(loop: Loop) -> BlockLeaf | None:
+    """Return a block in a loop whose elements depend on what was there before: its tiles must not overlap."""
+    return next((leaf for leaf in leaves_of(loop) if leaf.is_reduction or _reads_its_results(leaf)), None)
 
 
 def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:
@@ -133,10 +133,10 @@ def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: Sc
         raise ScheduleError(f"split of '{loop.name}': '{buffer.name}' is no parameter, which callers may align anyhow")
     if not D.is_certain(lambda: loop.extent >= size):
         raise ScheduleError(f"split of '{loop.name}': a tile of {size} does not fit its {loop.extent} iterations")
-    if not may_repeat(loop):
-        names = ", ".join(f"'{leaf.name}'" for leaf in leaves_of(loop))
+    once = block_that_runs_once(loop)
+    if once is not None:
         raise ScheduleError(
-            f"split of '{loop.name}': aligned tiles overlap, and {names} cannot compute an element twice"
+            f"split of '{loop.name}': aligned tiles overlap, and '{once.name}' cannot compute an element twice"
         )
     tiles, start, inner = (unique_loop_name(root, f"{loop.name}_{part}") for part in ("0", "start", "1"))
     new_loops = [Loop(tiles, D.ceildiv(loop.extent, size) + 1), Loop(start, loop.extent - size + 1), Loop(inner, size)]

@@ -19,7 +19,7 @@ from mirlo.passes.schedule.primitives.contiguity import (
     position_of,
     strides,
 )
-from mirlo.passes.schedule.primitives.loops import may_repeat
+from mirlo.passes.schedule.primitives.loops import block_that_runs_once
 from mirlo.passes.schedule.primitives.partition import change_points
 from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError, around, build, leaves_of
 
@@ -58,7 +58,7 @@ class LoopQueries:
 
     def may_repeat(self, loop: str) -> bool:
         """Return whether tiles of a loop may overlap, as aligned ones do: no element depends on what was there."""
-        return may_repeat(self._root.find_loop(loop))
+        return block_that_runs_once(self._root.find_loop(loop)) is None
 
     @property
     def buffers_of_tree(self) -> list[ScheduleBuffer]:
