@@ -15,7 +15,7 @@ OF_PROCESSORS := test/conformance test/end_to_end test/passes test/runtime test/
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime ranks stablehlo tflite torch
 
-.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks test-wheels ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status nightly-tensix stages combinations-today stages-today bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-transformers test-ranks test-wheels ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-again nightly-status nightly-tensix stages combinations-today stages-today bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -184,10 +184,13 @@ graphs: $(VENV)/ready
 
 # What takes longer than a change may wait for: all cases of all tests, and the targets of PARTS in benchmarks/nightly.py.
 # `make nightly SHARD=3/8` runs the third part of eight, at most 90 minutes on two cores; `make nightly-status` shows which
-# have run at which commit, and what failed.
+# have run at which commit, and what failed; `make nightly-again` runs that again, at the present commit.
 SHARD ?= 1/1
 nightly: $(VENV)/ready
 	$(BIN)/python -m benchmarks.nightly $(SHARD) --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
+
+nightly-again: $(VENV)/ready
+	$(BIN)/python -m benchmarks.nightly --again --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
 
 nightly-status: $(VENV)/ready
 	@$(BIN)/python -m benchmarks.nightly --status

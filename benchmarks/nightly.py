@@ -1,6 +1,7 @@
 """Run a shard of the nightly suite, or show which shards have run at which commit, and what failed.
 
 python -m benchmarks.nightly 3/8 --jobs 2    # the third of eight shards
+python -m benchmarks.nightly --again         # run again what failed in the last run of each shard
 python -m benchmarks.nightly --status        # the last run of each shard
 python -m benchmarks.nightly --write         # write that to docs/nightly.md, and runs to results/nightly.jsonl
 python -m benchmarks.nightly --costs         # write what the tests cost in the shards that have run
@@ -57,6 +58,8 @@ UNMEASURED = 0.05
 """Seconds of processor time of a case of which nothing is recorded."""
 LEAST = 2.0
 """Seconds of all cases of a function below which `--costs` leaves it out."""
+ENDED = "pytest ended"
+"""How a failure of pytest itself begins."""
 INTERRUPTED = 2
 """The status of pytest after an interrupt, and after errors of collection, which it lists."""
 GRACE = 60.0
@@ -80,6 +83,8 @@ class Result:
     """What did not end in time, or what a signal ended."""
     division: str = ""
     """A checksum of the costs by which shards are divided."""
+    whole: str = ""
+    """The commit at which the whole shard ran, where only what had failed there ran again."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("shard", nargs="?", help="which of how many: 3/8")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
     parser.add_argument("--minutes", type=float, help=f"end after this many minutes; {MINUTES} for a shard of {SHARDS}")
+    parser.add_argument("--again", action="store_true", help="run again what failed in the last run of each shard")
     parser.add_argument("--status", action="store_true", help="show the last run of each shard")
     parser.add_argument("--write", action="store_true", help=f"write that to {PAGE.relative_to(ROOT)}, too")
     parser.add_argument("--costs", action="store_true", help=f"write {MEASURED.relative_to(ROOT)}")
@@ -100,6 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = run_shard(number, count, options.jobs, time.monotonic() + 60 * minutes)
         print("\n".join(lines_of([result])))
         return 1 if result.failures or result.unfinished else 0
+    if options.again:
+        deadline = time.monotonic() + 60 * (options.minutes or MINUTES)
+        failed = [each for each in latest(read_results()) if each.failures or each.unfinished]
+        repeated = [run_again(each, options.jobs, deadline) for each in failed]
+        print("\n".join(lines_of(repeated)) if repeated else "Nothing failed in the last run of each shard.")
+        return 1 if any(each.failures or each.unfinished for each in repeated) else 0
     if options.status or options.write:
         if options.write:
             random_graphs.commit_runs()
@@ -185,25 +197,56 @@ def _cost(name: str, costs: Mapping[str, float]) -> float:
 
 def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
     """Run the tests and the targets of a shard, and record the results; what a signal ends is not finished."""
+    result = Result(f"{number}/{count}", _now(), commit(), processor(), division=division())
+    return _record(result, ["--shard", result.shard], parts_of(number, count), jobs, deadline)
+
+
+def run_again(last: Result, jobs: int, deadline: float) -> Result:
+    """Run what failed in a shard, or was not finished, and record what still fails; tests that passed count as such."""
+    parts = [part for part in PARTS if any(_is_of(part, each) for each in (*last.failures, *last.unfinished))]
+    tests = [test_of(each) for each in last.failures if not each.startswith("make ")]
+    again = replace(last, date=_now(), commit=commit(), processor=processor(), whole=last.whole or last.commit)
+    if "tests" in last.unfinished or any(each.startswith(ENDED) for each in last.failures):
+        tests, again = ["--shard", last.shard], replace(again, passed=0, skipped=0)
+    return _record(again, tests, parts, jobs, deadline)
+
+
+def test_of(failure: str) -> str:
+    """Return the name of a test that failed, without why; the name of a case may contain spaces."""
+    match = re.match(r"[^\[\s]+(\[.*?\](?= - |$))?", failure)
+    return match[0] if match else failure
+
+
+def _is_of(part: str, failure: str) -> bool:
+    return failure == f"make {part}" or failure.startswith(f"make {part}: ")
+
+
+def _now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}"
+
+
+def _record(result: Result, tests: Sequence[str], parts: Sequence[str], jobs: int, deadline: float) -> Result:
+    """Run tests, none without arguments, and targets; record what they add to a result."""
     WORK.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    date = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}"
-    result = Result(f"{number}/{count}", date, commit(), processor(), division=division())
-    times = WORK / f"times-{number}-{count}.jsonl"
+    name = result.shard.replace("/", "-")
+    suffix = f"{name}-again" if result.whole else name
+    times = WORK / f"times-{suffix}.jsonl"
     times.unlink(missing_ok=True)
     command = [
-        sys.executable, "-m", "pytest", "-q", "-rfE", "--whole", "--shard", f"{number}/{count}", "-n", str(jobs),
-        "--dist", "worksteal", f"--cpu-times={times}",
+        sys.executable, "-m", "pytest", "-q", "-rfE", "--whole", *tests, "-n", str(jobs), "--dist", "worksteal",
+        f"--cpu-times={times}",
     ]  # fmt: skip
-    path, parts, ended = WORK / f"tests-{number}-{count}.txt", parts_of(number, count), 0
+    path, ended = WORK / f"tests-{suffix}.txt", 0
     passed, skipped, failures, unfinished = 0, 0, list[str](), list[str]()
     try:
-        status, output = _run(command, path, deadline)
-        passed, skipped, failures = read_summary(output)
-        if status is None or (status == INTERRUPTED and not failures):
-            unfinished.append("tests")
-        elif status not in (0, 1, 5) or (status == 1 and not failures):
-            failures.append(f"pytest ended with status {status}: {path.name}")
+        if tests:
+            status, output = _run(command, path, deadline)
+            passed, skipped, failures = read_summary(output)
+            if status is None or (status == INTERRUPTED and not failures):
+                unfinished.append("tests")
+            elif status not in (0, 1, 5) or (status == 1 and not failures):
+                failures.append(f"{ENDED} with status {status}: {path.name}")
         for part in parts:
             ended += 1
             path = WORK / f"{part}.txt"
@@ -211,15 +254,17 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
             if status is None:
                 unfinished.append(f"make {part}")
             elif status:
-                failures += read_summary(output)[2] or [f"make {part}: status {status}, {path.name}"]
+                found = read_summary(output)[2] or [f"status {status}, {path.name}"]
+                failures += [f"make {part}: {each}" for each in found]
     except KeyboardInterrupt:
         unfinished += ["tests", *(f"make {part}" for part in parts)][ended:]
         if not ended:
             passed, skipped, failures = read_summary(path.read_text(encoding="utf-8", errors="replace"))
     minutes = round((time.monotonic() - started) / 60, 1)
     result = replace(
-        result, minutes=minutes, passed=passed, skipped=skipped, failures=tuple(failures), unfinished=tuple(unfinished)
-    )
+        result, minutes=minutes, passed=result.passed + passed, skipped=result.skipped + skipped,
+        failures=tuple(failures), unfinished=tuple(unfinished),
+    )  # fmt: skip
     with RECENT.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(result)) + "\n")
     return result
@@ -302,7 +347,8 @@ def lines_of(results: Sequence[Result]) -> Iterator[str]:
     yield "| shard | commit | date (UTC) | passed | skipped | failed | minutes | not finished |"
     yield "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"
     for each in results:
-        cells = (each.shard, each.commit, each.date, each.passed, each.skipped, len(each.failures), each.minutes)
+        at = f"{each.whole}; what failed: {each.commit}" if each.whole else each.commit
+        cells = (each.shard, at, each.date, each.passed, each.skipped, len(each.failures), each.minutes)
         yield f"| {' | '.join(map(str, cells))} | {', '.join(each.unfinished)} |"
     count = parse_shard(results[0].shard)[1]
     missing = sorted({*range(1, count + 1)} - {parse_shard(each.shard)[0] for each in results})

@@ -49,6 +49,51 @@ def test_a_new_short_test_moves_no_other() -> None:
     assert before <= shard_of([*NAMES, "test/c/test_new.py::test_new"], 2, 8)
 
 
+@pytest.mark.parametrize(
+    "failures, unfinished, arguments, targets",
+    [
+        (("test/a.py::test_b[two - words] - E: 1 - 2", "b.py - E"), (), ["test/a.py::test_b[two - words]", "b.py"], []),
+        (("make test-arm: test/a.py::test_b - Error",), ("make stages-today",), [], ["stages-today", "test-arm"]),
+        (("make test-arm: status 2, test-arm.txt",), (), [], ["test-arm"]),
+        (("test/a.py::test_b",), ("tests",), ["--shard", "3/8"], []),
+        (("pytest ended with status 3: tests-3-8.txt",), (), ["--shard", "3/8"], []),
+    ],
+)  # fmt: skip
+def test_what_failed_runs_again(
+    failures: tuple[str, ...], unfinished: tuple[str, ...], arguments: list[str], targets: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Tests by their names, targets whole, and all of a shard's tests if they did not end."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], output: Path, deadline: float) -> tuple[int, str]:
+        commands.append(command)
+        return (2, "Killed") if "test-arm" in command else (0, "2 passed in 0.1s")
+
+    monkeypatch.setattr(nightly, "WORK", tmp_path)
+    monkeypatch.setattr(nightly, "RECENT", tmp_path / "recent.jsonl")
+    monkeypatch.setattr(nightly, "_run", run)
+    monkeypatch.setattr(nightly, "commit", lambda: "bbbb")
+    last = Result("3/8", "2026-11-28 10:00", "aaaa", "Zen", 10.0, 5, 1, failures, unfinished, "cc")
+    result = nightly.run_again(last, 2, 0.0)
+    tests = [command for command in commands if "pytest" in command]
+    assert [command[command.index("--whole") + 1 : command.index("-n")] for command in tests] == [arguments] * bool(
+        arguments
+    )
+    assert [command[2] for command in commands if command[0] == "make"] == targets
+    assert result.passed == 2 * bool(arguments) + 5 * (arguments[:1] != ["--shard"])
+    assert result.failures == (("make test-arm: status 2, test-arm.txt",) if "test-arm" in targets else ())
+    assert (result.shard, result.whole, result.commit, result.division, result.unfinished) == (
+        "3/8",
+        "aaaa",
+        "bbbb",
+        "cc",
+        (),
+    )
+    assert list(lines_of(latest([last, result])))[2].startswith("| 3/8 | aaaa; what failed: bbbb |")
+    assert nightly.run_again(replace(result, commit="dddd", failures=("test/a.py::test_b",)), 2, 0.0).whole == "aaaa"
+
+
 @pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "a/b", "1/8/2"])
 def test_shards_that_are_none(text: str) -> None:
     with pytest.raises(SystemExit, match=f"shard '{text}': expected which of how many, such as 3/8"):
