@@ -36,8 +36,11 @@ def main() -> None:
         try:
             answer = {"ok": True, **getattr(child, order.pop("do"))(**order)}
         except Exception as error:
-            text = str(error) if isinstance(error, MirloError) else f"{type(error).__name__}: {error}"
-            answer = {"ok": False, "error": text[:2000]}
+            if isinstance(error, MirloError):
+                facts = {"error": str(error), "error_code": error.error_code, "remedy": error.remedy}
+            else:
+                facts = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"ok": False, **facts, "error": facts["error"][:2000]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bench.options import OWN_TYPES, MeasurementOptions
 from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
@@ -192,7 +191,7 @@ def _start(
             seconds = process.ask("bind", inputs=str(inputs), outputs=str(folder / f"{name}.npz"))["seconds"]
         except EngineError as error:
             if own:
-                raise MirloError(f"{model}: {error}") from None
+                raise error.of_mirlo(model) from None
             missing[name] = str(error)
             continue
         process.pause()

@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,19 @@ class EngineError(MirloError):
 
     error_code = "MIR0714"
     remedy = "Install the engine in the Python that `--python` names, or leave it out of `--against`."
+
+    def __init__(self, message: str, answer: Mapping[str, str] | None = None):
+        super().__init__(message)
+        self.answer = answer or {}
+        """What the engine's process answered: `error`, and `error_code` and `remedy` of an error of Mirlo's."""
+
+    def of_mirlo(self, model: Path) -> MirloError:
+        """Return the error that Mirlo raised in its process, as it stands, or one that names the model."""
+        if "error_code" not in self.answer:
+            return MirloError(f"{model}: {self}")
+        error = MirloError(self.answer["error"])
+        error.error_code, error.remedy = self.answer["error_code"], self.answer["remedy"]
+        return error
 
 
 @dataclass
@@ -79,7 +92,7 @@ class Process:
             raise EngineError(f"{self._title}: its process ended with code {code}{self._errors.text()}")
         answer = json.loads(line)
         if not answer.pop("ok"):
-            raise EngineError(f"{self._title}: {answer['error']}")
+            raise EngineError(f"{self._title}: {answer['error']}", answer)
         self.answer = answer
         return answer
 
