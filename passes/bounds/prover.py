@@ -243,9 +243,16 @@ class Prover:
         limit = self._limit(atom, positive, facts)
         if limit is not None and self._prove(rest + factor * limit, facts):
             return True
-        if any(self._prove(simpler, facts) for simpler in self._eliminate(rest, atom, factor, positive, limit)):
+        eliminated = list(self._eliminate(rest, atom, factor, positive, limit))
+        by_fact = list(self._eliminate_by_fact(goal, atom, positive, facts))
+        # What is seen at once, before what needs a search: that may take all steps.
+        if any(self.is_certain(simpler) for simpler in (*eliminated, *(simpler for simpler, _ in by_fact))):
             return True
-        return self._prove_by_fact(goal, atom, positive, facts) or self._prove_by_cases(rest, atom, factor, facts)
+        if any(self._prove(simpler, facts) for simpler in eliminated):
+            return True
+        if any(self._prove(simpler, others) for simpler, others in by_fact):
+            return True
+        return self._prove_by_cases(rest, atom, factor, facts)
 
     def _is_nonnegative_here(self, atom: Atom, rest: IndexExpr, facts: Facts) -> bool:
         """Return whether a variable, which may be negative elsewhere, is not where the facts hold."""
@@ -289,17 +296,17 @@ class Prover:
         if constant is not None and limit is None:
             yield rest + factor * constant
 
-    def _prove_by_fact(self, goal: IndexExpr, atom: Atom, positive: bool, facts: Facts) -> bool:
-        """Eliminate an atom by a fact in which it has the same sign; each fact serves once."""
+    def _eliminate_by_fact(
+        self, goal: IndexExpr, atom: Atom, positive: bool, facts: Facts
+    ) -> Iterable[tuple[IndexExpr, Facts]]:
+        """Yield goals without an atom by a fact in which it has the same sign, and the others: each serves once."""
         factor = goal.terms[atom]
         for position, fact in enumerate(facts):
             other = fact.terms.get(atom)
             if other is None or not self._is_nonnegative(other if positive else -other):
                 continue
             simpler = goal * (other if positive else -other) - fact * (factor if positive else -factor)
-            if self._prove(simpler, facts[:position] + facts[position + 1 :]):
-                return True
-        return False
+            yield simpler, facts[:position] + facts[position + 1 :]
 
     def _prove_by_cases(self, rest: IndexExpr, atom: Atom, factor: Dim, facts: Facts) -> bool:
         if not isinstance(atom, int) or not self.variables[atom].cases:

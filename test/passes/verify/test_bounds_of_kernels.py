@@ -44,6 +44,16 @@ func.func @main(%x: tensor<1x4x1x7x4xf32>, %w: tensor<33x2x1x3x4xf32>) -> tensor
 """
 
 
+KEYS_OF_A_HUNDRED = """
+func.func @main(%q: tensor<1x8x100x33xf32>, %k: tensor<1x8x100x33xf32>, %v: tensor<1x8x100x33xf32>)
+    -> tensor<1x8x100x33xf32> {
+  %y = "relax.attention"(%q, %k, %v) {causal = false, at_end = false}
+    : (tensor<1x8x100x33xf32>, tensor<1x8x100x33xf32>, tensor<1x8x100x33xf32>) -> tensor<1x8x100x33xf32>
+  return %y : tensor<1x8x100x33xf32>
+}
+"""
+
+
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(1000))
 def test_each_access_is_proven(seed: int) -> None:
@@ -87,3 +97,8 @@ def test_last_columns_of_a_copy_are_proven(processor: str) -> None:
 def test_gathers_of_a_copy_are_proven(processor: str) -> None:
     """The kernel is transposed by gathers with a stride: the last of its 33 rows are under a mask."""
     _prove(COPY_OF_A_TRANSPOSED_KERNEL, processor)
+
+
+def test_gathers_of_keys_are_proven() -> None:
+    """Keys are gathered, eight at a time, by code that is unrolled, with a mask for each of eight elements."""
+    _prove(KEYS_OF_A_HUNDRED, "x86-64-v3")
