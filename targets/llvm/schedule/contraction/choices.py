@@ -144,13 +144,15 @@ def _candidate_row_axes(candidates: list[BlockAxis]) -> list[BlockAxis]:
     return [axis for axis in candidates if axis in known or axis in inner]
 
 
-def contiguous_sum(rows: ContractionOperand, columns: ContractionOperand, order: list[BlockAxis]) -> BlockAxis | None:
+def contiguous_sum(
+    rows: ContractionOperand, columns: ContractionOperand, order: Sequence[BlockAxis]
+) -> BlockAxis | None:
     """Return the reduction axis along which both operands are contiguous."""
     return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
 
 
 def dot_tile(
-    candidates: list[BlockAxis], lane_axis: BlockAxis, order: list[BlockAxis], lanes: int, machine: Machine
+    candidates: Sequence[BlockAxis], lane_axis: BlockAxis, order: Sequence[BlockAxis], lanes: int, machine: Machine
 ) -> tuple[BlockAxis | None, int, int]:
     """Return the axis of the rows, and the rows and columns of a tile of dot products."""
     row_axis = max(candidates, key=lambda axis: D.estimate_dim(axis.extent), default=None)
@@ -162,7 +164,7 @@ def dot_tile(
     return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
 
 
-def is_short_dot(rows: int, lane_axis: BlockAxis, order: list[BlockAxis], lanes: int) -> bool:
+def is_short_dot(rows: int, lane_axis: BlockAxis, order: Sequence[BlockAxis], lanes: int) -> bool:
     """Return whether tiles of dot products read a column after the other, with code for all of K."""
     width, depth = lane_axis.extent, order[-1].extent
     if len(order) != 1 or not isinstance(depth, int) or (isinstance(width, int) and width < lanes):
@@ -190,7 +192,7 @@ def has_large_output(
 def needs_packing(
     columns: ContractionOperand,
     lane_axis: BlockAxis,
-    order: list[BlockAxis],
+    order: Sequence[BlockAxis],
     reuse: int,
     width: int,
     is_cast: bool,

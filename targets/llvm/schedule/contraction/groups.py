@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -166,7 +166,7 @@ def grouped_sum(
     columns: ContractionOperand,
     order: Sequence[BlockAxis],
     lane_axis: BlockAxis,
-    alone: set[int],
+    apart: Collection[int],
     may_pack: bool,
 ) -> GroupedSum | None:
     """Split the reduction into groups; None if the rows are not contiguous along its innermost axis.
@@ -181,11 +181,11 @@ def grouped_sum(
     if rows.form.stride(last) != 1 or rows.form.stride(lane_axis) != 0:
         return None
     if columns.form.stride(last) == 1 and columns.form.stride(lane_axis) == group.size == last.extent:
-        reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], alone)
+        reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], apart)
         return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form)
     if not may_pack:
         return None
-    fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
+    fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], apart)
     inner = fused[-1]
     by_group = [_by_groups(form, inner, group.size) for form in (row_form, column_form)]
     whole = [*fused[:-1], BlockAxis(inner.id, inner.extent // group.size, True)]
