@@ -21,15 +21,16 @@ SCHEDULED = "mirlo-scheduled"
 
 LLVM's other passes make vectors of loops over scalars, and unroll those."""
 ONCE = "mirlo-once"
-"""Attribute of a function of LLVM IR without arithmetic of floats: no function of its module has a loop.
+"""Attribute of a function of LLVM IR whose results no level of optimization changes, in a module without loops.
 
-Such is the function that calls the kernels of a model. LLVM would keep addresses in registers, or spill them, from one
-call to the next, hundreds of calls later: that takes it longer than the largest kernel, and a call no less time."""
+Such are the function that calls the kernels of a model, and the one that computes its sizes. LLVM would keep addresses
+in registers, or spill them, from one call to the next, hundreds of calls later: that takes it longer than the largest
+kernel, and a call no less time."""
 TILED = "mirlo-tiled"
 """Attribute of a function of LLVM IR with a loop that has an annotation: that of a register tile, whose instructions
 beside the products count."""
-FAST_MATH = "fastmathFlags"
-"""Attribute of each arithmetic operation of floats in the LLVM dialect, and of calls."""
+FAST_MATH, EXACT = "fastmathFlags", "#llvm.fastmath<none>"
+"""Attribute of each arithmetic operation of floats in the LLVM dialect, and of calls; its value where none is set."""
 _PASSTHROUGH = "passthrough"
 """Attribute of a function of the LLVM dialect: attributes in LLVM IR that the dialect does not know."""
 _NE, _SLT = 1, 2
@@ -58,8 +59,8 @@ def annotate_branches(module: ir.Module, is_apart: bool) -> None:
 def mark_once(module: ir.Module) -> None:
     """Mark the functions of a module of the LLVM dialect as `ONCE` if none of them has a loop.
 
-    One that computes with floats is not: whether a product and a sum are rounded once depends on the level, and other
-    kernels have the level of their settings.
+    One with products and sums of floats that may be rounded once is not: whether they are depends on the level, and
+    other kernels have the level of their settings.
     """
     functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
     for function in functions:
@@ -67,14 +68,15 @@ def mark_once(module: ir.Module) -> None:
         if _latches(function.regions[0].blocks[0], branches):
             return
     for function in functions:
-        if not _computes_floats(function):
+        if not _rounds_by_level(function):
             _add_attribute(function, ONCE)
 
 
-def _computes_floats(function: ir.Operation) -> bool:
-    operations = (op.operation for block in function.regions[0].blocks for op in block.operations)
-    results = (result for op in operations if FAST_MATH in op.attributes for result in op.results)
-    return any(isinstance(element_of(result.type), ir.FloatType) for result in results)
+def _rounds_by_level(function: ir.Operation) -> bool:
+    """Return whether a function has floats whose arithmetic LLVM may change."""
+    operations = [op.operation for block in function.regions[0].blocks for op in block.operations]
+    loose = (op for op in operations if FAST_MATH in op.attributes and str(op.attributes[FAST_MATH]) != EXACT)
+    return any(isinstance(element_of(result.type), ir.FloatType) for op in loose for result in op.results)
 
 
 def _add_attribute(function: ir.Operation, name: str) -> None:

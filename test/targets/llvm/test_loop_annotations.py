@@ -6,12 +6,18 @@ from dataclasses import replace
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 from mirlo.targets.host.llvm_ir import to_llvm_ir
+from mirlo.targets.llvm.emit import prepare_module
 from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED, TILED, mark_once
 from mirlo.targets.llvm.machine_code import ASSEMBLY, CodeSettings, generate_from, optimized
+from mirlo.targets.llvm.object_code import lower_module
 from mirlo.targets.llvm.options import parse_options
-from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.pipeline import compile_pipeline, lower_to_llvm
 from mirlo.targets.llvm.processor import host_processor
+from mirlo.targets.llvm.units import split
 
 ROLLED = "{llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
 OTHER = """
@@ -158,12 +164,16 @@ llvm.func @kernel(%a: f32) -> f32 {
   %b = llvm.fmul %a, %a {fastmathFlags = #llvm.fastmath<contract>} : f32
   llvm.return %b : f32 }
 """
+EXACT_FLOATS = FLOATS.replace(" {fastmathFlags = #llvm.fastmath<contract>}", "")
 
 
 @pytest.mark.parametrize(
     ("text", "marked"),
-    [(STRAIGHT, 2), (STRAIGHT + LOOP, 0), (LOOP, 0), ("", 0), (STRAIGHT + FLOATS, 2), (FLOATS, 0)],
-)
+    [
+        (STRAIGHT, 2), (STRAIGHT + LOOP, 0), (LOOP, 0), ("", 0), (STRAIGHT + FLOATS, 2), (FLOATS, 0),
+        (EXACT_FLOATS, 1), (STRAIGHT + EXACT_FLOATS, 3), (EXACT_FLOATS + LOOP, 0),
+    ],
+)  # fmt: skip
 def test_modules_without_loops(text: str, marked: int) -> None:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -223,3 +233,28 @@ def test_a_name_that_reads_like_the_mark_is_none() -> None:
 
 def _instructions(code: bytes) -> list[str]:
     return [line for line in code.decode().splitlines() if line.startswith("\t") and not line.startswith("\t.")]
+
+
+def test_calls_and_sizes_of_a_model_with_dynamic_dims_are_not_optimized() -> None:
+    """Sizes are multiplied in f64, too, to find those that overflow: neither function depends on the level."""
+    relax = """
+    func.func @main(%x: tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>)
+        -> tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>> attributes {relax.entry} {
+      %y = "relax.softmax"(%x) {axis = 2 : i64} : (tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>)
+        -> tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>
+      %z = "relax.softmax"(%y) {axis = 1 : i64} : (tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>)
+        -> tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>
+      return %z : tensor<?x?x40xf32, #relax.dims<["n", "m", 40]>>
+    }"""
+    settings = CodeSettings(parse_options("cpu=znver4").processor)
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(relax)
+        Pipeline(compile_pipeline()).run(module, Session())
+        main = split(module, prepare_module(module).entry, settings, apart=True)[0]
+        lowered = ir.Module.parse(main.text)
+        lower_module(lowered, settings.processor, main.entry, main.text)
+        functions = [op.operation for op in lowered.body.operations if op.operation.name == "llvm.func"]
+        defined = [function for function in functions if len(function.regions[0].blocks)]
+        assert len(defined) >= 3
+        assert all(ONCE in str(function.attributes["passthrough"]) for function in defined)
+        assert "llvm.fmul" in str(lowered)
