@@ -91,6 +91,7 @@ MAX_UNROLL = 256
 
 def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
     """Replace the function's tensor form by the loops; return the new function."""
+    run_passes(root)
     parts = PartEmitter(root)
     # Threads of a GPU do not see each other's stacks.
     function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
@@ -113,12 +114,11 @@ def emit_buffer_block(block: BlockView) -> None:
 
 
 class PartEmitter:
-    """Emits the nodes of a tree, part by part."""
+    """Emits the nodes of a tree after its passes, part by part."""
 
     def __init__(self, root: Root, parts: PartLayouts | None = None) -> None:
         self._root, self._parts = root, parts or {}
         self._emitter: _Emitter | None = None
-        run_passes(root)
 
     def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
         """Return an emitter of the same nodes, with a value in another buffer."""

@@ -134,7 +134,7 @@ def find_blocks(view: PrimView, names: Sequence[str]) -> tuple[int, int]:
 
 
 class ScheduleParts:
-    """The parts of a schedule; a rule of the target emits them in order."""
+    """The parts of a schedule after the passes over its tree; a rule of the target emits them in order."""
 
     def __init__(self, root: Root) -> None:
         from mirlo.passes.schedule.primitives.emit import PartEmitter

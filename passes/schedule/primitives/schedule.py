@@ -625,9 +625,11 @@ class Schedule(LoopQueries):
         `parts` are the values of which only a part is in memory. The schedule is used up.
         """
         from mirlo.passes.schedule.primitives.emit import PartEmitter
+        from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
         self.require_open()
         self.is_closed = True
+        run_passes(self._root)
         return PartEmitter(self._root, parts)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
@@ -674,7 +676,10 @@ class Schedule(LoopQueries):
         return [buffer.packed for buffer in self._root.buffers if buffer.packed is not None]
 
     def parts(self) -> ScheduleParts:
-        """Return the parts of a schedule in which rules of the target schedule some of the blocks."""
+        """Return the parts of a schedule in which rules of the target schedule some of the blocks; it is used up."""
+        from mirlo.passes.schedule.primitives.tree_passes import run_passes
+
+        run_passes(self._root)
         return ScheduleParts(self._root)
 
     # Internals
