@@ -35,8 +35,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_tiles
-from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows, arrange_contraction
-from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
+from mirlo.targets.llvm.schedule.contraction.tiled import arrange_contraction
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows, TiledContraction
 from mirlo.targets.llvm.schedule.cost import (
     MAX_SCORES_L2,
     MIN_MASKED_ROWS,

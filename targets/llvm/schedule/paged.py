@@ -28,7 +28,7 @@ from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import loops_of_block, outside_values, plan_blocked
-from mirlo.targets.llvm.schedule.contraction.tiled import BlockOfRows
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages

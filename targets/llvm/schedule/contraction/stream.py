@@ -6,43 +6,22 @@ from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.cost import LEAD_BYTES, PREFETCHED_IN_BLOCKS
 
 
-def next_panel(plan: TiledContraction) -> IndexExpr | None:
-    """Return the position in the column operand that the current tiles should prefetch for the next panel, or None.
+def prefetches_panels(plan: TiledContraction) -> bool:
+    """Return whether tiles prefetch the next panel, a share each.
 
     Only the first row of tiles reads a panel from memory; prefetched by all tiles of a panel, the next one arrives
-    while this one is in use. The number of tiles may be dynamic. In blocks of rows the position is relative to the
-    block, whose tiles read the panel.
+    while this one is in use. The number of tiles may be dynamic.
     """
-    form = plan.roles.columns.form
     if not _streams(plan) or plan.roles.lane_axis.extent != plan.tile.columns:
-        return None
-    width = _width(plan)
+        return False
     tiles = _tiles_of_panel(plan)
-    if (isinstance(tiles, int) and tiles < 2) or _column_bytes(plan) <= _resident_bytes(plan):
-        return None
-    tiles = D.maximum(1, tiles)
-    # A tile that is alone prefetches one line: hardware is faster, and it does not read the panel again.
-    share = D.ceildiv(width, tiles) * D.minimum(1, tiles - 1)
-    terms = {axis.id: form.stride(axis) for axis in plan.loops.columns}
-    terms |= {axis.id: form.stride(axis) // width * share for axis in plan.loops.reduce}
-    loops, depth = plan.loops.order, plan.loops.depth
-    if loops.depth_axis is not None:
-        depth = depth // loops.depth_axis.extent * loops.depth_block
-    weight = depth * share
-    if plan.tile.row_axis is not None:
-        terms[plan.tile.row_axis.id] = D.ceildiv(weight, plan.tile.rows)
-        weight *= D.ceildiv(_rows_at_once(plan, plan.tile.row_axis), plan.tile.rows)
-    for axis in reversed(plan.loops.rows):
-        terms[axis.id] = weight
-        weight *= axis.extent
-    return IndexExpr(terms, form.constant + plan.loops.depth * width)
+    return (not isinstance(tiles, int) or tiles > 1) and _column_bytes(plan) > _resident_bytes(plan)
 
 
 def prefetch_bytes(plan: TiledContraction) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
@@ -120,6 +122,33 @@ class TiledContraction:
     def is_interleaved(self) -> bool:
         """Return whether the kernel packs panels of groups of elements along K."""
         return self.packing.packs_panels and self.tile.group is not None and not self.tile.group.is_stored
+
+
+@dataclass(frozen=True)
+class BlockOfRows:
+    """What a contraction computes that is a part of other loops: a block of rows, inside of the loops over heads."""
+
+    is_counted: bool = True
+    """Whether these loops know the number of rows, and where they begin; else it is all rows of a head."""
+    is_one: bool = False
+    """Whether it is one row, which tiles have no loop over."""
+    columns: int = 0
+    """The columns of a part, of which a loop outside of panels has one after the other; 0 for all of them."""
+    depth: int = 0
+    """The products of a part, of which the outermost loop has one after the other; 0 for all of them."""
+
+    def choices(self, whole: TiledContraction) -> TiledContraction:
+        """Return the choices for this part of a contraction: the loops around it decide the order of its own."""
+        roles, tile, loops = whole.roles, whole.tile, replace(whole.loops, order=LoopOrder())
+        if self.columns:
+            roles = replace(roles, lane_axis=replace(roles.lane_axis, extent=self.columns))
+        if self.depth:
+            (axis,) = loops.reduce
+            order = LoopOrder(depth_axis=axis, depth_block=self.depth)
+            loops = replace(loops, reduce=(replace(axis, extent=self.depth),), order=order)
+        if self.is_one:
+            tile = replace(tile, row_axis=None, rows=1)
+        return replace(whole, roles=roles, tile=tile, loops=loops)
 
 
 def lanes_of_panel(columns: BlockAxis, tile: RegisterTile, machine: Machine) -> int:
