@@ -48,7 +48,7 @@ from mirlo.targets.llvm.schedule.cost import EDGE_TILES, MIN_ROWS_TO_EXTEND, UNR
 
 
 @dataclass(frozen=True)
-class TileChoice:
+class ChosenTile:
     """The choice of a register tile."""
 
     row_axis: BlockAxis | None
@@ -100,18 +100,18 @@ def plan_sides(request: PlanRequest, sides: ContractionSides) -> TiledContractio
     return replace(result, loops=replace(loops, order=fastest_order(result, request.threads)))
 
 
-def choose_register_tile(request: PlanRequest, sides: ContractionSides, chosen: SumChoice) -> TileChoice:
+def choose_register_tile(request: PlanRequest, sides: ContractionSides, chosen: SumChoice) -> ChosenTile:
     """Choose the axis of the tile's rows, its rows, and its vectors of columns."""
     if chosen.dot is not None:
         lanes = chosen.problem.lanes
-        return TileChoice(*dot_tile(sides.shared, sides.lane_axis, chosen.order, lanes, chosen.machine), search=None)
+        return ChosenTile(*dot_tile(sides.shared, sides.lane_axis, chosen.order, lanes, chosen.machine), search=None)
     # Rows with column vectors of their own cannot share a packed panel.
     if chosen.group is not None:
         must_pack = not chosen.group.is_stored
     else:
         must_pack = sides.columns.form.stride(sides.lane_axis) not in (0, 1)
     candidates = row_candidates(sides, sides.shared or ([] if must_pack or sides.panels else sides.moving))
-    tile = TileChoice(
+    tile = ChosenTile(
         *choose_rows(
             chosen.problem, candidates, sides.shared, sides.rows, chosen.order, chosen.machine, request.choices.tile
         )
@@ -130,7 +130,7 @@ def row_candidates(sides: ContractionSides, axes: Sequence[BlockAxis]) -> list[B
     return [axis for axis in axes if axis.id not in guarded]
 
 
-def choose_packing(request: PlanRequest, sides: ContractionSides, chosen: SumChoice, tile: TileChoice) -> PanelPacking:
+def choose_packing(request: PlanRequest, sides: ContractionSides, chosen: SumChoice, tile: ChosenTile) -> PanelPacking:
     """Choose whether the kernel packs panels of columns."""
     columns, group = sides.columns, chosen.group
     is_cast = columns.needs_cast(sides.contraction.product.accumulate_type)
@@ -152,7 +152,7 @@ def extends_panels(sides: ContractionSides, group: DotGroup) -> bool:
     return group.widens and rows >= MIN_ROWS_TO_EXTEND
 
 
-def converts_rows(sides: ContractionSides, chosen: SumChoice, tile: TileChoice) -> bool:
+def converts_rows(sides: ContractionSides, chosen: SumChoice, tile: ChosenTile) -> bool:
     """Return whether rows are converted once, before the tiles read them."""
     group, shared_rows = chosen.group, chosen.problem.shared_rows
     # A group that is widened in the tile takes four instructions, in a copy a seventh of three.
@@ -170,7 +170,7 @@ def converts_rows(sides: ContractionSides, chosen: SumChoice, tile: TileChoice) 
     return sides.rows.needs_cast(sides.contraction.product.accumulate_type)
 
 
-def register_tile(sides: ContractionSides, chosen: SumChoice, tile: TileChoice) -> RegisterTile:
+def register_tile(sides: ContractionSides, chosen: SumChoice, tile: ChosenTile) -> RegisterTile:
     """Return the register tile, with what it was chosen for."""
     problem, axis, is_dot = chosen.problem, tile.row_axis, chosen.dot is not None
     return RegisterTile(
