@@ -72,12 +72,15 @@ def compile(arguments: CompileArguments) -> Any:
     return wrap(_tune_and_build(request))
 
 
-def compile_levels(arguments: CompileArguments, levels: Sequence[int]) -> Iterator[Any]:
-    """Yield the model compiled at each of several levels of optimization; its passes run once."""
+def compile_levels(arguments: CompileArguments, levels: Sequence[int], merges: bool = False) -> Iterator[Any]:
+    """Yield the model compiled at each of several levels of optimization; its passes run once.
+
+    With `merges`, kernels that differ in numbers only are merged however small the model is.
+    """
     from mirlo.driver.compiler import Compiler
 
     request, _ = _request(arguments)
-    compiler = Compiler(request, build)
+    compiler = Compiler(replace(request, merges=merges), build)
     for compiled in compiler.compile_levels(levels):
         yield load_built(compiled, compiler.model.session.params)
 

@@ -116,11 +116,16 @@ class Compiler:
             for level in levels:
                 yield Compiler(replace(self.request, opt_level=level), self.compile_request).run()[0]
             return
-        self._run_passes(module, None)
-        self.options = replace(self.options, lowered={})
-        for level in levels:
-            self.options = replace(self.options, opt_level=level)
-            yield self._emit(clone_module(module))
+        prepared = self._prepare(module)
+        try:
+            self._run_passes(module, None, prepared)
+            self.options = replace(self.options, lowered={})
+            for level in levels:
+                self.options = replace(self.options, opt_level=level)
+                yield self._emit(clone_module(module), prepared)
+        finally:
+            if prepared is not None:
+                prepared.close()
         self.options = replace(self.options, while_compiling=None, lowered=None)
         recycle_context(module.context)
 
@@ -187,8 +192,8 @@ class Compiler:
                 prepared.close()
 
     def _prepare(self, module: ir.Module) -> Preparation | None:
-        """Start the worker processes of the emitter early for a large model."""
-        is_large = _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS
+        """Start the worker processes of the emitter early for a large model, whose similar kernels are merged."""
+        is_large = self.request.merges or _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS
         return self.target.prepare(self.options) if is_large else None
 
     def _run_passes(self, module: ir.Module, folder: Path | None, prepared: Preparation | None = None) -> None:

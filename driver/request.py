@@ -47,6 +47,8 @@ class CompileRequest(CompileArguments):
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
     kernel: str = ""
     """The kernel whose code is wanted, with a form of code; empty for all."""
+    merges: bool = False
+    """Whether kernels that differ in numbers only are merged in a small model too, for tests of that."""
 
     @classmethod
     def of(cls, arguments: CompileArguments, **changes: Any) -> CompileRequest:

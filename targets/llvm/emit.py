@@ -48,7 +48,8 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     units = split(module, prepared.entry, settings, similar=None if ahead is None else ahead.similar)
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.while_compiling is None else partial(options.while_compiling, weights)
-    started = None if ahead is None else ahead.compilation
+    # Levels of optimization share what is lowered here: workers began with one of them.
+    started = ahead.compilation if ahead is not None and options.lowered is None else None
     objects = build(units, settings, options.cache, options.jobs, settle, started, options.lowered)
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]

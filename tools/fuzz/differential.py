@@ -39,13 +39,19 @@ STATES = {
 }
 
 
+REPEATS = 2
 LEVELS = (0, 1, 2, 3)
 """Levels of optimization; the passes of a graph run once for all."""
 
 
+def graph_of(seed: int) -> RandomGraph:
+    """Return the random graph of a seed; every other one repeats its nodes, so that kernels are merged."""
+    return random_graph(seed, repeats=seed % 2 * REPEATS)
+
+
 def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int | None = None) -> SeedVerdict:
     """Compile the graph of a seed at one or all levels of optimization, run it, compare; kernels also exactly."""
-    graph = random_graph(seed)
+    graph = graph_of(seed)
     levels = LEVELS if opt_level is None else (opt_level,)
     return replace(judge_graph(graph, target, threads, levels, can_verify(target)), used=tuple(graph.operators))
 
@@ -65,7 +71,7 @@ def judge_graph(
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
         arguments = CompileArguments(graph.model, target, threads=threads, jobs=1, cache=False, verify=verify)
-        for model in compile_levels(arguments, levels):
+        for model in compile_levels(arguments, levels, merges=True):
             verdict = _judge_model(model, oracles, target, threads)
             if verdict.state != RIGHT:
                 break
@@ -139,7 +145,7 @@ def _is_rounding(graph: RandomGraph, target: str, threads: int, names: list[str]
 
 def write(seed: int, folder: Path, graph: RandomGraph | None = None) -> None:
     """Write the model of a seed, its inputs, and the command that searches for the departing node."""
-    graph = graph or random_graph(seed)
+    graph = graph or graph_of(seed)
     write_regular(folder / "model.onnx", graph.model.SerializeToString())
     inputs = []
     for name, array in graph.feeds.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 import onnx
@@ -19,6 +19,8 @@ OPSET = 21
 MAX_NODES = 24
 MEAN_NODES = 6
 """What is wrong shows in small graphs, mostly: more of them are seen in an hour, and large ones now and then."""
+FACTORS = (0.5, 1.5, 2.0)
+"""What the scalars of repeated nodes are multiplied by: they stay of their sign, and floats of any width hold them."""
 TRIES = 12
 """Plans per node that is to be added: many turn out not to fit."""
 
@@ -35,14 +37,26 @@ class RandomGraph:
     """For each output, the rounding of the narrowest floats that it was computed from."""
 
 
-def random_graph(seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generator | None = None) -> RandomGraph:
-    """Return the random graph of this seed, or of what `rng` draws."""
+def random_graph(
+    seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generator | None = None, repeats: int = 0
+) -> RandomGraph:
+    """Return the random graph of this seed, or of what `rng` draws.
+
+    Its nodes are repeated so many times with other numbers, so that it has kernels that differ in numbers only.
+    """
     pool = ValuePool(np.random.default_rng(seed) if rng is None else rng)
     planners = (*load_planners(), *declared_planners())
     weights = np.array([weight for weight, _ in planners])
     nodes: list[onnx.NodeProto] = []
+    drafts: list[tuple[NodeDraft, list[GraphValue]]] = []
     computed: list[GraphValue] = []
     read: set[str] = set()
+
+    def add(plan: NodeDraft, results: list[GraphValue]) -> None:
+        nodes.append(_node(plan, results, len(nodes)))
+        read.update(value.name for value in plan.inputs if value is not None)
+        computed.extend(results)
+
     wanted = min(int(pool.rng.geometric(1 / MEAN_NODES)), most_nodes)
     for _ in range(TRIES * wanted):
         if len(nodes) == wanted:
@@ -54,10 +68,18 @@ def random_graph(seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generato
         if plan is None or results is None:
             del pool.inputs[before[0] :], pool.constants[before[1] :], pool.values[before[2] :]
             continue
-        nodes.append(_node(plan, results, len(nodes)))
-        read.update(value.name for value in plan.inputs if value is not None)
-        computed += results
+        add(plan, results)
+        drafts.append((plan, results))
         pool.values += results
+    for number in range(repeats):
+        changed: dict[str, GraphValue] = {}
+        for plan, results in drafts:
+            other = _with_other_numbers(plan, changed, FACTORS[number % len(FACTORS)], pool)
+            repeated = _results(other, len(nodes))
+            if repeated is None:  # a result that is no longer fit for a comparison
+                break
+            add(other, repeated)
+            changed.update(zip((value.name for value in results), repeated, strict=True))
     outputs = [value for value in computed if value.name not in read]
     outputs = outputs + [value for value in computed if value.name in read and pool.chance(0.1)]
     return RandomGraph(
@@ -67,6 +89,22 @@ def random_graph(seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generato
         [node.op_type for node in nodes],
         {value.name: value.epsilon for value in outputs},
     )
+
+
+def _with_other_numbers(plan: NodeDraft, changed: dict[str, GraphValue], factor: float, pool: ValuePool) -> NodeDraft:
+    """Return a node with its float scalars multiplied, on the values that are in the place of its inputs."""
+
+    def input_of(value: GraphValue | None) -> GraphValue | None:
+        if value is not None and value.name not in changed and _is_scalar_constant(value, pool):
+            changed[value.name] = pool.constant((value.array * factor).astype(value.dtype))
+        return value if value is None else changed.get(value.name, value)
+
+    attributes = {name: x * factor if isinstance(x, float) else x for name, x in plan.attributes.items()}
+    return replace(plan, inputs=tuple(map(input_of, plan.inputs)), attributes=attributes)
+
+
+def _is_scalar_constant(value: GraphValue, pool: ValuePool) -> bool:
+    return value.is_float and value.array.size == 1 and any(value is constant for constant in pool.constants)
 
 
 def _results(plan: NodeDraft, index: int) -> list[GraphValue] | None:

@@ -11,6 +11,7 @@ import pytest
 import mirlo
 from mirlo.driver import compiler
 from mirlo.targets.llvm import units
+from mirlo.tools.fuzz.differential import RIGHT, judge
 
 UNARY = ("Relu", "Sigmoid", "Tanh", "Exp", "Abs", "HardSwish", "Softplus", "Erf", "Floor")
 BINARY = ("Add", "Mul", "Sub", "Div", "Max", "Min")
@@ -92,3 +93,19 @@ def test_random_chains_merge_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
         mirlo.compile(_model(seed)[0], cache=False, jobs=1)
     assert len(merged) >= 2
+
+
+def test_fuzzed_graphs_merge_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mirlo fuzz graphs` repeats the nodes of every other graph with other numbers."""
+    arguments = list[int]()
+    merge = units.merge_kernels
+
+    def record(kernels):
+        numbers = merge(kernels)
+        arguments.append(sum(map(len, numbers.values())))
+        return numbers
+
+    monkeypatch.setattr(units, "merge_kernels", record)
+    for seed in (1, 37):
+        assert judge(seed, opt_level=2).state == RIGHT
+    assert len(arguments) == 2 and all(arguments)
