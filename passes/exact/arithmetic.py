@@ -37,12 +37,16 @@ class Arithmetic(ABC):
     planes = 1
     key: tuple[object, ...] = ()
     """The key that distinguishes this arithmetic from others."""
-    carries_loose = False
-    """Whether values that loops carry may be loose."""
+    fuses = False
+    """Whether a product and a sum of definitions are one operation."""
 
     def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
         """Return a value in reduced form."""
         return x
+
+    def carried(self, f: FunctionText, x: FloatValue) -> FloatValue:
+        """Return a value for a loop to carry."""
+        return self.canonical(f, x)
 
     @abstractmethod
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue: ...

@@ -225,7 +225,7 @@ class _Nest:
         """Emit the body, with a sum and a product of its own as one operation: equal in a field, and faster."""
         t, block = self.t, self.block
         ops = block.body_ops
-        fused = {} if not t.arithmetic.carries_loose else dict(_multiply_adds(block, ops))
+        fused = {} if not t.arithmetic.fuses else dict(_multiply_adds(block, ops))
         products = {id(ops[k]) for k, _ in fused.values()}
         for i, op in enumerate(ops):
             if id(op) in products:

@@ -15,7 +15,7 @@ from mirlo.passes.exact.arithmetic import Arithmetic, format_of, wide_bits
 from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionText
 from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.outside import OutsideError
-from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
+from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, RESIDUE, VALUES, P, Plane
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
 from mirlo.passes.lower.formats import FloatFormat
 
@@ -32,7 +32,8 @@ class FieldArithmetic(Arithmetic):
     With `has_named_numbers`, constants are the numbers that they stand for.
     """
 
-    element = "i64"
+    element = "i32"
+    bytes = RESIDUE.itemsize
 
     def __init__(
         self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False, has_named_numbers: bool = False
@@ -42,18 +43,30 @@ class FieldArithmetic(Arithmetic):
         self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
         self.planes = len(self.moduli)
         self.key = ("field", has_exponents, has_infinities, has_exact_casts, has_named_numbers)
-        self.carries_loose = not has_infinities
+        self.fuses = not has_infinities
 
     # ------------------------------------------------------------------------------------------------------- reduction
 
     def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
         if not x.is_loose:
             return x
-        reduced = (
-            _shared(f, f"reduced_{plane.index}", partial(_reduced, lanes=x.lanes, plane=plane), [name], x.lanes)
+
+        def reduced(plane: Plane, g: FunctionText, name: str) -> str:
+            return _narrow(g, _reduced(g, name, x.lanes, plane), x.lanes)
+
+        names = (
+            _helper_call(f, f"reduced_{plane.index}", partial(reduced, plane), [name], x.lanes, "i64")
             for name, plane in zip(x.planes, self.moduli, strict=True)
         )
-        return FloatValue(tuple(reduced), x.lanes)
+        return FloatValue(tuple(names), x.lanes)
+
+    def carried(self, f: FunctionText, x: FloatValue) -> FloatValue:
+        """Return a value for a loop to carry: not reduced where sums are inline."""
+        if not (self.fuses and f.is_inline):
+            return self.canonical(f, x)
+        if x.is_loose:
+            return x
+        return FloatValue(tuple(_wide(f, name, x.lanes) for name in x.planes), x.lanes, is_loose=True)
 
     def _each(
         self, f: FunctionText, name: str, operands: Sequence[FloatValue], compute: Callable[..., str],
@@ -73,22 +86,21 @@ class FieldArithmetic(Arithmetic):
             parts = [x.planes[plane.index] for x in operands]
             parts += first if self.has_infinities and plane.index else []
             title = f"{name}_{plane.index}_{int(self.has_infinities)}"
-            function = partial(result, plane)
-            names.append(_shared(f, title, function, parts, lanes) if is_shared else function(f, *parts))
+            names.append(_shared(f, title, partial(result, plane), parts, lanes, is_shared))
         return FloatValue(tuple(names), lanes)
 
     def _unless_special(self, f: FunctionText, number: str, operands: Sequence[str], lanes: int | None) -> str:
         """Return a number, or the first of the operands that is outside of the field."""
         kind = llvm_type("i64", lanes)
         for x in reversed(operands):
-            special = self._is_special(f, FloatValue((x,), lanes))
-            number = f.op(f"select {special}, {kind} {x}, {kind} {number}")
+            number = f.op(f"select {self._is_special(f, x, lanes)}, {kind} {x}, {kind} {number}")
         return number
 
-    def _is_special(self, f: FunctionText, x: FloatValue) -> str:
-        """Return the type and the name of the flag whether a value is outside of the field."""
-        test = f.op(f"icmp uge {llvm_type('i64', x.lanes)} {x.planes[0]}, {f.constant(P, 64, x.lanes)}")
-        return f"{llvm_type('i1', x.lanes)} {test}"
+    @staticmethod
+    def _is_special(f: FunctionText, x: str, lanes: int | None) -> str:
+        """Return the type and the name of the flag whether a residue of 64 bits is outside of the field."""
+        test = f.op(f"icmp uge {llvm_type('i64', lanes)} {x}, {f.constant(P, 64, lanes)}")
+        return f"{llvm_type('i1', lanes)} {test}"
 
     # ------------------------------------------------------------------------------------------------------ arithmetic
 
@@ -105,7 +117,7 @@ class FieldArithmetic(Arithmetic):
             raise OutsideError("an infinity or NaN among values that have none")
         else:
             numbers = [self.special_number(value)] * self.planes
-        return FloatValue(tuple(f.constant(number, 64, lanes) for number in numbers), lanes)
+        return FloatValue(tuple(f.constant(number, 32, lanes) for number in numbers), lanes)
 
     def add(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         kind = llvm_type("i64", a.lanes)
@@ -138,16 +150,23 @@ class FieldArithmetic(Arithmetic):
         if self.has_infinities:
             return self.add(f, self.mul(f, a, b), c)
         a, b = self.canonical(f, a), self.canonical(f, b)
+        c = self.carried(f, c)
         kind = llvm_type("i64", a.lanes)
 
-        def total(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
-            return _below(g, g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}"), a.lanes, plane.loose)
+        def total(g: FunctionText, x: str, y: str, z: str) -> str:
+            return g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}")
 
-        names = [
-            _shared(f, f"sum_{plane.index}", partial(total, plane), operands, a.lanes)
-            for plane, *operands in zip(self.moduli, a.planes, b.planes, c.planes, strict=True)
-        ]
-        return FloatValue(tuple(names), a.lanes, is_loose=True)
+        def reduced(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
+            return _reduced(g, total(g, x, y, z), a.lanes, plane)
+
+        names = []
+        for plane, x, y, z in zip(self.moduli, a.planes, b.planes, c.planes, strict=True):
+            if c.is_loose:
+                x, y = _wide(f, x, a.lanes), _wide(f, y, a.lanes)
+                names.append(_below(f, total(f, x, y, z), a.lanes, plane.loose))
+            else:
+                names.append(_shared(f, f"sum_{plane.index}", partial(reduced, plane), [x, y, z], a.lanes))
+        return FloatValue(tuple(names), a.lanes, is_loose=c.is_loose)
 
     def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         def inverse(plane: Plane, g: FunctionText, x: str) -> str:
@@ -160,14 +179,16 @@ class FieldArithmetic(Arithmetic):
             raise OutsideError("an exponential among values without exponents")
         a = self.canonical(f, a)
         kind, zero = llvm_type("i64", a.lanes), f.constant(0, 64, a.lanes)
+        number, exponent = (_wide(f, name, a.lanes) for name in a.planes)
         if not self.has_infinities:
-            power = _call(f, _power_helper(f, a.lanes), a.planes[1:], a.lanes)
+            power = _call(f, _power_helper(f, a.lanes), [exponent], a.lanes)
         else:  # exp(-inf) = 0
-            special = self._is_special(f, a)
-            safe = f.op(f"select {special}, {kind} {zero}, {kind} {a.planes[1]}")
+            special = self._is_special(f, number, a.lanes)
+            safe = f.op(f"select {special}, {kind} {zero}, {kind} {exponent}")
             power = _call(f, _power_helper(f, a.lanes), [safe], a.lanes)
             power = f.op(f"select {special}, {kind} {zero}, {kind} {power}")
-        return FloatValue((power, _hashed(f, power, a.lanes, EXPONENTIAL, EXPONENTS)), a.lanes)
+        hashed = _hashed(f, power, a.lanes, EXPONENTIAL, EXPONENTS)
+        return FloatValue((_narrow(f, power, a.lanes), _narrow(f, hashed, a.lanes)), a.lanes)
 
     # ------------------------------------------------------------------------------------------------------- the order
 
@@ -180,8 +201,7 @@ class FieldArithmetic(Arithmetic):
             place = _reduced(g, shifted, x.lanes, VALUES)
             if not self.has_infinities:
                 return place
-            special = self._is_special(g, FloatValue((number,), x.lanes))
-            return g.op(f"select {special}, {kind} {number}, {kind} {place}")
+            return g.op(f"select {self._is_special(g, number, x.lanes)}, {kind} {number}, {kind} {place}")
 
         return _shared(f, f"order_{int(self.has_infinities)}", key, x.planes[:1], x.lanes)
 
@@ -196,7 +216,8 @@ class FieldArithmetic(Arithmetic):
             return IntValue(f.constant(int(predicate in ("ord", "true")), 1, a.lanes), 1, a.lanes)
         a, b = self.canonical(f, a), self.canonical(f, b)
         left, right = self._order_key(f, a), self._order_key(f, b)
-        return IntValue(f.op(f"icmp {_TESTS[predicate[1:]]} {llvm_type('i64', a.lanes)} {left}, {right}"), 1, a.lanes)
+        kind = llvm_type(self.element, a.lanes)
+        return IntValue(f.op(f"icmp {_TESTS[predicate[1:]]} {kind} {left}, {right}"), 1, a.lanes)
 
     def maximum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         return self._extreme(f, "ogt", a, b)
@@ -219,21 +240,21 @@ class FieldArithmetic(Arithmetic):
         for plane in self.moduli:
             others = [x.planes[plane.index] for x in (a, b)] if plane.index else []
             title = f"extreme_{predicate}_{int(plane.index > 0)}_{int(self.has_infinities)}"
-            names.append(_shared(f, title, chosen, [a.planes[0], b.planes[0], *others], lanes))
+            names.append(_helper_call(f, title, chosen, [a.planes[0], b.planes[0], *others], lanes))
         return FloatValue(tuple(names), lanes)
 
     def absolute(self, f: FunctionText, a: FloatValue) -> FloatValue:
         return self.maximum(f, a, self.neg(f, a))
 
     def classify(self, f: FunctionText, name: str, a: FloatValue) -> IntValue:
-        x, kind = self.canonical(f, a).planes[0], llvm_type("i64", a.lanes)
+        x, kind = self.canonical(f, a).planes[0], llvm_type(self.element, a.lanes)
         if name == "isfinite":
-            test = f.op(f"icmp ult {kind} {x}, {f.constant(P, 64, a.lanes)}")
+            test = f.op(f"icmp ult {kind} {x}, {f.constant(P, 32, a.lanes)}")
         elif name == "isnan":
-            test = f.op(f"icmp eq {kind} {x}, {f.constant(NAN, 64, a.lanes)}")
+            test = f.op(f"icmp eq {kind} {x}, {f.constant(NAN, 32, a.lanes)}")
         else:
-            low = f.op(f"icmp eq {kind} {x}, {f.constant(MINUS_INFINITY, 64, a.lanes)}")
-            high = f.op(f"icmp eq {kind} {x}, {f.constant(INFINITY, 64, a.lanes)}")
+            low = f.op(f"icmp eq {kind} {x}, {f.constant(MINUS_INFINITY, 32, a.lanes)}")
+            high = f.op(f"icmp eq {kind} {x}, {f.constant(INFINITY, 32, a.lanes)}")
             test = f.op(f"or {llvm_type('i1', a.lanes)} {low}, {high}")
         return IntValue(test, 1, a.lanes)
 
@@ -243,11 +264,12 @@ class FieldArithmetic(Arithmetic):
         operands = [self.canonical(f, x) for x in operands]
         lanes = operands[0].lanes
         kind = llvm_type("i64", lanes)
-        x = operands[0].planes[0]
-        for other in operands[1:]:
+        x, *others = (_wide(f, each.planes[0], lanes) for each in operands)
+        for other in others:
             x = f.op(f"mul {kind} {x}, {f.constant(0x2545F4914F6CDD1D, 64, lanes)}")
-            x = f.op(f"add {kind} {other.planes[0]}, {x}")
-        return FloatValue(tuple(_hashed(f, x, lanes, hash_key(name), plane) for plane in self.moduli), lanes)
+            x = f.op(f"add {kind} {other}, {x}")
+        hashed = (_hashed(f, x, lanes, hash_key(name), plane) for plane in self.moduli)
+        return FloatValue(tuple(_narrow(f, each, lanes) for each in hashed), lanes)
 
     def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
         return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a
@@ -257,8 +279,9 @@ class FieldArithmetic(Arithmetic):
 
     @staticmethod
     def _narrowed(f: FunctionText, x: str, bits: int, lanes: int | None) -> IntValue:
-        if bits < 64:
-            x = f.op(f"trunc {llvm_type('i64', lanes)} {x} to {llvm_type(f'i{bits}', lanes)}")
+        if bits != 32:
+            how = "trunc" if bits < 32 else "sext"
+            x = f.op(f"{how} {llvm_type('i32', lanes)} {x} to {llvm_type(f'i{bits}', lanes)}")
         return IntValue(x, bits, lanes)
 
     def to_bits(self, f: FunctionText, a: FloatValue, kind: str) -> IntValue:
@@ -278,7 +301,7 @@ class FieldArithmetic(Arithmetic):
             modulus = f.constant(plane.modulus, 64, a.lanes)
             rest = f.op(f"{'srem' if is_signed else 'urem'} {kind} {x}, {modulus}")
             more = f.op(f"add {kind} {rest}, {modulus}")
-            names.append(f.extreme("umin", rest, more, 64, a.lanes))
+            names.append(_narrow(f, f.extreme("umin", rest, more, 64, a.lanes), a.lanes))
         return FloatValue(tuple(names), a.lanes)
 
     def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
@@ -290,7 +313,7 @@ class FieldArithmetic(Arithmetic):
             special, which = _special_bits(f, form, x, a.lanes)
             kind_, test = llvm_type("i64", a.lanes), f"{llvm_type('i1', a.lanes)} {special}"
             names = [f.op(f"select {test}, {kind_} {which}, {kind_} {name}") for name in names]
-        return FloatValue(tuple(names), a.lanes)
+        return FloatValue(tuple(_narrow(f, name, a.lanes) for name in names), a.lanes)
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -352,24 +375,51 @@ def _call(f: FunctionText, helper: str, operands: Sequence[str], lanes: int | No
     return f.op(f"call {kind} @{helper}({', '.join(f'{kind} {x}' for x in operands)}, ptr %round)")
 
 
+def _wide(f: FunctionText, x: str, lanes: int | None) -> str:
+    """Return a reduced value as an integer of 64 bits."""
+    text = x.removeprefix("splat (i32 ").removesuffix(")")
+    if text.removeprefix("-").isdigit():
+        return f.constant(int(text), 64, lanes)
+    return f.op(f"sext {llvm_type('i32', lanes)} {x} to {llvm_type('i64', lanes)}")
+
+
+def _narrow(f: FunctionText, x: str, lanes: int | None) -> str:
+    """Return a reduced value of 64 bits as it is between operations."""
+    return f.op(f"trunc {llvm_type('i64', lanes)} {x} to {llvm_type('i32', lanes)}")
+
+
 def _shared(
-    f: FunctionText, name: str, compute: Callable[..., str], operands: Sequence[str], lanes: int | None
+    f: FunctionText, name: str, compute: Callable[..., str], operands: Sequence[str], lanes: int | None,
+    is_shared: bool = True,
 ) -> str:  # fmt: skip
-    """Return the result of a function of a few instructions: a call of a helper, unless the module is inline.
+    """Return the result of a function of a few instructions on 64 bits: a helper's, unless the module is inline.
 
     Kernels have hundreds of products. Where they run for a short time, most of the time is LLVM's, and half as much
     with calls.
     """
+
+    def on_reduced(g: FunctionText, *names: str) -> str:
+        return _narrow(g, compute(g, *(_wide(g, each, lanes) for each in names)), lanes)
+
+    return _helper_call(f, name, on_reduced, operands, lanes) if is_shared else on_reduced(f, *operands)
+
+
+def _helper_call(
+    f: FunctionText, name: str, compute: Callable[..., str], operands: Sequence[str], lanes: int | None,
+    element: str = "i32",
+) -> str:  # fmt: skip
+    """Return a reduced value that a helper computes of operands with this type of elements."""
     if f.is_inline:
         return compute(f, *operands)
     name = f"exact.{name}_{lanes or 0}"
+    kind, result = llvm_type(element, lanes), llvm_type("i32", lanes)
     if name not in f.module.helpers:
-        kind, g = llvm_type("i64", lanes), FunctionText(f.module, name)
+        g = FunctionText(f.module, name)
         g.is_inline = True
         parameters = [f"x{i}" for i in range(len(operands))]
-        g.effect(f"ret {kind} {compute(g, *(f'%{each}' for each in parameters))}")
-        g.finish_helper(kind, **dict.fromkeys(parameters, kind))
-    return _call(f, name, operands, lanes)
+        g.effect(f"ret {result} {compute(g, *(f'%{each}' for each in parameters))}")
+        g.finish_helper(result, **dict.fromkeys(parameters, kind))
+    return f.op(f"call {result} @{name}({', '.join(f'{kind} {x}' for x in operands)}, ptr %round)")
 
 
 def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from mirlo.passes.exact.named_numbers import named
 from mirlo.passes.exact.operations import OperationList, operations_in
 from mirlo.passes.exact.operator_definition import definition_of, graph_of_operator
 from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.primes import RESIDUE, Plane
 from mirlo.passes.exact.rounds import round_constants
 from mirlo.passes.exact.sizes import TRIED
 from mirlo.passes.exact.valid_sizes import ValidSizes
@@ -38,9 +38,6 @@ from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
-
-if TYPE_CHECKING:
-    from mirlo.passes.exact.primes import Plane
 
 NEAR = 1e-12
 """How near to an integer a weight that a pass computes in f64 is it, of the largest one."""
@@ -218,7 +215,7 @@ class GraphModule:
             return [array.view(np.int8) if kind.dtype.is_bool else array.view(array.dtype.name.replace("uint", "int"))]
         if isinstance(arithmetic, DoubleArithmetic):
             return [arithmetic.numbers(array)]
-        return [_residues_of(plane, array, arithmetic) for plane in arithmetic.moduli]
+        return [_residues_of(plane, array, arithmetic).astype(RESIDUE) for plane in arithmetic.moduli]
 
 
 def _integers(array: Array) -> Array | None:

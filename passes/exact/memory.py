@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim, substitute
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.outside import OutsideError
-from mirlo.passes.exact.primes import Plane
+from mirlo.passes.exact.primes import RESIDUE, Plane
 from mirlo.passes.exact.reused_memory import empty_array
 from mirlo.passes.exact.translator import GUARD_BYTES, Argument
 from mirlo.runtime.cache import digest_of
@@ -22,8 +22,8 @@ from mirlo.runtime.records import dataclass
 
 Array = npt.NDArray[Any]
 _INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-MOST_BYTES = 512 << 20
-"""The most memory of one plane of a buffer, of which there are a few copies."""
+MOST_ELEMENTS = 1 << 26
+"""The most elements of a buffer, of which there are a few copies."""
 CHUNK = 1 << 15
 """How many residues are drawn at once, which stay in the processor's cache."""
 POOL = 9973
@@ -119,7 +119,7 @@ class NumberBuffer(GuardedBuffer):
     def wholes(self) -> list[Array]:
         if not self._wholes:
             integers = self.numbers.astype(np.int64)
-            planes = [integers + (integers < 0) * plane.modulus for plane in self._moduli]
+            planes = [(integers + (integers < 0) * plane.modulus).astype(RESIDUE) for plane in self._moduli]
             self._wholes = GuardedBuffer.of(planes).wholes
         return self._wholes
 
@@ -142,7 +142,7 @@ class RandomMemory:
     ) -> GuardedBuffer:
         """Return a buffer of random elements; integers are drawn from `values`, if any."""
         count = math.prod(number_of(dim, sizes) for dim in argument.shape)
-        if count * self.arithmetic.bytes > MOST_BYTES:
+        if count > MOST_ELEMENTS:
             raise OutsideError(f"a buffer of {count} elements, which is too large to be compared")
         if argument.kind == "f":
             fill = self._floats if argument.role == "in" else self._garbage
@@ -213,7 +213,7 @@ class RandomMemory:
 @cache
 def _pool_of_residues(plane: Plane, form: int) -> Array:
     """Return the contents of memory that is not written yet."""
-    residues = np.empty(POOL, np.int64)
+    residues = np.empty(POOL, RESIDUE)
     _draw_residues(np.random.default_rng([POOL, form]), plane, residues)
     return residues
 
@@ -233,7 +233,7 @@ class ZeroMemory(RandomMemory):
 
     def _garbage(self, count: int, plane: int) -> Array:
         size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
-        return np.zeros(size, np.int64 if isinstance(self.arithmetic, FieldArithmetic) else np.float64)
+        return np.zeros(size, RESIDUE if isinstance(self.arithmetic, FieldArithmetic) else np.float64)
 
 
 @dataclass(frozen=True)

@@ -57,5 +57,7 @@ VALUES = Plane(0, 2**31 - 69, 31, 69)
 EXPONENTS = Plane(1, 2**30 - 35, 30, 35)
 P, Q = VALUES.modulus, EXPONENTS.modulus
 
-MINUS_INFINITY, INFINITY, NAN = -1, 1 << 40, 1 << 41
-"""Values outside of the field. As unsigned numbers all are at least P."""
+RESIDUE = np.dtype(np.int32)
+"""The type of residues in memory."""
+MINUS_INFINITY, INFINITY, NAN = -1, 2**31 - 2, 2**31 - 1
+"""Values outside of the field, in the order of numbers. As unsigned ones all are at least P."""

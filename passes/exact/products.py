@@ -328,7 +328,7 @@ def _reads(operand: OperandView, axis: int) -> bool:
 def _has_special(buffer: GuardedBuffer, moduli: Sequence[Plane]) -> bool:
     if isinstance(buffer, NumberBuffer):
         return False
-    return bool((buffer.planes[0].view(np.uint64) >= moduli[0].modulus).any())
+    return bool((buffer.planes[0].view(np.uint32) >= moduli[0].modulus).any())
 
 
 def _flat_index(map_: Any, at: Mapping[int, Array], shape: Sequence[int]) -> Array:

@@ -56,7 +56,7 @@ class RowCombinations:
 
     def are_those_of(self, result: Array) -> bool:
         """Return whether the elements of a result have the combinations of the definition."""
-        if (result.view(np.uint64) >= VALUES.modulus).any():
+        if (result.view(np.uint32) >= VALUES.modulus).any():
             return False  # equal modulo the prime is not equal
         elements = result
         if self._addend is not None:

@@ -649,19 +649,19 @@ class KernelTranslator:
         return joined
 
     def _carriable(self, v: Number) -> Number:
-        if isinstance(v, IntValue) or self.arithmetic.carries_loose:
-            return v
-        return self.arithmetic.canonical(self.f, v)
+        return v if isinstance(v, IntValue) else self.arithmetic.carried(self.f, v)
 
     def _renamed(self, v: Number) -> Number:
         """Return a value of this shape with new names."""
         if isinstance(v, IntValue):
             return IntValue(self.f.fresh(), v.bits, v.lanes)
         names = tuple(self.f.fresh() for _ in v.planes)
-        return FloatValue(names, v.lanes, is_loose=self.arithmetic.carries_loose)
+        return FloatValue(names, v.lanes, v.is_loose)
 
     def _type_of(self, v: Number) -> str:
-        return llvm_type(f"i{v.bits}" if isinstance(v, IntValue) else self.arithmetic.element, v.lanes)
+        if isinstance(v, IntValue):
+            return llvm_type(f"i{v.bits}", v.lanes)
+        return llvm_type("i64" if v.is_loose else self.arithmetic.element, v.lanes)
 
 
 def _names(v: Number) -> tuple[str, ...]:

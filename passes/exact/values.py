@@ -36,7 +36,7 @@ class FloatValue:
     planes: tuple[str, ...]
     lanes: int | None = None
     is_loose: bool = False
-    """Whether residues are below `Plane.loose` only: not reduced yet."""
+    """Whether residues are below `Plane.loose` only, as integers of 64 bits: not reduced yet."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_sums_of_the_largest_residues_are_exact(cpu: str, least: int, monkeypatc
 
 def test_innermost_sums_are_no_calls() -> None:
     ((_, pair),) = kernel_pairs(MATMUL, options="cpu=x86-64-v4")
-    inline, calls = (_text(pair, inlines_sums).count("call <16 x i64> @exact.sum") for inlines_sums in (True, False))
+    inline, calls = (_text(pair, inlines_sums).count("call <16 x i32> @exact.sum") for inlines_sums in (True, False))
     assert inline < calls / 2
 
 

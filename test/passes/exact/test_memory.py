@@ -12,7 +12,7 @@ from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.memory import CHUNK, DRAWN_INPUTS, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
-from mirlo.passes.exact.primes import EXPONENTS, VALUES, Plane
+from mirlo.passes.exact.primes import EXPONENTS, RESIDUE, VALUES, Plane
 from mirlo.passes.exact.translator import Argument
 
 COUNTS = [0, 1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1]
@@ -21,7 +21,7 @@ COUNTS = [0, 1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1]
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("plane", [VALUES, EXPONENTS], ids=["P", "Q"])
 def test_residues_are_spread_below_the_modulus(plane: Plane, count: int) -> None:
-    residues = np.full(count, -1, np.int64)
+    residues = np.full(count, -1, RESIDUE)
     _draw_residues(np.random.default_rng(0), plane, residues)
     assert ((residues >= 0) & (residues < plane.modulus)).all()
     if count > 1000:
@@ -32,7 +32,7 @@ def test_residues_are_spread_below_the_modulus(plane: Plane, count: int) -> None
 @pytest.mark.parametrize("plane", [VALUES, EXPONENTS], ids=["P", "Q"])
 def test_numbers_from_the_modulus_on_are_reduced(plane: Plane) -> None:
     ones = SimpleNamespace(random_raw=lambda count: np.full(count, 2**64 - 1, np.uint64))
-    residues = np.empty(5, np.int64)
+    residues = np.empty(5, RESIDUE)
     _draw_residues(cast(np.random.Generator, SimpleNamespace(bit_generator=ones)), plane, residues)
     assert residues.tolist() == [plane.c - 1] * 5
 
@@ -42,7 +42,7 @@ def test_unwritten_memory_repeats_and_differs_between_forms(count: int) -> None:
     argument = Argument("out", "f", 0, (count,))
     first, second = (RandomMemory(FieldArithmetic(True, False), seed).buffer(argument, {}) for seed in (0, FORM))
     for left, right in zip(first.wholes, second.wholes, strict=True):
-        assert len(left) == count + 2 * GUARD_BYTES // 8
+        assert len(left) == count + 2 * GUARD_BYTES // RESIDUE.itemsize
         assert np.array_equal(left[POOL:], left[:-POOL])
         assert (left != right).all()
 

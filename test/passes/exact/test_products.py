@@ -16,7 +16,7 @@ from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.kernel_definition import BlockDefinition, RoundSettings
 from mirlo.passes.exact.memory import GuardedBuffer, NumberBuffer, RandomMemory
-from mirlo.passes.exact.primes import EXPONENTS, INFINITY, VALUES, Plane
+from mirlo.passes.exact.primes import EXPONENTS, INFINITY, RESIDUE, VALUES, Plane
 from mirlo.passes.exact.strided import StridedOperand
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -105,7 +105,7 @@ def test_small_integers_are_factors_as_they_are(monkeypatch: pytest.MonkeyPatch)
         definition = _definition("matmul", monkeypatch, 1)
         x, _ = definition.results(arithmetic, RoundSettings(0)).inputs
         numbers = NumberBuffer(integers, arithmetic.moduli, "w")
-        residues = GuardedBuffer.of([integers.astype(np.int64) % VALUES.modulus])
+        residues = GuardedBuffer.of([(integers.astype(np.int64) % VALUES.modulus).astype(RESIDUE)])
         memory, table = RandomMemory(arithmetic, 0), np.zeros(1000, np.int64)
         results = [definition.evaluate(arithmetic, memory, [x, w], {}, table)[0] for w in (numbers, residues)]
     assert not numbers._wholes and (results[0].planes[0] == results[1].planes[0]).all()

@@ -85,7 +85,7 @@ def test_every_wrong_element_is_seen(name: str) -> None:
         wrong[position] = (wrong[position] + 1) % P
         assert not results.are_equal([GuardedBuffer.of([wrong])])
     beyond = right.copy()
-    beyond[5] += P
+    beyond.view(np.uint32)[5] += P
     assert not results.are_equal([GuardedBuffer.of([beyond])])
     swapped = right.reshape(ROWS, COLUMNS)[::-1].reshape(-1)
     assert not results.are_equal([GuardedBuffer.of([swapped])])
