@@ -93,7 +93,8 @@ class KernelPair:
             [[*facts, *self.definition.conditions()] for facts in self.calls or [()]],
             self.definition.points_at,
         )  # fmt: skip
-        settings = RoundSettings(0, compared=tuple(operations.compared_constants()))
+        is_easy = rounds > 1 and not symbols  # one round is one of all kinds of faults
+        settings = RoundSettings(0, compared=tuple(operations.compared_constants()), has_easy_sums=is_easy)
         for count, chosen in enumerate(search):
             settings = replace(settings, sizes=tuple(chosen.items()))
             least, first = (rounds, 0) if count == 0 else (1, count)

@@ -8,7 +8,7 @@ results are new variables.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -23,12 +23,16 @@ VARIABLE: Degree = (1, 0)
 CONSTANT: Degree = (0, 0)
 
 
-def proven_bits(view: PrimView, rounds: int, sizes: Mapping[str, int], is_combined: bool = False) -> float:
+def proven_bits(
+    view: PrimView, rounds: int, sizes: Mapping[str, int], is_combined: bool = False, squares: Sequence[ir.Value] = ()
+) -> float:
     """Return b so that a fault of sums, products and quotients passes all rounds with a probability of at most 2^-b.
 
-    With `is_combined`, sums of rows times random numbers are compared, which are of one degree more.
+    With `is_combined`, sums of rows times random numbers are compared, which are of one degree more. Elements of
+    arguments in `squares` may be products of two variables.
     """
     known: dict[Any, Degree] = dict.fromkeys(view.arguments, VARIABLE)
+    known.update(dict.fromkeys(squares, (2, 0)))
     for block in view.blocks:
         _add_block(block, known, sizes)
     floats = [value for value in view.returned if is_float(element_of(value.type))]

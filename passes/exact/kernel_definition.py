@@ -25,15 +25,16 @@ from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_fun
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.products import SumOfProducts
-from mirlo.passes.exact.rounds import round_constants
+from mirlo.passes.exact.rounds import Bounds, round_constants
 from mirlo.passes.exact.row_combinations import RowCombinations, product_in_result
+from mirlo.passes.exact.separable import SeparableBuffer, SeparableFactor
 from mirlo.passes.exact.translator import Argument
 from mirlo.passes.exact.values import bits_of, element_of, is_float
 from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
-LONG, LONG_DEFINITION = 1 << 26, 1 << 22
+LONG, LONG_DEFINITION = 1 << 25, 1 << 22
 """The points of the blocks of a kernel from which its sums take longer than their fast code takes to compile; a
 definition's code is short."""
 DEFINITION = "definition"
@@ -52,6 +53,10 @@ class RoundSettings:
     """The constants that keep their order."""
     scale: float = 1.0
     """By what inputs are multiplied, where they are 64-bit floats."""
+
+    has_easy_sums: bool = False
+    """Whether the sums of products that a definition computes may be few, in each round in another way: in even ones
+    inputs are products of two factors, in odd ones maxima pass their operand on."""
 
     @property
     def is_odd(self) -> bool:
@@ -177,19 +182,31 @@ class KernelDefinition(ABC):
 
     def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         memory = RandomMemory(arithmetic, settings.number, settings.scale)
-        table = round_constants(settings.number, settings.compared)
+        table = round_constants(settings.number, settings.compared, self.bounds(arithmetic, settings))
         inputs = self._inputs(memory, settings)
         sizes = dict(settings.sizes)
         self.prepare(inputs, sizes, memory)
         if settings.is_odd and isinstance(arithmetic, FieldArithmetic) and arithmetic.has_infinities:
             self.hide(memory, inputs, sizes)
+        if settings.has_easy_sums and not settings.is_odd and isinstance(arithmetic, FieldArithmetic):
+            inputs = inputs if arithmetic.has_exact_casts else self.separated(arithmetic, memory, inputs)
         return DefinitionResults(
             inputs, table, lambda: self.evaluate(arithmetic, memory, inputs, sizes, table),
-            self.combinations(arithmetic, memory, inputs, sizes, table),
+            self.combinations(arithmetic, memory, inputs, settings, table),
         )  # fmt: skip
 
+    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> Bounds | None:
+        """Return the constants between which results are, if the order of the round depends on them."""
+        return None
+
+    def separated(
+        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer]
+    ) -> list[GuardedBuffer]:
+        """Return inputs of which those of sums of products are products of two factors."""
+        return inputs
+
     def combinations(
-        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], settings: RoundSettings,
         table: Array,
     ) -> RowCombinations | None:  # fmt: skip
         """Return combinations of rows that stand for the results, if they take less time."""
@@ -222,6 +239,7 @@ class BlockDefinition(KernelDefinition):
         products = {block.op: SumOfProducts.of(block) for block in self.view.blocks}
         self._products = {op: product for op, product in products.items() if product is not None}
         self._combined = product_in_result(self.view, self._products)
+        self._separable = self._separable_factors() if self._combined is None or self._combined.bounds else {}
 
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         return self.view.arguments, self.view.returned
@@ -244,7 +262,8 @@ class BlockDefinition(KernelDefinition):
         return rounds_for_maxima(self.view, sizes, least)
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        return proven_bits(self.view, rounds, sizes, self._combined is not None)
+        squares = [factor.product.left.value for factor in self._separable.values()]
+        return proven_bits(self.view, rounds, sizes, self._combined is not None, squares)
 
     def evaluate(
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
@@ -253,15 +272,43 @@ class BlockDefinition(KernelDefinition):
         values = self._values(arithmetic, memory, inputs, sizes, table)
         return [values[value] for value in self.view.returned]
 
+    def _separable_factors(self) -> dict[ir.Operation, SeparableFactor]:
+        """Return the factors of products that are random inputs and are read once."""
+        reads = [operand.value for block in self.view.blocks for operand in block.inputs]
+        known = {i for call in self.constants for i in call} | self._masks
+        free = {x for i, x in enumerate(self.view.arguments) if i not in known and reads.count(x) == 1}
+        chosen = {
+            op: SeparableFactor.of(product) for op, product in self._products.items() if product.left.value in free
+        }
+        return {op: factor for op, factor in chosen.items() if factor is not None}
+
+    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> Bounds | None:
+        combined = self._combined
+        if combined is None or not (settings.has_easy_sums and _can_combine(arithmetic)):
+            return None
+        if not combined.bounds or set(settings.compared) != set(combined.bounds):
+            return None
+        return Bounds(combined.least, combined.greatest, settings.is_odd)
+
+    def separated(
+        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer]
+    ) -> list[GuardedBuffer]:
+        inputs = list(inputs)
+        for factor in self._separable.values():
+            position = list(self.view.arguments).index(factor.product.left.value)
+            inputs[position] = factor.separated(inputs[position], arithmetic.moduli, memory.rng)
+        return inputs
+
     def combinations(
-        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], settings: RoundSettings,
         table: Array,
     ) -> RowCombinations | None:  # fmt: skip
-        product = self._combined
-        if product is None or not isinstance(arithmetic, FieldArithmetic):
+        if self._combined is None or not _can_combine(arithmetic):
             return None
-        if arithmetic.has_infinities or arithmetic.has_exact_casts:
+        bounds = self.bounds(arithmetic, settings)
+        if self._combined.bounds and not (bounds and bounds.are_ends):
             return None
+        product, sizes = self._combined.product, dict(settings.sizes)
         values = self._values(arithmetic, memory, inputs, sizes, table, without=product)
         (sums,), (result,) = product.block.outputs, self.view.returned
         addend = None if sums.value == result else values[result].planes[0]
@@ -298,7 +345,8 @@ class BlockDefinition(KernelDefinition):
         (output,) = stage.outputs
         result = memory.buffer(argument_of("out", output), sizes)
         factors = values[product.left.value], values[product.right.value]
-        is_written = product.write(*factors, result, arithmetic.moduli, sizes)
+        compute = self._separable[product.block.op].sums if isinstance(factors[0], SeparableBuffer) else None
+        is_written = product.write(*factors, result, arithmetic.moduli, sizes, compute)
         if is_written:
             values[output] = result
         return is_written
@@ -325,6 +373,13 @@ class BlockDefinition(KernelDefinition):
             hidden |= np.repeat(memory.rng.random(len(hidden) // width) < MASKED_ROWS, width)
             for plane in planes:
                 plane[hidden] = MINUS_INFINITY
+
+
+def _can_combine(arithmetic: Arithmetic) -> bool:
+    """Return whether combinations of results are those of sums: they are residues, and casts are no functions."""
+    if not isinstance(arithmetic, FieldArithmetic):
+        return False
+    return not (arithmetic.has_infinities or arithmetic.has_exact_casts)
 
 
 def argument_of(role: str, value: ir.Value) -> Argument:

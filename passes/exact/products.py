@@ -8,7 +8,7 @@ take ten times as long.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count, product
 from typing import Any
 
@@ -82,16 +82,19 @@ class SumOfProducts:
 
     def write(
         self, left: GuardedBuffer, right: GuardedBuffer, result: GuardedBuffer, moduli: Sequence[Plane],
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, int], compute: Sums | None = None,
     ) -> bool:  # fmt: skip
-        """Write the sums; return False if there is an infinity or NaN among the factors, without writing."""
+        """Write the sums; return False if there is an infinity or NaN among the factors, without writing.
+
+        `compute` yields the sums of factors of a special form.
+        """
+        compute = compute or Matrices.sums
         if any(_has_special(each, moduli) for each in (left, right)):
             return False
         matrices = Matrices(self, sizes)
         with one_blas_thread():
             for plane, to in zip(moduli, result.planes, strict=True):
-                factor = around_zero(matrices.read_rows(left, plane), plane)
-                for panel, sums in matrices.products(factor, right, plane):
+                for panel, sums in compute(matrices, left, right, plane):
                     matrices.results.write(to, panel, sums)
         return True
 
@@ -109,9 +112,14 @@ class Matrices:
         self.results = _Matrix(product, output, (product.batch, product.rows, product.columns), sizes)
         self.panels = list(self._parts())
 
-    def read_rows(self, left: GuardedBuffer, plane: Plane) -> Array:
-        """Return the rows of the left factor."""
-        return self._rows.read(self._rows.elements(left, plane), self._ranges())[0]
+    def read_rows(self, left: GuardedBuffer, plane: Plane, firsts: Collection[int] = ()) -> Array:
+        """Return the rows of the left factor, at index 0 of the axes `firsts`."""
+        ranges = {axis: range(1) if axis in firsts else each for axis, each in self._ranges().items()}
+        return around_zero(self._rows.read(self._rows.elements(left, plane), ranges)[0], plane)
+
+    def sums(self, left: GuardedBuffer, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
+        """Yield each panel of columns, and the sums of products."""
+        yield from self.products(self.read_rows(left, plane), right, plane)
 
     def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the products of rows by it; rows are integers around zero."""
@@ -149,6 +157,10 @@ class Matrices:
             parts.append([range(start, min(start + step, extent)) for start in range(0, extent, step)])
         for chosen in product(*reversed(parts)):
             yield {**self._ranges(), **dict(zip(axes, chosen, strict=True))}
+
+
+Sums = Callable[[Matrices, GuardedBuffer, GuardedBuffer, Plane], Iterator[tuple[Ranges, Array]]]
+"""Yields the sums of products for each panel of columns."""
 
 
 class SplitFactor:
@@ -251,7 +263,7 @@ class _Matrix:
     def write(self, elements: Array, ranges: Ranges, numbers: Array) -> None:
         """Write matrices of numbers."""
         if self._strided is None or not self._strided.is_whole(self._axes, ranges):
-            elements[_flat_index(self._operand.map, self._indices(ranges), self._shape)] = numbers
+            elements[flat_index(self._operand.map.results, self._indices(ranges), self._shape)] = numbers
             return
         view = self._strided.view(elements, self._axes, ranges)
         view[...] = numbers.reshape(view.shape)
@@ -272,11 +284,11 @@ class _Matrix:
 
     def _gathered(self, numbers: Array, at: Mapping[int, Array]) -> Array:
         if self._operand.outside is None:
-            return np.asarray(numbers[_flat_index(self._operand.map, at, self._shape)])
+            return np.asarray(numbers[flat_index(self._operand.map.results, at, self._shape)])
         inside: Array = np.ones((1, 1, 1), bool)
         indices = []
         for expression, size in zip(self._operand.map.results, self._shape, strict=True):
-            index = _evaluated(expression, at)
+            index = evaluated(expression, at)
             is_inside = (index >= 0) & (index < size)
             inside = inside & is_inside
             indices.append(np.where(is_inside, index, 0))
@@ -331,8 +343,9 @@ def _has_special(buffer: GuardedBuffer, moduli: Sequence[Plane]) -> bool:
     return bool((buffer.planes[0].view(np.uint32) >= moduli[0].modulus).any())
 
 
-def _flat_index(map_: Any, at: Mapping[int, Array], shape: Sequence[int]) -> Array:
-    return _summed([_evaluated(expression, at) for expression in map_.results], shape)
+def flat_index(expressions: Sequence[ir.AffineExpr], at: Mapping[int, Array], shape: Sequence[int]) -> Array:
+    """Return the positions in memory of elements at affine expressions of the indices of axes."""
+    return _summed([evaluated(expression, at) for expression in expressions], shape)
 
 
 def _summed(indices: Sequence[Array], shape: Sequence[int]) -> Array:
@@ -342,13 +355,13 @@ def _summed(indices: Sequence[Array], shape: Sequence[int]) -> Array:
     return sum(terms, np.zeros((1, 1, 1), np.int64))
 
 
-def _evaluated(expression: ir.AffineExpr, at: Mapping[int, Array]) -> Array:
+def evaluated(expression: ir.AffineExpr, at: Mapping[int, Array]) -> Array:
     """Return an affine expression of the indices of axes."""
     if isinstance(expression, ir.AffineDimExpr):
         return at[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
         return np.full((1, 1, 1), expression.value, np.int64)
-    left, right = _evaluated(expression.lhs, at), _evaluated(expression.rhs, at)
+    left, right = evaluated(expression.lhs, at), evaluated(expression.rhs, at)
     if isinstance(expression, ir.AffineAddExpr):
         return left + right
     if isinstance(expression, ir.AffineMulExpr):

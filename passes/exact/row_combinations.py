@@ -13,15 +13,18 @@ from functools import cached_property
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.exact.memory import Array, GuardedBuffer
 from mirlo.passes.exact.primes import VALUES
 from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero
 from mirlo.runtime.processes import one_blas_thread
+from mirlo.runtime.records import dataclass
 
 LEAST_ROWS = 16
 """The rows from which their sums take more time than their combination."""
 _CASTS = ("arith.extf", "arith.truncf")
+_BOUNDS = ("arith.maximumf", "arith.minimumf")
+"""Operations that pass on an operand that is between their constants, which are the least and the greatest number."""
 
 
 class RowCombinations:
@@ -48,7 +51,7 @@ class RowCombinations:
     @cached_property
     def _expected(self) -> list[Array]:
         """Return the combinations of rows of the definition, for each panel of columns."""
-        rows = around_zero(self._matrices.read_rows(self._left, VALUES), VALUES)
+        rows = self._matrices.read_rows(self._left, VALUES)
         with one_blas_thread():
             split = SplitFactor(self._numbers, (self._half + 1) * rows.shape[1], 0, VALUES)
             combined = around_zero(split.times(rows, slice(None)).astype(np.float64), VALUES)
@@ -72,33 +75,55 @@ class RowCombinations:
         return True
 
 
-def product_in_result(view: PrimView, products: Mapping[ir.Operation, SumOfProducts]) -> SumOfProducts | None:
+@dataclass(frozen=True)
+class CombinedProduct:
+    """A product whose sums are the only result of a kernel, or a term of it."""
+
+    product: SumOfProducts
+    least: float | None = None
+    """The constant of which the result is the maximum: it is such a term where this number is the least one."""
+    greatest: float | None = None
+    """The same of minima, and the greatest number."""
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Return the constants that have to be at the ends of the order."""
+        return tuple(each for each in (self.least, self.greatest) if each is not None)
+
+
+def product_in_result(view: PrimView, products: Mapping[ir.Operation, SumOfProducts]) -> CombinedProduct | None:
     """Return the product whose sums are the only result, or a term of it; None if there is none of many rows."""
     if len(view.returned) != 1:
         return None
     for op, product in products.items():
         rows = math.prod(product.block.domain[axis] for axis in product.rows)
-        if rows >= LEAST_ROWS and _is_term(view, op.results[0]):
-            return product
+        bounds = _bounds(view, op.results[0]) if rows >= LEAST_ROWS else None
+        if bounds is not None and all(len(values) <= 1 for values in bounds.values()):
+            least, greatest = (next(iter(bounds[name]), None) for name in _BOUNDS)
+            if least is None or least != greatest:
+                return CombinedProduct(product, least, greatest)
     return None
 
 
-def _is_term(view: PrimView, sums: ir.Value) -> bool:
-    """Return whether the result is a value plus numbers that do not depend on it."""
-    terms = {sums}
+def _bounds(view: PrimView, sums: ir.Value) -> dict[str, set[float]] | None:
+    """Return the constants of maxima and minima in a result; None if it is no value plus numbers between them."""
+    terms, bounds = {sums}, {name: set[float]() for name in _BOUNDS}
     for block in view.blocks:
         readers = [i for i, operand in enumerate(block.inputs) if operand.value in terms]
         if readers:
-            if len(readers) > 1 or not _adds_to(block, readers[0]):
-                return False
+            if len(readers) > 1 or not _passes_on(block, readers[0], bounds):
+                return None
             terms.add(block.outputs[0].value)
-    return view.returned[0] in terms
+    return bounds if view.returned[0] in terms else None
 
 
-def _adds_to(block: BlockView, position: int) -> bool:
-    """Return whether a block adds numbers to the elements of an operand."""
+def _passes_on(block: BlockView, position: int, bounds: Mapping[str, set[float]]) -> bool:
+    """Return whether a block adds numbers to the elements of an operand, or takes maxima and minima of constants.
+
+    The constants are added to `bounds`.
+    """
     operand = block.inputs[position]
-    if block.is_reduction or len(block.outputs) != 1 or operand.is_opaque or operand.map != block.outputs[0].map:
+    if block.is_reduction or len(block.outputs) != 1 or operand.is_opaque or not _is_elementwise(block, operand):
         return False
     terms = {block.input_arguments[position]}
     for op in block.body_ops:
@@ -107,7 +132,30 @@ def _adds_to(block: BlockView, position: int) -> bool:
             continue
         is_sum = op.name == "arith.addf" and len(used) == 1
         is_difference = op.name == "arith.subf" and used == [0]
-        if not (is_sum or is_difference or op.name in _CASTS):
+        if op.name in bounds and len(used) == 1:
+            bound = _constant(op.operands[1 - used[0]])
+            if bound is None:
+                return False
+            bounds[op.name].add(bound)
+        elif not (is_sum or is_difference or op.name in _CASTS):
             return False
         terms.add(op.results[0])
     return block.yielded[0] in terms
+
+
+def _is_elementwise(block: BlockView, operand: OperandView) -> bool:
+    """Return whether an operand is read where the result is written: dims of one element have one index only."""
+    result = block.outputs[0]
+    if operand.outside is not None or tuple(operand.shape) != tuple(result.shape):
+        return False
+    pairs = zip(operand.map.results, result.map.results, operand.shape, strict=True)
+    return all(size == 1 or read == written for read, written, size in pairs)
+
+
+def _constant(value: ir.Value) -> float | None:
+    """Return the finite number that a value is, None for others."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    number = float(ir.FloatAttr(owner.attributes["value"]).value)
+    return number if math.isfinite(number) else None

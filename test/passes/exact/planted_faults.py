@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,18 @@ Plant = Callable[[ir.Operation, random.Random], None]
 LOADS, STORES = ("memref.load", "vector.load"), ("memref.store", "vector.store")
 
 
-def plant_fault(function: ir.Operation, rng: random.Random) -> tuple[ir.Operation, str] | None:
-    """Return a copy of a kernel with one fault, and the kind of the fault; None where no kind applies."""
+def plant_fault(
+    function: ir.Operation, rng: random.Random, among: Collection[Plant] = ()
+) -> tuple[ir.Operation, str] | None:
+    """Return a copy of a kernel with one fault, and the kind of the fault; None where no kind applies.
+
+    With `among`, it is one of these kinds.
+    """
     clone = function.clone()
     applicable = [
         (plant, op)
         for plant, applies in FAULTS.items()
+        if not among or plant in among
         for op in operations_in(clone)
         if applies(op) and _has_effect(op, set())
     ]
@@ -134,6 +140,16 @@ def least_for_greatest(op: ir.Operation, rng: random.Random) -> None:
     op.results[0].replace_all_uses_with(_create(name, op, list(op.operands)))
 
 
+def dropped_bound(op: ir.Operation, rng: random.Random) -> None:
+    position = next(i for i in (0, 1) if _is_constant(op.operands[i]))
+    op.results[0].replace_all_uses_with(op.operands[1 - position])
+
+
+def _is_constant(value: ir.Value) -> bool:
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.name == "arith.constant"
+
+
 def _has_constant_index(op: ir.Operation) -> bool:
     return isinstance(op.results[0].type, ir.IndexType) and any(_constant(v) is not None for v in op.operands)
 
@@ -161,6 +177,7 @@ FAULTS: dict[Plant, Callable[[ir.Operation], bool]] = {
     wrong_mask: lambda op: op.name == "vector.constant_mask",
     wrong_place: lambda op: op.name in (*LOADS, *STORES) and len(op.operands) > 1,
     least_for_greatest: lambda op: op.name in ("arith.maximumf", "arith.minimumf"),
+    dropped_bound: lambda op: op.name in ("arith.maximumf", "arith.minimumf") and any(map(_is_constant, op.operands)),
 }
 """The kinds of faults, with the operations that they apply to."""
 
