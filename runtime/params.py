@@ -49,15 +49,24 @@ def register_reader(suffix: str, reader: Reader) -> None:
     _READERS[suffix] = reader
 
 
+ColumnReader = Callable[[int], Iterator[np.ndarray]]
+"""Yields the ranges of so many columns of an array, along its last dim, each valid until the next one."""
+
+
 class _DeferredArray:
     """An array that is computed on first use."""
 
     def __init__(
-        self, make: Callable[[], np.ndarray], loose: np.ndarray | None, fill: Callable[[np.ndarray], None] | None
+        self,
+        make: Callable[[], np.ndarray],
+        loose: np.ndarray | None,
+        fill: Callable[[np.ndarray], None] | None,
+        columns: ColumnReader | None = None,
     ):
         self._make: Callable[[], np.ndarray] | None = make
         self._fill = fill
         self._loose = loose
+        self._columns = columns
         self._array: np.ndarray | None = None
         self._lock = make_lock()
 
@@ -72,7 +81,7 @@ class _DeferredArray:
                 source = self._make()
                 self._array = np.ascontiguousarray(source).view()
                 self._array.flags.writeable = False
-                self._make = self._loose = self._fill = None  # release the source
+                self._make = self._loose = self._fill = self._columns = None  # release the source
                 if not np.may_share_memory(source, self._array):
                     release(source)
             assert self._array is not None
@@ -100,12 +109,27 @@ class _DeferredArray:
                 self._fill(to)
             to.flags.writeable = False
             self._array = to.view()
-            self._make = self._loose = self._fill = None
+            self._make = self._loose = self._fill = self._columns = None
 
     def loose(self) -> np.ndarray:
         """Return the same elements, possibly not contiguous."""
         kept = self._loose
         return self.array() if kept is None else kept
+
+    @property
+    def has_columns(self) -> bool:
+        """Return whether columns of a pending array are computed without the others."""
+        return self._columns is not None
+
+    def columns(self, width: int) -> Iterator[np.ndarray]:
+        """Yield ranges of so many columns, in order; an array that is pending stays so if they are computed alone."""
+        compute = self._columns
+        if compute is not None:
+            yield from compute(width)
+            return
+        array = self.loose()
+        for start in range(0, array.shape[-1], width):
+            yield array[..., start : start + width]
 
     def slice(self, position: int) -> np.ndarray:
         """Return a slice along the first dim."""
@@ -302,15 +326,17 @@ class ParameterStore:
         make: Callable[[], np.ndarray],
         loose: np.ndarray | None = None,
         fill: Callable[[np.ndarray], None] | None = None,
+        columns: ColumnReader | None = None,
     ) -> str:
         """Add an array as `add_unique` does that `make` computes on first use, or in `hold`.
 
         `fill`, if there is one, writes the elements to an array: they are in memory once then. `loose` already holds
-        the same elements in another order than row-major; `reader` may return it instead.
+        the same elements in another order than row-major; `reader` may return it instead. `columns` computes ranges of
+        columns without the others, for `column_reader`.
         """
         name = self._unused_name(base)
         compute = checked(make, _deferred(dtype, shape), f"parameter '{name}'", MirloError)
-        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill)))
+        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill, columns)))
         return name
 
     def add_stacked(self, base: str, rows: Sequence[np.ndarray]) -> str:
@@ -343,6 +369,14 @@ class ParameterStore:
         The array may not be contiguous.
         """
         return self._entry(name).loose
+
+    def column_reader(self, name: str) -> ColumnReader | None:
+        """Return a reader of ranges of columns, even after the array is discarded; None if it is in memory as a whole.
+
+        A pending array of `add_deferred` is never in memory as a whole for it.
+        """
+        later = self._entry(name).later
+        return later.columns if later is not None and later.has_columns else None
 
     def reader_in_turn(self) -> Callable[[str], np.ndarray]:
         """Return a function that returns the array of a name, which is valid until the next one is read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from mirlo.runtime.dtypes import element_type_of
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
+    from mirlo.runtime.params import ColumnReader
 
 INLINE_ELEMENTS = 16
 """Most elements of a constant in the IR; larger ones are parameters."""
@@ -104,6 +105,25 @@ def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.nd
     return make
 
 
+def column_reader(value: ir.Value, session: Session) -> ColumnReader | None:
+    """Return a reader of the columns of an available constant that computes them in turn; None if they are there."""
+    name = value.owner.opview.param
+    reader: ColumnReader | None = None if name is None else session.params.column_reader(name)
+    return reader
+
+
+def derived_columns(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> ColumnReader:
+    """Return the same as `derived` for a change of each column alone, column by column."""
+
+    def columns(width: int) -> Iterator[np.ndarray]:
+        source = read()
+        for start in range(0, source.shape[-1], width):
+            yield change(source[..., start : start + width])
+        release(source)
+
+    return columns
+
+
 def filled(
     read: Callable[[], np.ndarray], fill: Callable[[np.ndarray, np.ndarray], None]
 ) -> Callable[[np.ndarray], None]:
@@ -144,11 +164,12 @@ def emit_deferred_constant(
     name: str,
     loose: np.ndarray | None = None,
     fill: Callable[[np.ndarray], None] | None = None,
+    columns: ColumnReader | None = None,
 ) -> ir.Value:
     """Emit a constant whose array is computed while kernels are compiled, or on first use; see `add_deferred`."""
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
-    param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose, fill)
+    param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose, fill, columns)
     result: ir.Value = Constant.make(param=param, result_types=[kind])
     return result
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from mirlo.dialects.relax.calls import ViewRow
 from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import (
+    column_reader,
     constant_name,
     constant_reader,
     derived,
@@ -28,6 +31,9 @@ from mirlo.passes.graph.constants import (
 )
 from mirlo.passes.session import Session
 from mirlo.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from mirlo.runtime.params import ColumnReader
 
 STORED = "tir.stored"
 """Attribute of a prim function until it is scheduled: its parameters that are stored in another order of their dims."""
@@ -78,6 +84,8 @@ class Stored:
     """Suffix of the new constant's name."""
     fill: Callable[[np.ndarray, np.ndarray], None] | None = None
     """Does what `change` does in an array that is given, without another one of that size."""
+    fill_in_turn: Callable[[ColumnReader, np.ndarray], None] | None = None
+    """Does the same with the ranges of columns that a reader yields."""
 
 
 def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
@@ -123,8 +131,11 @@ def _changed(
     old: ir.Value, kind: TensorType, stored: Stored, session: Session
 ) -> tuple[Callable[[], np.ndarray], Callable[[np.ndarray], None] | None]:
     """Return what makes a constant in its new order, and what writes it."""
-    read = constant_reader(old, session)
-    return derived(read, stored.change), None if stored.fill is None else filled(read, stored.fill)
+    read, columns = constant_reader(old, session), column_reader(old, session)
+    make = derived(read, stored.change)
+    if columns is not None and stored.fill_in_turn is not None:
+        return make, partial(stored.fill_in_turn, columns)
+    return make, None if stored.fill is None else filled(read, stored.fill)
 
 
 def _changed_slices(

@@ -30,6 +30,7 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContr
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
+    from mirlo.runtime.params import ColumnReader
 
 
 @register_pass
@@ -189,6 +190,21 @@ class Order:
 
     def fill(self, array: np.ndarray, to: np.ndarray) -> None:
         """Write the array in the new order to another one."""
+        self._arrange(array, to)
+        flush_subnormals(to)
+
+    def fill_in_turn(self, columns: ColumnReader, to: np.ndarray) -> None:
+        """Write the array whose last dim is that of the columns, panel by panel.
+
+        An array that is computed is in memory once then: a first touch of memory takes the system longer than the
+        computation.
+        """
+        lead = (slice(None),) * len(self.outer)
+        for panel, part in enumerate(columns(self.width)):
+            self._arrange(part, to[(*lead, slice(panel, panel + 1))])
+        flush_subnormals(to)
+
+    def _arrange(self, array: np.ndarray, to: np.ndarray) -> None:
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
         panels = replace(self, group=1).shape(array.shape)
@@ -202,7 +218,6 @@ class Order:
             rest = moved[lead + (slice(whole * self.width, total),)]
             result[lead + (whole,)] = 0
             result[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
-        flush_subnormals(result)
         if self.group > 1:
             groups = result.reshape(*result.shape[:-2], result.shape[-2] // self.group, self.group, self.width)
             to[...] = np.swapaxes(groups, -1, -2)
@@ -247,7 +262,10 @@ class Panels:
     @property
     def stored(self) -> Stored:
         order = self.order
-        return Stored(self.argument, self.position, self.shape, self.map, order, order.pack, "panels", order.fill)
+        in_turn = order.fill_in_turn if order.columns == len(self.operand.shape) - 1 else None
+        return Stored(
+            self.argument, self.position, self.shape, self.map, order, order.pack, "panels", order.fill, in_turn
+        )
 
 
 def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:

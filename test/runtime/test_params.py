@@ -359,3 +359,28 @@ def test_a_reader_may_give_another_layout_until_there_is_the_usual_one():
     assert store.reader(name)() is store.get(name)
     store.align([name])
     assert np.array_equal(store.get(name), rows.T)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 9])
+def test_columns_are_read_without_the_others(width: int) -> None:
+    store, array = ParameterStore(), np.arange(14, dtype=np.float32).reshape(2, 7)
+    whole: list[int] = []
+
+    def make() -> np.ndarray:
+        whole.append(1)
+        return array.copy()
+
+    def columns(width: int):
+        return (array[:, start : start + width] for start in range(0, 7, width))
+
+    plain = store.add_deferred("w", "f32", (2, 7), make)
+    computed = store.add_deferred("w", "f32", (2, 7), make, columns=columns)
+    assert store.column_reader(plain) is None and store.column_reader(store.add_unique("known", array)) is None
+    read = store.column_reader(computed)
+    assert read is not None
+    np.testing.assert_array_equal(np.concatenate(list(read(width)), axis=1), array)
+    assert not whole
+    store.get(computed)
+    assert store.column_reader(computed) is None and whole == [1]
+    store.discard(computed)
+    np.testing.assert_array_equal(np.concatenate(list(read(width)), axis=1), array)

@@ -20,6 +20,7 @@ from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import (
     constant_reader,
     derived,
+    derived_columns,
     emit_deferred_constant,
     is_available,
     is_constant,
@@ -330,8 +331,13 @@ def _transformed_constant(conv: ir.OpView, tiling: Tiling, b: Rewriter) -> ir.Va
     kind = TensorType.of((tiling.alpha**2, tiling.channels, tiling.out_channels), tiling.transformed_dtype)
     name = f"{b.name_of(conv.weight)}.winograd"
     change = transformed_integers if tiling.is_integer else transformed_weight
+
+    def transform(weight: np.ndarray) -> np.ndarray:
+        return change(weight, m)
+
+    columns = derived_columns(read, transform)
     with ir.InsertionPoint(b.op), b.op.location:
-        return emit_deferred_constant(derived(read, lambda weight: change(weight, m)), kind, b.session, name)
+        return emit_deferred_constant(derived(read, transform), kind, b.session, name, columns=columns)
 
 
 def _transformed(conv: ir.OpView, tiling: Tiling, b: Rewriter) -> ir.Value:

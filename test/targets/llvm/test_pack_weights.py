@@ -10,10 +10,13 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.graph.constants import derived_columns
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.pack_weights import Order
 from mirlo.targets.llvm.pipeline import compile_pipeline
+from mirlo.targets.llvm.winograd.matrices import transformed_integers, transformed_weight
 
 MATMUL = """
 func.func @main(%x: tensor<{m}x{k}xf32>) -> (tensor<{m}x{n}xf32>, tensor<{m}x{n}xf32>) {{
@@ -151,3 +154,44 @@ def test_groups_of_int8_are_stored(window: int) -> None:
       return %0 : tensor<1x9x9x64xi32>
     }}"""
     assert re.search(rf"tensor<\d+x{window}x{window}x4x\d+x4xi8>", packed_text(text, {"w": w}, "avx512vnni"))
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("columns", [1, 15, 16, 33, 96])
+@pytest.mark.parametrize(("change", "group"), [(transformed_weight, 1), (transformed_integers, 2)])
+def test_computed_weights_are_packed_panel_by_panel(change, group: int, columns: int, m: int) -> None:
+    """With equal bits as a whole, also where the source is not contiguous."""
+    rng = np.random.default_rng(columns)
+    weight = rng.standard_normal((columns, 70, 3, 3), dtype=np.float32) if group == 1 else None
+    weight = rng.integers(-128, 128, (columns, 70, 3, 3), np.int8) if weight is None else weight
+    moved, order = weight.transpose(2, 3, 1, 0), Order((0,), 2, (1,), 16, group)
+
+    def transform(part: np.ndarray) -> np.ndarray:
+        return change(part, m)
+
+    whole = order.pack(transform(moved))
+    in_turn = np.full_like(whole, 77)
+    order.fill_in_turn(derived_columns(lambda: moved, transform), in_turn)
+    assert in_turn.tobytes() == whole.tobytes()
+
+
+def test_weights_of_winograd_are_never_in_memory_as_a_whole(monkeypatch) -> None:
+    """Those that are transformed while they are packed; the results are those of the transformed weights."""
+    from mirlo.targets.llvm.winograd import convert
+
+    transformed: list[tuple[int, ...]] = []
+
+    def record(weight: np.ndarray, m: int) -> np.ndarray:
+        transformed.append(weight.shape)
+        return transformed_weight(weight, m)
+
+    monkeypatch.setattr(convert, "transformed_weight", record)
+    channels = 160
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.standard_normal((channels, channels, 3, 3), dtype=np.float32) / channels}
+    text = CONV.format(c=channels, o=channels).replace("9x9", "16x16")
+    x = rng.standard_normal((1, channels, 16, 16), dtype=np.float32)
+    got = compile_with(text, arrays)(x)
+    assert transformed and all(shape[-1] < channels for shape in transformed)
+    without = compile_with(text, arrays, without="winograd")(x)
+    np.testing.assert_allclose(got, without, rtol=0, atol=1e-4)
