@@ -22,6 +22,7 @@ from mirlo.targets.llvm.compile_ahead import CompileAhead, build, code_settings
 from mirlo.targets.llvm.machine_code import SUFFIXES
 from mirlo.targets.llvm.object_code import ENTRY, SIZES, EntryInterface
 from mirlo.targets.llvm.options import threads_of
+from mirlo.targets.llvm.processes import helpers
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import CompilationUnit, split
 from mirlo.targets.planned import (
@@ -45,7 +46,8 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     prepared = prepare_module(module)
     signature, facts = prepared.signature, prepared.facts
     ahead = options.prepared if isinstance(options.prepared, CompileAhead) else None
-    units = split(module, prepared.entry, settings, similar=None if ahead is None else ahead.similar)
+    similar, shared = None if ahead is None else ahead.similar, options.cache is not None or helpers(options.jobs) > 0
+    units = split(module, prepared.entry, settings, similar=similar, shared=shared)
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.while_compiling is None else partial(options.while_compiling, weights)
     # Levels of optimization share what is lowered here: workers began with one of them.

@@ -201,7 +201,7 @@ class Order:
         """
         lead = (slice(None),) * len(self.outer)
         for panel, part in enumerate(columns(self.width)):
-            self._arrange(part, to[(*lead, slice(panel, panel + 1))])
+            self._arrange(part, to[lead + (slice(panel, panel + 1),)])
         flush_subnormals(to)
 
     def _arrange(self, array: np.ndarray, to: np.ndarray) -> None:

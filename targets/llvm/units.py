@@ -16,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
+from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import code_version
@@ -32,6 +33,9 @@ BUNDLED = 4_000
 """Characters of a kernel that shares an object file: one of its own would take LLVM 1.5 times as long."""
 BUNDLE = 16_000
 """Characters of the kernels that are compiled to one object file: few enough for other models to find them cached."""
+WHOLE_BUNDLE = 200_000
+"""The same, and the most characters of a kernel that shares an object file, where no other process compiles kernels and
+none is kept in the cache: the work for an object file is then a hundredth of that for its kernels."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class CompilationUnit:
     entry: EntryInterface | None = None
     parts: tuple[str, ...] = ()
     """The operations in the text of a kernel."""
+    has_helpers: bool = False
+    """Whether a kernel has functions of its own, which LLVM may inline."""
 
 
 def split(
@@ -54,11 +60,13 @@ def split(
     settings: CodeSettings,
     apart: bool | None = None,
     similar: Mapping[str, int] | None = None,
+    shared: bool = True,
 ) -> list[CompilationUnit]:
     """Return the units of a module, which is changed: the one with `main` first, then each kernel once.
 
     Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one. Kernels of a group
-    that `similar` names are one where they differ in numbers only.
+    that `similar` names are one where they differ in numbers only. Units that are not `shared` with other processes and
+    models are few.
     """
     operations = _operations(module)
     for operation in operations.values():
@@ -92,7 +100,7 @@ def split(
     main = CompilationUnit(MAIN, MAIN, key, text, entry)
     if apart:
         return [main, *units.values()]
-    return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
+    return [main] if is_small else [main, *_bundled(list(units.values()), made_by, shared)]
 
 
 def _merge_similar(operations: Mapping[str, ir.Operation], similar: Mapping[str, int]) -> None:
@@ -119,7 +127,7 @@ def kernel_units(modules: Mapping[str, ir.Module], settings: CodeSettings) -> li
         uses = {symbol: _references(text, operations) for symbol, text in texts.items()}
         unit = _kernel_unit(name, operations, texts, uses, _made_by(settings))
         units.setdefault(unit.key, unit)
-    return [unit for unit in units.values() if len(unit.text) > BUNDLED]
+    return [unit for unit in units.values() if len(unit.text) > BUNDLED or unit.has_helpers]
 
 
 def _operations(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
@@ -130,21 +138,24 @@ def _made_by(settings: CodeSettings) -> str:
     return f"{code_version()} {settings}"
 
 
-def _bundled(units: Sequence[CompilationUnit], settings: str) -> list[CompilationUnit]:
-    """Join small kernels that follow each other into units of up to `BUNDLE` characters."""
+def _bundled(units: Sequence[CompilationUnit], settings: str, shared: bool) -> list[CompilationUnit]:
+    """Join small kernels, or all that are not `shared`, that follow each other into units of limited size.
+
+    Kernels with register tiles share none with others: LLVM has an option for all functions of an object file.
+    """
+    longest, size = (BUNDLED, BUNDLE) if shared else (WHOLE_BUNDLE, WHOLE_BUNDLE)
     joined: list[CompilationUnit] = []
-    bundle: list[CompilationUnit] = []
-    room = BUNDLE
+    bundles: dict[bool, list[CompilationUnit]] = {True: [], False: []}
     for unit in units:
-        if len(unit.text) > BUNDLED:
+        if len(unit.text) > longest or unit.has_helpers:
             joined.append(unit)
             continue
-        if bundle and len(unit.text) > room:
+        bundle = bundles[LOOP_ANNOTATION in unit.text]
+        if bundle and sum(len(each.text) for each in (*bundle, unit)) > size:
             joined.append(_joined(bundle, settings))
-            bundle, room = [], BUNDLE
+            bundle.clear()
         bundle.append(unit)
-        room -= len(unit.text)
-    return joined + ([_joined(bundle, settings)] if bundle else [])
+    return joined + [_joined(bundle, settings) for bundle in bundles.values() if bundle]
 
 
 def _joined(units: Sequence[CompilationUnit], settings: str) -> CompilationUnit:
@@ -184,7 +195,8 @@ def _kernel_unit(
     # Without the level of optimization: code of each is made from one text.
     symbol = shown or f"mirlo_{_digest('', text)[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
-    return CompilationUnit(name, symbol, key, "\n".join(named), parts=named)
+    functions = [member for member in own if operations[member].name == "func.func"]
+    return CompilationUnit(name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1)
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface
 from mirlo.targets.llvm.processes import CompileTask, compile_all
 from mirlo.targets.llvm.processor import host_processor
-from mirlo.targets.llvm.units import split
+from mirlo.targets.llvm.units import CompilationUnit, split
 from mirlo.targets.llvm.worker import receive, send
 
 CHAIN = """
@@ -60,6 +60,8 @@ func.func private @third(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.p
   return
 }
 """
+WITHOUT_HELPERS = "\n".join(line for line in PLANNED.splitlines() if "_help" not in line)
+"""Without functions that LLVM may inline: kernels that share object files have none."""
 SETTINGS = CodeSettings(host_processor())
 NO_ENTRY = EntryInterface(2, 0, (), False)
 
@@ -345,11 +347,47 @@ def test_two_models_at_once(tasks) -> None:
 
 def test_small_kernels_share_object_files(monkeypatch) -> None:
     monkeypatch.setattr(units, "BUNDLED", 0)
-    alone = _units(PLANNED)
+    alone = _units(WITHOUT_HELPERS)
     monkeypatch.setattr(units, "BUNDLED", 10_000)
-    main, *joined = _units(PLANNED)
+    main, *joined = _units(WITHOUT_HELPERS)
     assert len(alone) == 3 and len(joined) == 1 and main.text == alone[0].text
     assert all(unit.symbol in joined[0].text for unit in alone[1:])
     assert joined[0].key not in {unit.key for unit in alone}
     monkeypatch.setattr(units, "BUNDLE", 1)
-    assert [unit.key for unit in _units(PLANNED)] == [unit.key for unit in alone]
+    assert [unit.key for unit in _units(WITHOUT_HELPERS)] == [unit.key for unit in alone]
+
+
+def test_kernels_that_are_shared_with_none_are_in_few_object_files(monkeypatch) -> None:
+    def split_units(text: str, shared: bool) -> list[CompilationUnit]:
+        with make_context(), ir.Location.unknown():
+            return split(ir.Module.parse(text), NO_ENTRY, CodeSettings(host_processor()), shared=shared)
+
+    alone = split_units(WITHOUT_HELPERS, shared=True)
+    main, *joined = split_units(WITHOUT_HELPERS, shared=False)
+    assert len(alone) == 3 and len(joined) == 1 and main.text == alone[0].text
+    assert joined[0].parts == (*alone[1].parts, *alone[2].parts)
+    monkeypatch.setattr(units, "WHOLE_BUNDLE", 1)
+    assert [unit.key for unit in split_units(WITHOUT_HELPERS, shared=False)] == [unit.key for unit in alone]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_kernels_with_functions_of_their_own_share_no_object_file(monkeypatch, shared: bool) -> None:
+    monkeypatch.setattr(units, "BUNDLED", 10_000)
+    with make_context(), ir.Location.unknown():
+        main, first, third = split(ir.Module.parse(PLANNED), NO_ENTRY, SETTINGS, shared=shared)
+    assert first.has_helpers and len(first.parts) == 2 and not third.has_helpers and main.entry == NO_ENTRY
+
+
+def test_kernels_with_register_tiles_share_no_object_file_with_others() -> None:
+    """LLVM's option for loops of tiles holds for an object file."""
+
+    def kernel(name: str, is_tiled: bool, has_helpers: bool = False) -> CompilationUnit:
+        text = f"func.func @{name}() {{{'llvm.loop_annotation' if is_tiled else ''}}}"
+        return CompilationUnit(name, name, name, text, parts=(text,), has_helpers=has_helpers)
+
+    kernels = [kernel(f"k{i}", is_tiled=i % 2 == 0) for i in range(5)]
+    joined = units._bundled([*kernels, kernel("calls", True, has_helpers=True)], "", shared=False)
+    assert [unit.parts for unit in joined] == [
+        (joined[0].text,), tuple(each.text for each in kernels[::2]), tuple(each.text for each in kernels[1::2])
+    ]  # fmt: skip
+    assert joined[0].name == "calls" and not units._bundled([], "", shared=False)
