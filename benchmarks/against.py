@@ -117,15 +117,15 @@ class Comparison:
 
 def compare(checkouts: Sequence[Checkout], kind: str, case: str, turns: int) -> Comparison:
     """Compile a case in both checkouts and time them in turns, forwards and backwards."""
-    made = [json.loads(each.ask(f"make {kind} {case} {LEAST_SECONDS}")) for each in checkouts]
-    count = min(each[0] for each in made)
+    answers = [json.loads(each.ask(f"make {kind} {case} {LEAST_SECONDS}")) for each in checkouts]
+    count = min(each[0] for each in answers)
     seconds: list[list[list[float]]] = [[], []]
     for number in range(turns):
         for side in (0, 1) if number % 2 else (1, 0):
             seconds[side].append([float(word) for word in checkouts[side].ask(f"run {count}").split()])
     other, own = np.array(seconds)
     call, kernel = np.median(other / own, axis=0)
-    return Comparison(float(call), float(kernel), made[0][1] == made[1][1])
+    return Comparison(float(call), float(kernel), answers[0][1] == answers[1][1])
 
 
 def cases_of(kind: str, wanted: Sequence[str]) -> list[tuple[str, str]]:

@@ -254,8 +254,8 @@ def _record(result: Result, tests: Sequence[str], parts: Sequence[str], jobs: in
             if status is None:
                 unfinished.append(f"make {part}")
             elif status:
-                found = read_summary(output)[2] or [f"status {status}, {path.name}"]
-                failures += [f"make {part}: {each}" for each in found]
+                of_part = read_summary(output)[2] or [f"status {status}, {path.name}"]
+                failures += [f"make {part}: {each}" for each in of_part]
     except KeyboardInterrupt:
         unfinished += ["tests", *(f"make {part}" for part in parts)][ended:]
         if not ended:
