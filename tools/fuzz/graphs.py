@@ -42,7 +42,7 @@ def random_graph(
 ) -> RandomGraph:
     """Return the random graph of this seed, or of what `rng` draws.
 
-    Its nodes are repeated so many times with other numbers, so that it has kernels that differ in numbers only.
+    With `repeats`, its nodes are copied this many times with other numbers, for kernels that differ in numbers only.
     """
     pool = ValuePool(np.random.default_rng(seed) if rng is None else rng)
     planners = (*load_planners(), *declared_planners())
