@@ -483,7 +483,7 @@ def _run_once_per_layer(
 ) -> None:
     """Run a pipeline; passes that keep equal layers equal run on some of them, which stand for all."""
     has_layers, unverified = True, list[Leaf]()
-    groups = divide_steps(pipeline.steps, module)
+    groups = divide_steps(pipeline.steps)
     for steps, keeps in groups:
 
         def run(added: Sequence[Instrument] = (), steps: Sequence[Step] = steps) -> None:

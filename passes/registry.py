@@ -170,10 +170,6 @@ class Pass:
         """Return `contained`; overridden by passes for which it depends on their options."""
         return self.contained
 
-    def keeps_layers_of(self, module: ir.Operation) -> bool:
-        """Return `keeps_layers`; overridden by passes for which it depends on the module."""
-        return self.keeps_layers
-
     def run(self, op: ir.OpView, session: Session) -> None:
         """Transform `op` in place. Raise `PassError` if that is impossible."""
         raise NotImplementedError

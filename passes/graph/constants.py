@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,15 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
-from mirlo.passes.graph.unknown import note_unknown
+from mirlo.passes.graph.unknown import (
+    Answer,
+    ConstantSource,
+    Contents,
+    DeferredElements,
+    DerivedConstant,
+    note_unknown,
+    unknown_constants,
+)
 from mirlo.runtime.container import empty_aligned, release
 from mirlo.runtime.dtypes import element_type_of
 
@@ -40,9 +48,7 @@ def constant_value(value: ir.Value, session: Session) -> np.ndarray | None:
             return session.params.get(op.param)
         note_unknown(op.param, session)
         return None
-    kind = TensorType.from_mlir(value.type)
-    assert kind is not None
-    return read_dense(op.value, kind)
+    return read_dense(op.value, _kind(value))
 
 
 def is_available(value: ir.Value, session: Session) -> bool:
@@ -54,6 +60,67 @@ def is_available(value: ir.Value, session: Session) -> bool:
         return True
     note_unknown(name, session)
     return False
+
+
+def is_derivable(value: ir.Value, session: Session) -> bool:
+    """Return whether a value is a constant that others can be computed from, perhaps once its elements are known."""
+    unknown = unknown_constants(session)
+    is_unknown = unknown is not None and is_constant(value) and value.owner.opview.param in unknown
+    return is_unknown or is_available(value, session)
+
+
+def contents_of(value: ir.Value) -> Contents:
+    """Return the name of the parameter, or the elements, of a constant."""
+    op = value.owner.opview
+    contents: Contents = op.value if op.param is None else op.param
+    return contents
+
+
+def source_of(value: ir.Value, session: Session) -> ConstantSource:
+    """Return how the elements of an available constant are read, even if it is discarded later."""
+    return ConstantSource(constant_reader(value, session), slice_reader(value, session))
+
+
+def decide(question: Callable[[ConstantSource], Answer], key: Hashable, value: ir.Value, session: Session) -> Answer:
+    """Return the answer to a question about the elements of a constant that is derivable, for each layer it stands for.
+
+    `key` is equal for equal questions.
+    """
+    unknown, contents = unknown_constants(session), contents_of(value)
+    if unknown is None or not isinstance(contents, str) or contents not in unknown:
+        return question(source_of(value, session))
+    return unknown.decide(question, key, contents, _kind(value), session.params)
+
+
+def emit_derived_constant(
+    elements: Callable[[Sequence[ConstantSource]], DeferredElements | None],
+    key: Hashable,
+    operands: Sequence[ir.Value],
+    kind: TensorType,
+    session: Session,
+    name: str,
+) -> ir.Value | None:
+    """Emit a constant that is computed from others when it is needed; return None where numpy does not define it.
+
+    `key` is equal for constants that are computed in the same way; `name` is the operator. The first operand of the
+    most elements gives its name to the parameter.
+    """
+    unknown, contents = unknown_constants(session), tuple(map(contents_of, operands))
+    kinds = tuple(_kind(operand) for operand in operands)
+    if unknown is not None and any(isinstance(each, str) and each in unknown for each in contents):
+        return unknown.derive(DerivedConstant(elements, key, contents, kinds, name), kind)
+    deferred = elements([source_of(operand, session) for operand in operands])
+    if deferred is None:
+        return None
+    largest = max(operands, key=lambda operand: _kind(operand).elements)
+    base = f"{constant_name(largest)}.{name}"
+    return emit_deferred_constant(deferred.make, kind, session, base, fill=deferred.fill)
+
+
+def _kind(value: ir.Value) -> TensorType:
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None  # constants are tensors
+    return kind
 
 
 def row_source(value: ir.Value) -> ir.OpView | None:

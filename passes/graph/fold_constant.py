@@ -25,13 +25,18 @@ from mirlo.passes.graph.constants import (
     constant_name,
     constant_value,
     emit_constant,
-    emit_deferred_constant,
-    is_available,
+    emit_derived_constant,
     is_constant,
-    slice_reader,
+    is_derivable,
     stacked,
 )
-from mirlo.passes.graph.unknown import DerivedConstant, UnknownConstants, unknown_constants
+from mirlo.passes.graph.unknown import (
+    ConstantSource,
+    DeferredElements,
+    DerivedConstant,
+    UnknownConstants,
+    unknown_constants,
+)
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.session import Session
@@ -292,32 +297,24 @@ class _Folder:
 
     def _computed_slices(self, op: ir.Operation, constant: ir.Value, kind: TensorType) -> ir.Value | None:
         """Return the constant of what an operation computes of each slice of another; None if numpy cannot."""
-        compute, unknown = _computation(op, [kind.with_shape(kind.shape[1:])]), unknown_constants(self.session)
-        param = constant.owner.opview.param
-        assert param is not None  # as `_lookup_of_slice` requires
-        if unknown is not None and param in unknown:
-            key = "slice", op.name, tuple(attributes_of(op).items()), op.results[0].type
-
-            def stack(arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
-                slices = [compute([each]) for each in arrays[0]]
-                return None if None in slices else [np.stack([each[0] for each in slices if each is not None])]
-
-            of = TensorType.from_mlir(constant.type)
-            assert of is not None
-            return unknown.derive(DerivedConstant(stack, key, (param,), (of,), 0, op.name.split(".")[-1]), kind)
-        if not is_available(constant, self.session):
+        if not is_derivable(constant, self.session):
             return None
-        read = slice_reader(constant, self.session)
-        if compute([read(0)]) is None:
-            return None
+        compute = _computation(op, [kind.with_shape(kind.shape[1:])])
 
-        def fill(source: np.ndarray, to: np.ndarray) -> None:
-            results = compute([source])
-            assert results is not None  # as for the first slice
-            to[...] = results[0]
+        def elements(sources: Sequence[ConstantSource]) -> DeferredElements | None:
+            read = sources[0].slice
+            if compute([read(0)]) is None:
+                return None
 
-        make, write = stacked(read, fill, kind)
-        return emit_deferred_constant(make, kind, self.session, f"{param}.{op.name.split('.')[-1]}", fill=write)
+            def fill(source: np.ndarray, to: np.ndarray) -> None:
+                results = compute([source])
+                assert results is not None  # as for the first slice
+                to[...] = results[0]
+
+            return DeferredElements(*stacked(read, fill, kind))
+
+        key = "slice", op.name, tuple(attributes_of(op).items()), op.results[0].type
+        return emit_derived_constant(elements, key, [constant], kind, self.session, op.name.split(".")[-1])
 
     def fold_large(self) -> None:
         """Fold the large results that an operator reads as a whole, and that would be computed in memory."""
@@ -428,16 +425,21 @@ def _derived(op: ir.Operation, kinds: Sequence[TensorType], unknown: UnknownCons
     """Return constants of the results of an operation on constants whose elements are not known."""
     constants = [v.owner.opview for v in op.operands]
     if class_of(op).meaning is None or any(prod(kind.static_shape) <= INLINE_ELEMENTS for kind in kinds):
-        unknown.asked = next(c.param for c in constants if c.param in unknown)  # rules look at small ones
+        unknown.asked = "rules look at the elements of a small constant"
         return []
     compute = _computation(op, kinds)
     key = op.name, tuple(attributes_of(op).items()), tuple(r.type for r in op.results)
     names = tuple(c.param if c.param is not None else c.value for c in constants)
     types = tuple(kind for v in op.operands if (kind := TensorType.from_mlir(v.type)) is not None)
-    return [
-        unknown.derive(DerivedConstant(compute, key, names, types, i, op.name.split(".")[-1]), kind)
-        for i, kind in enumerate(kinds)
-    ]
+
+    def derived(result: int) -> DerivedConstant:
+        def elements(sources: Sequence[ConstantSource]) -> np.ndarray | None:
+            computed = compute([source.whole() for source in sources])
+            return None if computed is None else computed[result]
+
+        return DerivedConstant(elements, (result, *key), names, types, op.name.split(".")[-1])
+
+    return [unknown.derive(derived(i), kind) for i, kind in enumerate(kinds)]
 
 
 def _computation(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
 from mirlo.dialects.bindings import ir
@@ -39,8 +38,8 @@ class OncePerLayer(Pass):
     """Run passes on a few of the equal layers of a model, and repeat one of these for the others.
 
     The result is that of running the passes on all layers, in less time. They do run on all of them where there are
-    fewer than eight equal layers, where a layer reads values of others than the one before it, and where a pass needs
-    the elements of constants that differ from layer to layer.
+    fewer than eight equal layers, where a layer reads values of others than the one before it, and where the elements
+    of constants that differ from layer to layer lead a pass to different decisions.
     """
 
     name = "once-per-layer"
@@ -74,23 +73,23 @@ class _Asked(Instrument):
 
     def after_pass(self, step: object, op: ir.OpView) -> None:
         if self.unknown.asked is not None:
-            raise LayersDifferError(decline("a pass reads constants of the layers", step=getattr(step, "name", "?")))
+            raise LayersDifferError(decline(self.unknown.asked, step=getattr(step, "name", "?")))
 
 
 LEAST_STEPS = 4
 """Fewest steps for which it is worth to look for equal layers."""
 
 
-def divide_steps(steps: Sequence[Step], module: ir.Module) -> list[tuple[list[Step], bool]]:
+def divide_steps(steps: Sequence[Step]) -> list[tuple[list[Step], bool]]:
     """Return the steps in sequences, and whether each keeps equal layers equal and takes long enough."""
-    groups = [(list(group), keeps) for keeps, group in groupby(steps, partial(_keeps_layers, module.operation))]
+    groups = [(list(group), keeps) for keeps, group in groupby(steps, _keeps_layers)]
     return [(group, keeps and len(group) >= LEAST_STEPS) for group, keeps in groups]
 
 
-def _keeps_layers(module: ir.Operation, step: Step) -> bool:
+def _keeps_layers(step: Step) -> bool:
     if isinstance(step, Nested):
-        return all(_keeps_layers(module, inner) for inner in step.steps)
-    return step.name in UPSTREAM if isinstance(step, UpstreamPass) else step.keeps_layers_of(module)
+        return all(map(_keeps_layers, step.steps))
+    return step.name in UPSTREAM if isinstance(step, UpstreamPass) else step.keeps_layers
 
 
 def run_once_per_layer(

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import prod
 
-import numpy as np
-
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import attributes_of, captured, replace_inside, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import with_nested
 from mirlo.dialects.relax.create import Constant
-from mirlo.passes.graph.constants import emit_constant
-from mirlo.passes.graph.unknown import UnknownConstants
+from mirlo.passes.graph.constants import emit_constant, emit_deferred_constant
+from mirlo.passes.graph.unknown import Contents, DeferredElements, UndefinedConstantError, UnknownConstants
 from mirlo.passes.layers.find import (
     CONSTANT,
     TEXT,
@@ -156,22 +153,9 @@ class _Pairs:
 
     def _signature(self, op: ir.Operation) -> Hashable:
         if op.name == CONSTANT and op.opview.param in self.unknown:
-            return CONSTANT, op.results[0].type, self._constant_key(op.opview.param)
+            return CONSTANT, op.results[0].type, self.unknown.key_of(op.opview.param)
         bodies = body_signature(op) if len(op.regions) else ()
         return op.name, tuple(own_attributes(op).items()), tuple(value.type for value in op.results), bodies
-
-    def _constant_key(self, constant: str | ir.Attribute) -> Hashable:
-        """Return what is equal for constants that are computed in the same way in each layer."""
-        if not isinstance(constant, str) or constant not in self.unknown:
-            return constant
-        derived = self.unknown.derived.get(constant)
-        if derived is None:
-            return self.unknown.layers[constant][1]
-        return derived.key, derived.result, tuple(map(self._constant_key, derived.operands))
-
-
-class _UndefinedError(Exception):
-    """Numpy does not define a constant."""
 
 
 class _Copies:
@@ -206,7 +190,7 @@ class _Copies:
             for part in (FIRST, SECOND, LATER):
                 for op in self.pairs.members[part]:
                     self._replace_unknown(op)
-        except _UndefinedError as error:
+        except UndefinedConstantError as error:
             return decline("numpy does not define a constant that is computed from those of a layer", name=str(error))
         self._return(returned)
         return None
@@ -302,32 +286,21 @@ class _Copies:
         assert kind is not None
         known = self.emitted.get((n, name))
         if name not in self.unknown.derived:
-            constant = self.layers.constants[n][self.unknown.layers[name][1]]
+            constant = self.unknown.leaf(name, n)
             known = constant.param, constant.value
         if known is not None:
             result: ir.Value = Constant.make(param=known[0], value=known[1], result_types=[kind])
             return result
-        result = emit_constant(self._array(name, n, kind), kind, self.session, self._name(name, n))
+        elements = self.unknown.elements(name, n, self.session.params)
+        if isinstance(elements, DeferredElements):
+            base = self._name(name, n)
+            result = emit_deferred_constant(elements.make, kind, self.session, base, fill=elements.fill)
+        else:
+            result = emit_constant(elements, kind, self.session, self._name(name, n))
         self.emitted[n, name] = result.owner.opview.param, result.owner.opview.value
         return result
 
-    def _array(self, constant: str | ir.Attribute, n: int, kind: TensorType) -> np.ndarray:
-        """Return the elements of a constant in a layer."""
-        if not isinstance(constant, str):
-            return read_dense(constant, kind)
-        if constant not in self.unknown:
-            return self.session.params.get(constant)
-        derived = self.unknown.derived.get(constant)
-        if derived is None:
-            leaf = self.layers.constants[n][self.unknown.layers[constant][1]]
-            return self._array(leaf.contents, n, kind)
-        arrays = [self._array(each, n, of) for each, of in zip(derived.operands, derived.kinds, strict=True)]
-        computed = derived.compute(arrays)
-        if computed is None:
-            raise _UndefinedError(derived.name)
-        return computed[derived.result]
-
-    def _name(self, constant: str | ir.Attribute, n: int) -> str:
+    def _name(self, constant: Contents, n: int) -> str:
         """Return `weight.permute` for a constant computed from `weight`."""
         if not isinstance(constant, str):
             return "constant"
@@ -335,7 +308,7 @@ class _Copies:
             return constant
         derived = self.unknown.derived.get(constant)
         if derived is None:
-            return self.layers.constants[n][self.unknown.layers[constant][1]].param or "constant"
+            return self.unknown.leaf(constant, n).param or "constant"
         sizes = [prod(kind.static_shape) for kind in derived.kinds]
         return f"{self._name(derived.operands[sizes.index(max(sizes))], n)}.{derived.name}"
 

@@ -9,7 +9,7 @@ from mirlo.dialects.core.surgery import attributes_of, erase_op, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import with_nested
 from mirlo.dialects.relax.create import Constant
-from mirlo.passes.graph.unknown import UnknownConstants
+from mirlo.passes.graph.unknown import LayerConstant, UnknownConstants
 from mirlo.passes.layers.find import RETURN, Layer, LayerRun, set_read
 from mirlo.runtime.records import dataclass
 
@@ -17,22 +17,6 @@ FIRST, SECOND = 1, 2
 """The layers that are compared: both have an equal layer on each side. The second one is repeated."""
 LAST = 2
 """The layers that stay at the end: the second layer is read by an equal one, which is not the last."""
-
-
-@dataclass(frozen=True)
-class LayerConstant:
-    """A constant of a layer: the name of a parameter, or the elements; where the operation was."""
-
-    param: str | None
-    value: ir.Attribute | None
-    location: ir.Location
-
-    @property
-    def contents(self) -> str | ir.Attribute:
-        """Return the name of the parameter, or the elements."""
-        contents = self.value if self.param is None else self.param
-        assert contents is not None, "each constant has one of them"
-        return contents
 
 
 @dataclass(frozen=True)
@@ -53,8 +37,6 @@ class RemovedLayers:
     """The numbers of those that are no longer there."""
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
-    constants: dict[int, list[LayerConstant]]
-    """The constants of removed and compared layers."""
     locations: dict[int, list[ir.Location]]
     """The locations of the operations of removed and compared layers."""
 
@@ -65,7 +47,8 @@ def keep_representatives(function: ir.Operation, run: LayerRun, unknown: Unknown
     removed = tuple(range(SECOND + 1, count - LAST))
     compared = FIRST, SECOND, count - LAST
     described = (*compared, *removed)
-    constants = {n: [_constant(layers[n].operations[group[0]]) for group in layers[n].constants] for n in described}
+    for n in described:
+        unknown.leaves[n] = [_constant(layers[n].operations[group[0]]) for group in layers[n].constants]
     locations = {n: [op.location for top in layers[n].operations for op in with_nested(top)] for n in described}
     kind, results = ir.TypeAttr(function.attributes["function_type"]).value, attributes_of(function).get("res_attrs")
     arguments = len(function.regions[0].blocks[0].arguments)
@@ -83,7 +66,7 @@ def keep_representatives(function: ir.Operation, run: LayerRun, unknown: Unknown
         _make_unknown(n, layers[n], unknown)
     return RemovedLayers(
         function, arguments, kind, results, kept, compared, removed, tuple(each.inputs for each in layers),
-        tuple(each.outputs for each in layers), constants, locations,
+        tuple(each.outputs for each in layers), locations,
     )  # fmt: skip
 
 

@@ -40,10 +40,6 @@ class NbitsRecord:
     declined: Decline | None
 
 
-DEQUANTIZING = ("relax.dequantize", "relax.unpack")
-"""The operators between packed weights and a product."""
-
-
 @register_pass
 @dataclass(frozen=True)
 class PackNbits(Pass):
@@ -55,17 +51,12 @@ class PackNbits(Pass):
     """
 
     name = "pack-nbits"
+    keeps_layers = True
     contained = True
     trusted = True
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
     activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
     explain: bool = option(False, "print the decision for each product")
-
-    def keeps_layers_of(self, module: ir.Operation) -> bool:
-        """Return whether no weights are packed: their elements decide in how many bits they are stored."""
-        functions = [op for op in module.regions[0].blocks[0].operations if len(op.operation.regions)]
-        names = {op.operation.name for each in functions for block in blocks(each) for op in block.operations}
-        return names.isdisjoint(DEQUANTIZING)
 
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))

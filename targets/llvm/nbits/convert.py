@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,15 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.surgery import ancestors
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir, ViewRow
 from mirlo.dialects.relax.create import Constant
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.graph.constants import emit_deferred_constant
+from mirlo.passes.graph.constants import emit_derived_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.graph.unknown import DeferredElements
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import Machine
@@ -30,11 +32,11 @@ from mirlo.targets.llvm.nbits.weights import (
     PackedWeights,
     Reader,
     constant_source,
-    reader_of,
+    stored_elements,
 )
 
 if TYPE_CHECKING:
-    from mirlo.passes.session import Session
+    from mirlo.passes.graph.unknown import Answer, ConstantSource
 
 FEW_BITS = ((5, -16), (5, 0), (6, -32), (6, 0))
 """Bits and least values that weights of 8 bits may have to take less memory."""
@@ -95,16 +97,16 @@ class ProductConverter:
         is_tall = isinstance(count, int) and count >= MANY_ROWS and not machine.invariant
         if weights.is_shared and weights.bits == 8 and not digits and is_tall:
             return decline("there are many rows, and f32 weights are computed beforehand", rows=count)
-        if (
-            weights.floats
-            and not layout.is_integer
-            and any((codes.view(np.uint8) & 0x7F == 0x7F).any() for codes in self._matrices(weights.values))
-        ):
+        if weights.floats and not layout.is_integer and self._decide(weights.values, _has_nan, "nan"):
             return decline("a weight is not a number", dtype=weights.dtype)
         if layout.zero == "i8" and layout.block >= 64:
             layout = replace(layout, zero="f32")
         unit = np.float32(weights.unit)
-        if layout.scale == "f32" and all(_fits_f16(scales * unit) for scales in self._matrices(weights.scales)):
+
+        def fits_f16(matrices: Iterable[np.ndarray]) -> bool:
+            return all(_fits_f16(scales * unit) for scales in matrices)
+
+        if layout.scale == "f32" and self._decide(weights.scales, fits_f16, ("f16", weights.unit)):
             layout = replace(layout, scale="f16")
         if layout.bits == 8 and not digits:
             layout = self._few_bits(layout) or replace(layout, is_by_row=True, is_signed=layout.is_integer)
@@ -112,23 +114,26 @@ class ProductConverter:
             layout = replace(layout, is_signed=True)
         return Product(layout, count, digits)
 
-    def _matrices(self, value: ir.Value) -> Iterator[np.ndarray]:
-        """Yield the elements of a constant for each of the matrices that may be chosen."""
-        return map(reader_of(value, self.b.session), self.weights.positions)
+    def _decide(self, value: ir.Value, question: Callable[[Iterable[np.ndarray]], Answer], key: Hashable) -> Answer:
+        """Return the answer to a question about the elements of all matrices that may be chosen."""
+        return stored_elements(value).decide(question, key, self.weights.positions, self.b.session)
 
     def _few_bits(self, layout: PanelLayout) -> PanelLayout | None:
         """Return the layout of weights of 8 bits that need only 5 or 6, for machines that decode them fast."""
         if not (self.functions.machine.avx512 and layout.is_integer):
             return None
-        ranges = [(int(each.min()), int(each.max())) for each in self._matrices(self.weights.values) if each.size]
-        if not ranges:
-            return None
-        middle = self.weights.middle
-        low, high = min(low for low, _ in ranges) - middle, max(high for _, high in ranges) - middle
-        for bits, least in FEW_BITS:
-            if least <= low and high < least + (1 << bits) and layout.sub * bits % 32 == 0:
-                return replace(layout, bits=bits, least=least)
-        return None
+        middle, sub = self.weights.middle, layout.sub
+
+        def fewest(matrices: Iterable[np.ndarray]) -> tuple[int, int] | None:
+            ranges = [(int(each.min()), int(each.max())) for each in matrices if each.size]
+            if not ranges:
+                return None
+            low, high = min(low for low, _ in ranges) - middle, max(high for _, high in ranges) - middle
+            forms = (form for form in FEW_BITS if form[1] <= low and high < form[1] + (1 << form[0]))
+            return next((form for form in forms if sub * form[0] % 32 == 0), None)
+
+        form = self._decide(self.weights.values, fewest, ("fewest bits", middle, sub))
+        return None if form is None else replace(layout, bits=form[0], least=form[1])
 
     def convert(self, product: Product, activations: str) -> ir.Value:
         """Emit the product and return its value, of the type of the original."""
@@ -175,53 +180,77 @@ class ProductConverter:
         choice = weights.choice
         key = (layout, choice is None, *(_key(v) for v in (weights.values, weights.scales, weights.zeros)))
         kind = TensorType.of((layout.bytes,) if choice is None else (choice.count, layout.bytes), "u8")
-        with ir.InsertionPoint(b.op), b.op.location:
+        with ir.InsertionPoint(_beside(constant_source(weights.values), b.op)), b.op.location:
             if key in self.panels:
                 result: ir.Value = Constant.make(param=self.panels[key], result_types=[kind])
             else:
                 result = self._made(layout, kind)
                 self.panels[key] = result.owner.opview.param
-            return result if choice is None else ViewRow.make(result, choice.position)
+        if choice is None:
+            return result
+        with ir.InsertionPoint(b.op), b.op.location:
+            row: ir.Value = ViewRow.make(result, choice.position)
+        return row
 
     def _made(self, layout: PanelLayout, kind: TensorType) -> ir.Value:
         """Emit a constant of panels, or of those of all matrices that may be chosen."""
-        pack, session = packer(layout, self.weights, self.b.session), self.b.session
-        name = f"{self.b.name_of(constant_source(self.weights.values))}.panels"
-        if self.weights.choice is None:
-            return emit_deferred_constant(lambda: pack(0), kind, session, name)
-        count = self.weights.choice.count
+        weights = self.weights
+        values = [weights.values, weights.scales, *([] if isinstance(weights.zeros, int) else [weights.zeros])]
+        stored = [stored_elements(value) for value in values]
+        readers, pack = [each.reader_of for each in stored], packer(layout, weights)
+        count = None if weights.choice is None else weights.choice.count
 
-        def fill(to: np.ndarray) -> None:
-            for position in range(count):
-                to[position] = pack(position)
+        def elements(sources: Sequence[ConstantSource]) -> DeferredElements:
+            packed = pack([reader(source) for reader, source in zip(readers, sources, strict=True)])
+            if count is None:
+                return DeferredElements(lambda: packed(0))
 
-        def make() -> np.ndarray:
-            panels = empty_aligned(np.dtype(np.uint8), kind.static_shape)
-            fill(panels)
-            return panels
+            def fill(to: np.ndarray) -> None:
+                for position in range(count):
+                    to[position] = packed(position)
 
-        return emit_deferred_constant(make, kind, session, name, fill=fill)
+            def make() -> np.ndarray:
+                panels = empty_aligned(np.dtype(np.uint8), kind.static_shape)
+                fill(panels)
+                return panels
+
+            return DeferredElements(make, fill)
+
+        zeros = weights.zeros if isinstance(weights.zeros, int) else None
+        key = (
+            "panels", layout, count, weights.dtype, weights.by_column, weights.rows, weights.is_shared, zeros,
+            *((each.decoding, each.is_slice) for each in stored),
+        )  # fmt: skip
+        constants = [each.constant for each in stored]
+        result = emit_derived_constant(elements, key, constants, kind, self.b.session, "panels")
+        assert result is not None  # numpy packs all weights
+        return result
 
 
-def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Reader:
-    """Return a function that makes the panels of a matrix."""
-    values, scales = reader_of(weights.values, session), reader_of(weights.scales, session)
-    if weights.codebook:  # in blocks
-        shape = (weights.columns, weights.rows)
-        values, scales = _reshaped(values, shape), _reshaped(scales, (weights.columns, -1))
-    relative = weights.zeros
-    zeros = None if isinstance(relative, int) else reader_of(relative, session)
+def _beside(constant: ir.Value, op: ir.Operation | ir.OpView) -> ir.Operation:
+    """Return an operation, or the loop or branch that it is in, in the block of a constant."""
+    block = constant.owner.operation.block
+    return next(each for each in (op.operation, *ancestors(op)) if each.block == block)
+
+
+def packer(layout: PanelLayout, weights: PackedWeights) -> Callable[[Sequence[Reader]], Reader]:
+    """Return a function that makes the panels of a matrix, by readers of its values, scales and zero points."""
     bits, middle, by_column, rows = weights.bits, weights.middle, weights.by_column, weights.rows
+    columns, is_shared, in_blocks = weights.columns, weights.is_shared, bool(weights.codebook)
     is_signed, unit = weights.dtype[0] == "i", weights.unit
+    relative = weights.zeros if isinstance(weights.zeros, int) else None
 
     def by_columns(array: np.ndarray) -> np.ndarray:
         return array if by_column else array.T
 
     def by_blocks(array: np.ndarray) -> np.ndarray:
-        shared = (weights.columns, layout.blocks)
-        return np.broadcast_to(array.reshape(-1, 1), shared) if weights.is_shared else by_columns(array)
+        shared = (columns, layout.blocks)
+        return np.broadcast_to(array.reshape(-1, 1), shared) if is_shared else by_columns(array)
 
-    def make(position: int) -> np.ndarray:
+    def make(readers: Sequence[Reader], position: int) -> np.ndarray:
+        values, scales, *zeros = readers
+        if in_blocks:
+            values, scales = _reshaped(values, (columns, rows)), _reshaped(scales, (columns, -1))
         codes = by_columns(values(position))[:, :rows]
         if layout.floats:
             codes = codes.view(np.uint8)
@@ -233,11 +262,15 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
             scale = scale.astype(np.float16)
         if not layout.zero:
             return layout.pack(codes, scale, None)
-        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_blocks(zeros(position))
+        points = by_blocks(zeros[0](position)) if zeros else np.full(scale_columns.shape, relative, np.int64)
         wide = points.astype(np.float32) - np.float32(middle)
         return layout.pack(codes, scale, wide if layout.zero == "f32" else wide.astype(np.int8))
 
-    return make
+    return lambda readers: lambda position: make(readers, position)
+
+
+def _has_nan(matrices: Iterable[np.ndarray]) -> bool:
+    return any((codes.view(np.uint8) & 0x7F == 0x7F).any() for codes in matrices)
 
 
 def _reshaped(read: Reader, shape: tuple[int, int]) -> Reader:

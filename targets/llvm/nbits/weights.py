@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +10,13 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.passes.graph.constants import constant_reader, is_available, row_source, slice_reader, whole_constant
+from mirlo.passes.graph.constants import decide, is_derivable, row_source, whole_constant
 from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
+    from mirlo.passes.graph.unknown import Answer, ConstantSource
     from mirlo.passes.session import Session
 
 FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
@@ -120,7 +121,7 @@ def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: S
         return decline("blocks are not a power of two from 16", block=op.block)
     if kind.dtype.name not in WEIGHTS or kind_of(op.scale).dtype.name not in SCALES:
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
-    if not is_available(constant_source(op.x), session) or not is_available(whole_constant(op.scale), session):
+    if not is_derivable(constant_source(op.x), session) or not is_derivable(whole_constant(op.scale), session):
         return decline("the weights or their scales are computed at run time")
     choice = choice_of(op.x, op.scale)
     if isinstance(choice, Decline):
@@ -161,12 +162,12 @@ def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline |
     if block < MIN_BLOCK or block & (block - 1) or scales.dtype.name not in SCALES:
         return decline("blocks are not a power of two from 16, or scales are of another type", block=block)
     scale = scaled.rhs if defining(scaled.rhs, "relax.reshape") is None else scaled.rhs.owner.opview.x
-    if not all(is_available(whole_constant(each), session) for each in (unpack.x, scale, gather.x)):
+    if not all(is_derivable(whole_constant(each), session) for each in (unpack.x, scale, gather.x)):
         return decline("the weights, their scales or their table are computed at run time")
     choice = choice_of(unpack.x, scale)
     if isinstance(choice, Decline):
         return choice
-    numbers = tuple(float(each) for each in reader_of(gather.x, session)(0))
+    numbers = stored_elements(gather.x).decide(_as_numbers, "numbers", range(1), session)
     return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scale, 8, codebook=numbers, choice=choice)
 
 
@@ -219,7 +220,7 @@ def _zeros(op: ir.OpView, choice: MatrixChoice | None, session: Session) -> ir.V
     value = op.zero_point
     cut = defining(value, "relax.strided_slice")
     source = constant_source(value if cut is None else cut.x)
-    if not is_available(source, session):
+    if not is_derivable(source, session):
         return decline("the zero points are computed at run time")
     own = choice_of(value if cut is None else cut.x)
     if own is not None and own != choice:
@@ -227,36 +228,77 @@ def _zeros(op: ir.OpView, choice: MatrixChoice | None, session: Session) -> ir.V
     if not kind_of(value).dtype.is_integer:
         result: ir.Value = value
         return result
-    read, positions = reader_of(value, session), range(1 if own is None else own.count)
-    points = read(0)
-    first = int(points.flat[0]) if points.size else 0
-    return first if all((read(position) == first).all() for position in positions) else value
+    positions = range(1 if own is None else own.count)
+    point = stored_elements(value).decide(_shared_number, "zero point", positions, session)
+    return value if point is None else point
 
 
-def reader_of(value: ir.Value, session: Session) -> Reader:
-    """Return a reader of a constant, of packed ones, or of a slice of them, one element a byte."""
-    cut = defining(value, "relax.strided_slice")
-    if cut is not None:
-        inner = reader_of(cut.x, session)
-        ranges = [slice(None)] * kind_of(cut.x).rank
-        for axis, begin, end in zip(cut.axes, cut.begin, cut.end, strict=True):
+def _as_numbers(arrays: Iterable[np.ndarray]) -> tuple[float, ...]:
+    return tuple(float(each) for array in arrays for each in array)
+
+
+def _shared_number(arrays: Iterable[np.ndarray]) -> int | None:
+    """Return the number that all elements are, 0 if there are none, or None."""
+    numbers = {int(array.flat[0]) if (array == array.flat[0]).all() else None for array in arrays if array.size}
+    return (numbers or {0}).pop() if len(numbers) <= 1 else None
+
+
+@dataclass(frozen=True)
+class StoredElements:
+    """How the elements of a value are stored: in a constant, perhaps packed, of which the value may be a slice."""
+
+    constant: ir.Value
+    is_slice: bool
+    decoding: Decoding
+
+    def decide(
+        self,
+        question: Callable[[Iterable[np.ndarray]], Answer],
+        key: Hashable,
+        positions: Iterable[int],
+        session: Session,
+    ) -> Answer:
+        """Return the answer to a question about the elements of the matrices that the value may be."""
+        reader_of, places = self.reader_of, tuple(positions)
+        known = key, self.decoding, self.is_slice, places
+        return decide(lambda source: question(map(reader_of(source), places)), known, self.constant, session)
+
+    @property
+    def reader_of(self) -> Callable[[ConstantSource], Reader]:
+        """Return what makes a reader of the elements from one of the constant, without references to IR."""
+        is_slice, decoding = self.is_slice, self.decoding
+        return lambda source: lambda at: decoding.decode(source.slice(at) if is_slice else source.whole())
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How elements, one a byte, are made of those of a stored constant."""
+
+    shape: tuple[int, ...]
+    bits: int | None
+    """How many bits an element is packed in; None if it is not packed."""
+    is_signed: bool
+    cut: tuple[tuple[int, int, int], ...]
+    """The axes, begins and ends of what is used of them."""
+
+    def decode(self, stored: np.ndarray) -> np.ndarray:
+        elements = stored if self.bits is None else unpacked(stored, self.bits, self.is_signed)
+        ranges = [slice(None)] * len(self.shape)
+        for axis, begin, end in self.cut:
             ranges[axis] = slice(begin, end)
-        return lambda position: inner(position)[tuple(ranges)]
-    shape = kind_of(value).static_shape
-    unpack = defining(value, "relax.unpack")
-    read = _stored_reader(value if unpack is None else unpack.x, session)
-    if unpack is None:
-        return lambda position: read(position).reshape(shape)
-    bits, is_signed = unpack.dtype.bits, unpack.dtype.kind == "int"
-    return lambda position: unpacked(read(position), bits, is_signed).reshape(shape)
+        return elements.reshape(self.shape)[tuple(ranges)]
 
 
-def _stored_reader(value: ir.Value, session: Session) -> Reader:
-    """Return a reader of a constant or of its slices."""
-    if row_source(value) is not None:
-        return slice_reader(whole_constant(value), session)
-    read = constant_reader(value, session)
-    return lambda position: read()
+def stored_elements(value: ir.Value) -> StoredElements:
+    """Return how the elements of a constant, of a packed one, of a slice or of a part of them are stored."""
+    cut = defining(value, "relax.strided_slice")
+    parts = () if cut is None else tuple(zip(cut.axes, cut.begin, cut.end, strict=True))
+    whole = value if cut is None else cut.x
+    unpack = defining(whole, "relax.unpack")
+    stored = whole if unpack is None else unpack.x
+    bits, is_signed = (None, False) if unpack is None else (unpack.dtype.bits, unpack.dtype.kind == "int")
+    decoding = Decoding(kind_of(whole).static_shape, bits, is_signed, parts)
+    return StoredElements(whole_constant(stored), row_source(stored) is not None, decoding)
 
 
 def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
+from equal_layers import PASSES, check, compiled
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import make_context
 from mirlo.passes.layers.once_per_layer import OncePerLayer, divide_steps
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.session import PassDecision, Session
-from mirlo.runtime.params import ParameterStore
 
-PASSES = (
-    "simplify,fold-constant,convert-layout,simplify,fold-constant,cse,remove-dead,legalize{target=llvm},"
-    "annotate-kinds,fuse-ops{widen=true},fuse-tir"
-)
 KIND, ROWS = "tensor<5x8xf32>", "tensor<8xf32>"
 WEIGHT, COUNT = "tensor<8x8xf32>", 12
 
@@ -93,35 +84,6 @@ def model_of(layers: list[Layer], more: str = "") -> str:
         f'%last = "relax.sigmoid"(%x{len(layers)}) : ({KIND}) -> {KIND}\n'
         f"return {', '.join(f'%{name}' for name in results)} : {kinds}\n}}"
     )
-
-
-def compiled(text: str, pipeline: Pipeline) -> tuple[str, dict[str, np.ndarray], list[str]]:
-    """Return the module after a pipeline, the parameters that it names, and the decisions about layers."""
-    rng, store = np.random.default_rng(0), ParameterStore()
-    for i in range(24):
-        store.add(f"w{i}", rng.standard_normal((8, 8), np.float32))
-        for name in ("scale", "offset", "mean", "variance"):
-            store.add(f"{name}{i}", rng.uniform(0.5, 1, 8).astype(np.float32))
-    session = Session(store)
-    with make_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        pipeline.run(module, session)
-        code = str(module)
-    for i, name in enumerate(dict.fromkeys(re.findall(r"@\w+", code))):  # numbers in names depend on what was tried
-        code = re.sub(rf"{name}\b", f"@f{i}", code)
-    notes = [note for note in session.notes if isinstance(note, PassDecision) and note.decided_by == OncePerLayer.name]
-    arrays = {name: store.get(name) for name in store.names() if f'"{name}"' in code}
-    return code, arrays, [str(note.outcome) for note in notes]
-
-
-def check(text: str, reason: str | None) -> None:
-    """Assert that the passes leave the same on a few layers, or say why they ran on all."""
-    expected, weights, _ = compiled(text, Pipeline(PASSES))
-    code, arrays, decisions = compiled(text, Pipeline([OncePerLayer(PASSES)]))
-    assert code == expected
-    assert arrays.keys() == weights.keys()
-    assert all(arrays[name].tobytes() == weights[name].tobytes() for name in weights)
-    assert decisions == [] if reason is None else reason in decisions[0], decisions
 
 
 FEW, OPERANDS = "no operations repeat often enough", "operations repeat, but not with equal operands"
@@ -248,19 +210,8 @@ def test_less_is_done_for_more_layers() -> None:
     assert tried(COUNT) == tried(23) > 0
 
 
-@pytest.mark.parametrize("operator", ["dequantize", "relu"])
-def test_packed_weights_are_packed_for_each_layer(operator: str) -> None:
-    """Their elements decide in how many bits they are stored: the passes before and after that run on a few layers."""
-    scale = '%s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>\n'
-    body = {
-        "dequantize": f'{scale}%y = "relax.dequantize"(%x, %s) : (tensor<4xi8>, tensor<f32>) -> tensor<4xf32>',
-        "relu": '%y = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
-    }[operator]
-    kind = "i8" if operator == "dequantize" else "f32"
-    text = f"func.func @main(%x: tensor<4x{kind}>) -> tensor<4xf32> {{\n{body}\nreturn %y : tensor<4xf32>\n}}"
-    with make_context(), ir.Location.unknown():
-        groups = divide_steps(Pipeline.named("llvm").steps, ir.Module.parse(text))
-    divided = [[step.name for step in steps] for steps, keeps in groups if keeps]
-    assert len(divided) == (2 if operator == "dequantize" else 1)
-    assert any("pack-nbits" in names for names in divided) == (operator == "relu")
-    assert all("simplify" in names or "legalize" in names for names in divided)
+def test_passes_that_run_on_a_few_layers() -> None:
+    """A compilation divides its passes once: from the first one on graphs to the one that makes kernels."""
+    groups = divide_steps(Pipeline.named("llvm").steps)
+    (names,) = [[step.name for step in steps] for steps, keeps in groups if keeps]
+    assert {"simplify", "pack-nbits", "legalize"} <= set(names)

@@ -97,11 +97,16 @@ FORMS: dict[str, tuple[int, Packer, dict[str, Any]]] = {
 
 def write_packed(folder: Path, name: str) -> tuple[Arrays, Arrays]:
     """Write one layer of the example's model with products in a form; return its tensors and the dequantized ones."""
+    tensors = {key: array for key, array in write_checkpoint(folder).items() if ".layers.1." not in key}
+    write_keys(folder, num_hidden_layers=1)
+    return write_form(folder, name, tensors)
+
+
+def write_form(folder: Path, name: str, tensors: Arrays) -> tuple[Arrays, Arrays]:
+    """Write a model with products in a form; return its tensors and the dequantized ones."""
     bits, pack, config = FORMS[name]
     random, packed, plain = np.random.default_rng(0), {}, {}
-    for key, array in write_checkpoint(folder).items():
-        if ".layers.1." in key:
-            continue
+    for key, array in tensors.items():
         if not key.endswith("_proj.weight"):
             packed[key] = plain[key] = array
             continue
@@ -119,10 +124,14 @@ def write_packed(folder: Path, name: str) -> tuple[Arrays, Arrays]:
         packed |= {key.replace("weight", part): each for part, each in pack(codes, scales, zeros, index).items()}
         plain[key] = values.astype(np.float32)
     write_safetensors(folder / "model.safetensors", packed)
-    path = folder / "config.json"
-    keys = {**json.loads(path.read_text()), "num_hidden_layers": 1}
-    path.write_text(json.dumps({**keys, "quantization_config": config}), encoding="utf-8")
+    write_keys(folder, quantization_config=config)
     return packed, plain
+
+
+def write_keys(folder: Path, **keys: Any) -> None:
+    """Write keys of a configuration."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **keys}), encoding="utf-8")
 
 
 def logits(folder: Path, **options: Any) -> np.ndarray:

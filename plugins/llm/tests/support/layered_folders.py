@@ -17,13 +17,13 @@ def write_layers(
     """Write a model of an architecture, with this many experts a layer if there are any."""
     config = {
         "model_type": "qwen3_moe" if experts else kind, "hidden_size": HIDDEN, "num_hidden_layers": layers,
-        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": HEAD, "intermediate_size": 48,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": HEAD, "intermediate_size": 64,
         "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "rope_theta": 10000.0,
         "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
     if experts:
         config |= {
-            "num_experts": experts, "num_experts_per_tok": chosen, "moe_intermediate_size": 24, "norm_topk_prob": True,
+            "num_experts": experts, "num_experts_per_tok": chosen, "moe_intermediate_size": 32, "norm_topk_prob": True,
             "decoder_sparse_step": 1, "mlp_only_layers": [],
         }  # fmt: skip
     shapes: dict[str, tuple[int, ...]] = {
@@ -49,7 +49,7 @@ def _layer(experts: int) -> dict[str, tuple[int, ...]]:
         "self_attn.v_proj.weight": (HEAD, HIDDEN), "self_attn.o_proj.weight": (HIDDEN, 2 * HEAD),
         "self_attn.q_norm.weight": (HEAD,), "self_attn.k_norm.weight": (HEAD,),
     }  # fmt: skip
-    inner = 24 if experts else 48
+    inner = 32 if experts else 64
     parts = {"gate_proj": (inner, HIDDEN), "up_proj": (inner, HIDDEN), "down_proj": (HIDDEN, inner)}
     if not experts:
         return shapes | {f"mlp.{part}.weight": shape for part, shape in parts.items()}
