@@ -238,20 +238,21 @@ def _prompts(body: BodyFields, options: ServeOptions) -> list[str | list[int]]:
     return prompts
 
 
-def read_texts(body: BodyFields, key: str, most: int) -> list[str | list[int]]:
-    """Return one or several texts, each as text or as tokens; an array has up to `most` elements."""
+def read_texts(body: BodyFields, key: str, most: int, takes_tokens: bool = True) -> list[str | list[int]]:
+    """Return one or several texts, each as text or as tokens, where these are taken; an array has `most` elements."""
     value = body.value(key)
     if isinstance(value, str):
         return [value]
     listed = body.list(key, most)
-    if is_tokens(listed):
+    if takes_tokens and is_tokens(listed):
         return [listed]
     texts: list[str | list[int]] = []
     for each in listed:
-        if isinstance(each, str) or is_tokens(each):
+        if isinstance(each, str) or (takes_tokens and is_tokens(each)):
             texts.append(each)
         else:
-            raise refused(key, "expected a text, tokens, or an array of them")
+            what = "a text, tokens, or an array of them" if takes_tokens else "a text, or an array of texts"
+            raise refused(key, f"expected {what}")
     return texts
 
 

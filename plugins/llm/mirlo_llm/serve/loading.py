@@ -16,7 +16,7 @@ from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech
 from mirlo_llm.generate.code_options import CodeOptions
 from mirlo_llm.generate.embedding.config import is_embedding_model
-from mirlo_llm.generate.gguf.container import is_gguf
+from mirlo_llm.generate.gguf.container import files_read_once, is_gguf
 from mirlo_llm.generate.speech.config import is_speech_folder
 from mirlo_llm.serve.backend import Backend
 from mirlo_llm.serve.embedding_backend import EmbeddingBackend
@@ -41,6 +41,10 @@ class Loading:
 
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
+        with files_read_once():
+            return self._load(source)
+
+    def _load(self, source: ModelSource) -> Backend:
         path, name = source.path, source.name
         if source.images is not None and not is_gguf(path):
             raise ServeError(f"{path}: mmproj is for GGUF files of language models")

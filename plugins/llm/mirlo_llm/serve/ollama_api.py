@@ -14,7 +14,14 @@ from mirlo_llm.serve.body import BodyFields, fields_of
 from mirlo_llm.serve.embeddings import MAX_TEXTS, Embedded, EmbeddingRequest, read_dimensions, require_some
 from mirlo_llm.serve.engine_thread import AnswerJob, Delivery
 from mirlo_llm.serve.errors import refused
-from mirlo_llm.serve.generation_body import EFFORTS, MAX_MESSAGES, GenerationBody, read_chat, read_completion
+from mirlo_llm.serve.generation_body import (
+    EFFORTS,
+    MAX_MESSAGES,
+    GenerationBody,
+    read_chat,
+    read_completion,
+    read_texts,
+)
 from mirlo_llm.serve.options import ServeOptions
 
 PREFIX = "/api/"
@@ -69,13 +76,8 @@ def read_ollama_text(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 def read_ollama_embed(body: BodyFields) -> EmbeddingRequest:
     """Read the body of a request for embeddings: of a text, or of several."""
-    given = body.value("input")
-    listed = [given] if isinstance(given, str) else body.list("input", MAX_TEXTS)
-    texts: list[str | list[int]] = [each for each in listed if isinstance(each, str)]
-    if len(texts) != len(listed):
-        raise refused("input", "expected a text, or an array of texts")
-    truncates = body.flag("truncate", True)
-    return EmbeddingRequest(require_some(texts, "input"), read_dimensions(body), truncates=truncates)
+    texts = require_some(read_texts(body, "input", MAX_TEXTS, takes_tokens=False), "input")
+    return EmbeddingRequest(texts, read_dimensions(body), truncates=body.flag("truncate", True))
 
 
 def write_ollama_embed(request: EmbeddingRequest, embedded: Embedded) -> object:

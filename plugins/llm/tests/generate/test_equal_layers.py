@@ -43,6 +43,12 @@ def test_equal_layers_share_kernels(tmp_path: Path) -> None:
     assert many[1] - few[1] == 6 * (few[1] - compiled_kernels(write_layers(tmp_path / "2", 2))[1])
 
 
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """Return copies of the tensors of a folder, whose file may be written then."""
+    tensors = read_weights(folder / "model.safetensors", read_json(folder / "config.json"))
+    return {name: np.array(array) for name, array in tensors.items()}
+
+
 def unnumbered(kernels: Iterable[Any]) -> list[Any]:
     """Return kernels without the numbers at the ends of their names, which depend on what was tried."""
     return [replace(kernel, symbol=re.sub(r"_\d+$", "", kernel.symbol)) for kernel in kernels]
@@ -53,11 +59,7 @@ def test_few_layers_stand_for_all(form: str, experts: int, tmp_path: Path) -> No
     """With `save_ir` the passes run on all layers: the code and the results are the same, also with loops in layers."""
     folder = write_layers(tmp_path / "model", 12, experts)
     if form:
-        tensors = {
-            name: np.array(array)
-            for name, array in read_weights(folder / "model.safetensors", read_json(folder / "config.json")).items()
-        }
-        write_form(folder, form, tensors)
+        write_form(folder, form, read_arrays(folder))
     few, all_layers = (
         generate.load(folder, cache=False, **options).executable  # type: ignore[arg-type]
         for options in ({}, {"save_ir": tmp_path / "ir"})

@@ -11,7 +11,8 @@ from layered_folders import write_layers
 from mirlo_llm import generate
 from mirlo_llm.generate.checkpoints.safetensors import read_checkpoint
 from safetensors_file import write_safetensors
-from test_equal_layers import compiled_kernels
+from test_equal_layers import compiled_kernels, read_arrays
+from test_packed import write_form
 
 PROMPT = [3, 9, 4, 17, 25, 8, 30]
 FORMS = {
@@ -21,9 +22,19 @@ FORMS = {
 """By case, whether each expert has weights in bf16 in place of f32."""
 
 
-def test_the_number_of_experts_does_not_matter(tmp_path: Path) -> None:
-    few, many = (compiled_kernels(write_layers(tmp_path / str(count), 1, count)) for count in (3, 24))
+@pytest.mark.parametrize("form", ["", "gptq 4", "compressed 8"])
+def test_the_number_of_experts_does_not_matter(form: str, tmp_path: Path) -> None:
+    """The kernels are as many, with the same names, also where weights stay packed."""
+
+    def kernels(count: int) -> tuple[set[str], int]:
+        folder = write_layers(tmp_path / str(count), 1, count)
+        if form:
+            write_form(folder, form, read_arrays(folder))
+        return compiled_kernels(folder)
+
+    few, many = kernels(3), kernels(24)
     assert few == many
+    assert any(name.startswith("matmul_u") for name in few[0]) == bool(form)
 
 
 @pytest.mark.parametrize("forms", FORMS.values(), ids=FORMS)

@@ -11,8 +11,11 @@ import pytest
 from gguf_files import decode, write_gguf
 from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
 from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.gguf import container as containers
 from mirlo_llm.generate.gguf.blocks import TYPES
-from mirlo_llm.generate.gguf.container import is_gguf, parse_gguf, read_gguf
+from mirlo_llm.generate.gguf.container import files_read_once, is_gguf, parse_gguf, read_gguf
+from mirlo_llm.serve import loading
+from mirlo_llm.serve.options import ModelSource, ServeOptions
 
 gguf = pytest.importorskip("gguf")
 
@@ -86,6 +89,32 @@ def test_files(path: Path) -> None:
         ours = found.tensors[tensor.name]
         assert ours.shape == tuple(int(dim) for dim in tensor.shape[::-1]) and ours.kind.name == tensor.tensor_type.name
         np.testing.assert_array_equal(ours.data.reshape(-1), tensor.data.view(np.uint8).reshape(-1))
+
+
+def test_a_file_is_read_once_where_that_is_asked_for(path: Path) -> None:
+    with files_read_once():
+        first = read_gguf(path)
+        assert read_gguf(path) is first
+        path.touch()
+        assert read_gguf(path) is not first
+    assert read_gguf(path) is not read_gguf(path)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_a_server_reads_a_file_once(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What kind of model it has, and its configuration, are of one reading."""
+    write_gguf(path, kind, {}, {"t": np.ones((3, 64), np.float32)})
+    parsed: list[Path] = []
+    monkeypatch.setattr(
+        containers, "parse_gguf", lambda path, content: parsed.append(path) or parse_gguf(path, content)
+    )
+    for name in ("load_language_model", "load_embedding"):
+        monkeypatch.setattr(loading, name, lambda path, **_: read_gguf(path))
+    for name in ("LanguageBackend", "EmbeddingBackend"):
+        monkeypatch.setattr(loading, name, lambda name, model, *_: model)
+    loader = loading.Loading(ServeOptions(), None, None, {})  # type: ignore[arg-type]
+    assert loader.load(ModelSource("model", path)) is not None  # type: ignore[comparison-overlap]
+    assert parsed == [path]
 
 
 def refusal(path: Path, content: bytes) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -61,9 +63,30 @@ def is_gguf(path: Path) -> bool:
         return False
 
 
+_known_files: ContextVar[dict[Hashable, GgufFile] | None] = ContextVar("known_files", default=None)
+"""The files that were read in a block of `files_read_once`, by what identifies their content."""
+
+
+@contextmanager
+def files_read_once() -> Iterator[None]:
+    """Read each file once in the block, however often it is asked for."""
+    token = _known_files.set({})
+    try:
+        yield
+    finally:
+        _known_files.reset(token)
+
+
 def read_gguf(path: Path) -> GgufFile:
     """Return the metadata and the tensors of a file, which are views of it."""
-    return parse_gguf(path, map_bytes(path))
+    content, known = map_bytes(path), _known_files.get()
+    if known is None:
+        return parse_gguf(path, content)
+    status = path.stat()
+    key = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    if key not in known:
+        known[key] = parse_gguf(path, content)
+    return known[key]
 
 
 def parse_gguf(path: Path, content: np.ndarray) -> GgufFile:
