@@ -50,7 +50,7 @@ def register_reader(suffix: str, reader: Reader) -> None:
 
 
 ColumnReader = Callable[[int], Iterator[np.ndarray]]
-"""Yields the ranges of so many columns of an array, along its last dim, each valid until the next one."""
+"""Yields the ranges of this many columns of an array, along its last dim, each valid until the next one."""
 
 
 class _DeferredArray:
@@ -122,7 +122,7 @@ class _DeferredArray:
         return self._columns is not None
 
     def columns(self, width: int) -> Iterator[np.ndarray]:
-        """Yield ranges of so many columns, in order; an array that is pending stays so if they are computed alone."""
+        """Yield ranges of this many columns, in order; an array that is pending stays so if they are computed alone."""
         compute = self._columns
         if compute is not None:
             yield from compute(width)
