@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 TRANSFERS_TO_LOOPS = "convert-vector-to-scf{full-unroll=true target-rank=1}"
 EXPAND_VIEWS = "expand-strided-metadata"
+EXPAND_ARITHMETIC = "arith-expand"
+LOWER_AFFINE = "lower-affine"
 VECTORS_TO_LLVM = "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}"
 TO_LLVM = (
-    "arith-expand",
+    EXPAND_ARITHMETIC,
     TRANSFERS_TO_LOOPS,
     "convert-scf-to-cf",
     EXPAND_VIEWS,
-    "lower-affine",
+    LOWER_AFFINE,
     "cse",
     VECTORS_TO_LLVM,
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
@@ -34,18 +36,26 @@ TO_LLVM = (
 """Upstream passes from loops and vectors to the LLVM dialect."""
 
 
-_VECTORS = re.compile(r"\bvector\.([a-z_]+)|\bvector<(?:\d+x[\d\[]|[\[a-z])")
-"""Matches the name of an operation of the vector dialect, and a vector of another number of dims than one, or of any
-length."""
-_SIMPLE = frozenset(
-    ("bitcast", "broadcast", "extract", "fma", "insert", "load", "maskedload", "maskedstore", "shuffle", "store")
-)
+_SIMPLE = ("bitcast", "broadcast", "extract", "fma", "insert", "load", "maskedload", "maskedstore", "shuffle", "store")
 """Operations on vectors of one dim that `convert-to-llvm` converts as `VECTORS_TO_LLVM` does."""
+_COMPLEX = re.compile(rf"vector(?:\.(?!(?:{'|'.join(_SIMPLE)})\b)[a-z_]|<(?:\d+x[\d\[]|[\[a-z]))")
+"""Matches the name of another operation of the vector dialect, and a vector of another number of dims than one, or of
+any length. That it begins with a fixed text makes the search fast."""
+_EXPANDED = (
+    "arith.ceildiv", "arith.extf", "arith.floordiv", "arith.maximumf", "arith.maxnumf", "arith.minimumf",
+    "arith.minnumf", "arith.scaling_", "arith.truncf",
+)  # fmt: skip
+"""The beginnings of the names of operations that `EXPAND_ARITHMETIC` may expand."""
 
 
 def has_complex_vectors(text: str) -> bool:
     """Return whether the text of a module has operations that `VECTORS_TO_LLVM` rewrites before it converts them."""
-    return any(name not in _SIMPLE for name in set(_VECTORS.findall(text)))
+    return _COMPLEX.search(text) is not None
+
+
+def has_expanded(text: str) -> bool:
+    """Return whether the text of a module has operations that `EXPAND_ARITHMETIC` may expand."""
+    return any(map(text.__contains__, _EXPANDED))
 
 
 def has_transfers(text: str) -> bool:
@@ -54,20 +64,28 @@ def has_transfers(text: str) -> bool:
 
 
 def lower_pipeline(
-    calls_kernels: bool = False, transfers: bool = True, views: bool = True, vectors: bool = True
+    calls_kernels: bool = False,
+    transfers: bool = True,
+    views: bool = True,
+    vectors: bool = True,
+    arithmetic: bool = True,
+    affine: bool = True,
 ) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
     `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for thousands
     of arguments LLVM takes far longer to find that only the pointer of a descriptor is used. Without `transfers` of
-    vectors, which schedules do not emit, `views` of buffers or complex `vectors`, the passes that lower them would only
-    traverse the module. Transfers become views.
+    vectors, which schedules do not emit, `views` of buffers, complex `vectors`, `arithmetic` that is expanded or
+    `affine` operations, the passes that lower them would only traverse the module. Transfers become views, and these
+    affine operations.
     """
     tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
     needless = {
         TRANSFERS_TO_LOOPS: not transfers,
         EXPAND_VIEWS: not (views or transfers),
         VECTORS_TO_LLVM: not (vectors or transfers),
+        EXPAND_ARITHMETIC: not arithmetic,
+        LOWER_AFFINE: not (affine or views or transfers),
     }
     passes = [step for step in TO_LLVM if not needless.get(step)]
     return f"builtin.module({','.join((*passes, *tidying))})"

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import arith, ir, passmanager
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
-from mirlo.targets.host.llvm_ir import has_complex_vectors, has_transfers, lower_pipeline
+from mirlo.targets.host.llvm_ir import has_complex_vectors, has_expanded, has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import (
@@ -113,8 +113,10 @@ def lower_to_llvm(
     shift_quotients(module)
     hide_outer_indices(module)
     is_apart = _are_apart(module, calls_kernels)
-    vectors = bool(emulated) or has_complex_vectors(text)
-    pipeline = lower_pipeline(calls_kernels, has_transfers(text), flatten_views(module, text), vectors)
+    is_rewritten = bool(emulated or expanded) or not processor.rounds_to_integers
+    vectors, arithmetic = bool(emulated) or has_complex_vectors(text), is_rewritten or has_expanded(text)
+    views = flatten_views(module, text)
+    pipeline = lower_pipeline(calls_kernels, has_transfers(text), views, vectors, arithmetic, "affine." in text)
     manager = passmanager.PassManager.parse(pipeline)
     manager.enable_verifier(verify)
     manager.run(module.operation)

@@ -214,7 +214,9 @@ def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> li
 
 
 def _references(text: str, known: dict[str, ir.Operation]) -> list[str]:
-    names = (match.group(1) or match.group(2) for match in _TOKENS.finditer(text))
+    own = _only_symbol(text)
+    matches = _TOKENS.finditer(text) if own is None else filter(None, [_TOKENS.match(text, own)])
+    names = (match.group(1) or match.group(2) for match in matches)
     return list(dict.fromkeys(name for name in names if name in known))
 
 
@@ -223,7 +225,13 @@ def _renamed(text: str, names: dict[str, str]) -> str:
         name = match.group(1) or match.group(2)
         return f"@{names[name]}" if name in names else match.group(0)
 
-    return _TOKENS.sub(rename, text)
+    own = _only_symbol(text)
+    return _TOKENS.sub(rename, text) if own is None else text[:own] + _TOKENS.sub(rename, text[own:], count=1)
+
+
+def _only_symbol(text: str) -> int | None:
+    """Return where the only symbol is in the text of a function, its own; None where there may be others."""
+    return text.index("@") if text.startswith("func.func ") and text.count("@") == 1 else None
 
 
 def _text(op: ir.Operation) -> str:

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
-from mirlo.targets.host.llvm_ir import has_complex_vectors, lower_pipeline, to_llvm_ir
+from mirlo.targets.host.llvm_ir import has_complex_vectors, has_expanded, lower_pipeline, to_llvm_ir
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.loop_annotations import SCHEDULED, TILED
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, generate_from
@@ -334,6 +334,36 @@ def test_only_complex_vectors_take_a_pass_of_their_own(inner: str, is_complex: b
             passmanager.PassManager.parse(lower_pipeline(transfers=False, vectors=vectors)).run(module.operation)
             lowered.append(to_llvm_ir(module))
     assert lowered[0] == lowered[1]
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_expanded", "is_affine"),
+    [
+        ("", False, False),
+        ("%s = arith.divsi %i, %i : index\n%t = arith.minsi %s, %i : index", False, False),
+        ("%s = arith.divf %x, %x : f32\n%t = arith.fptosi %s : f32 to i32", False, False),
+        ("%s = arith.ceildivsi %i, %i : index", True, False),
+        ("%s = arith.ceildivui %i, %i : index", True, False),
+        ("%s = arith.floordivsi %i, %i : index", True, False),
+        ("%s = arith.maximumf %x, %x : f32", True, False),
+        ("%s = arith.minnumf %x, %x : f32", True, False),
+        ("%s = affine.apply affine_map<(d0) -> (d0 floordiv 3)>(%i)", False, True),
+        ("%s = affine.max affine_map<(d0) -> (d0, 3)>(%i)", False, True),
+    ],
+)
+def test_only_what_is_expanded_takes_passes_of_its_own(inner: str, is_expanded: bool, is_affine: bool) -> None:
+    text = f"func.func @f(%i: index, %x: f32) {{\n{inner}\nreturn\n}}"
+    assert has_expanded(text) == is_expanded
+    lowered = []
+    for arithmetic, affine in ((is_expanded, is_affine), (True, True)):
+        pipeline = lower_pipeline(transfers=False, views=False, arithmetic=arithmetic, affine=affine)
+        assert ("arith-expand" in pipeline) == arithmetic and ("lower-affine" in pipeline) == affine
+        with new_context(), ir.Location.unknown():
+            module = ir.Module.parse(text)
+            passmanager.PassManager.parse(pipeline).run(module.operation)
+            lowered.append(to_llvm_ir(module))
+    assert lowered[0] == lowered[1]
+    assert "lower-affine" in lower_pipeline(transfers=False, views=True, affine=False)  # views become affine operations
 
 
 def test_a_strided_view_is_not_taken_for_a_contiguous_one() -> None:

@@ -391,3 +391,25 @@ def test_kernels_with_register_tiles_share_no_object_file_with_others() -> None:
         (joined[0].text,), tuple(each.text for each in kernels[::2]), tuple(each.text for each in kernels[1::2])
     ]  # fmt: skip
     assert joined[0].name == "calls" and not units._bundled([], "", shared=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "references"),
+    [
+        ("func.func private @f(%a: f32) {}", ["f"]),
+        ('func.func @"a b"(%a: f32) {}', ["a b"]),
+        ('func.func @f() attributes {note = "@g"} {}', ["f"]),
+        ("func.func @f() {\n  call @g() : () -> ()\n}", ["f", "g"]),
+        ('memref.global "private" constant @g : memref<f32>', ["g"]),
+        ('"llvm.func"() {sym_name = "f", note = "@g"} : () -> ()', []),
+        ("module {}", []),
+    ],
+)
+def test_references_of_an_operation(text: str, references: list[str]) -> None:
+    known = dict.fromkeys(("f", "g", "a b"))
+    assert units._references(text, known) == references
+    renamed = units._renamed(text, {name: f"new{i}" for i, name in enumerate(known)})
+    assert [name for name in ("new0", "new1", "new2") if f"@{name}" in renamed] == [
+        f"new{list(known).index(name)}" for name in references
+    ]
+    assert '"@g"' not in text or '"@g"' in renamed
