@@ -38,7 +38,8 @@ def unit_lists(monkeypatch: pytest.MonkeyPatch) -> list[list[CompilationUnit]]:
     monkeypatch.setattr(compiler, "MIN_OPERATORS_FOR_WORKERS", 1)
     for module in (compile_ahead, units):
         monkeypatch.setattr(module, "SMALL", 1)
-    monkeypatch.setattr(units, "BUNDLED", 1)
+    for limit in ("BUNDLED", "WHOLE_BUNDLE"):
+        monkeypatch.setattr(units, limit, 1)
     return found
 
 
