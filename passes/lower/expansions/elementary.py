@@ -51,13 +51,3 @@ def flip_sign(b: ValueBuilder, x: Num, sign: Num) -> Num:
 def identity_near_zero(b: ValueBuilder, x: Num, result: Num) -> Num:
     """Return `result`, but x where f(x) rounds to x; keeps the sign of zero."""
     return b.select(b.abs(x) < 2.0 ** -(x.format.fraction // 2 + 1), x, result)
-
-
-def doubled(b: ValueBuilder, numerator: Num, denominator: Num) -> Num:
-    """Return tanh(2u) for tanh(u) = numerator / denominator.
-
-    Near 1 the errors of numerator and denominator cancel, so that short polynomials are accurate enough for both.
-    Near 0 the square of the numerator is small, and so is the error of its rounding.
-    """
-    below = b.multiply_add(denominator, denominator, numerator * numerator)
-    return b.quotient((numerator + numerator) * denominator, below)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from mirlo.passes.lower.expansions.elementary import doubled, elementary
+from mirlo.passes.lower.expansions.elementary import elementary, flip_sign, sign_bit
 from mirlo.passes.lower.expansions.exponential import expm1_reduced, reduce_exp, scale
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.runtime.records import dataclass
 
-# P and Q of x², with n = x + x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93; beyond, it is 1. Of the near
-# fractions, this one has a small P(0), whose rounding counts little; P is positive, which keeps the sign of zero
+# P and Q of x², with n = x + x · P and d = Q: erf(x) = 2nd / (n² + d²) for 0 ≤ x ≤ 3.93; beyond, it is 1. Of the near
+# fractions, this one has values slightly below powers of two where those of erf are: their errors are small there
 _ERF_LIMIT = 3.93
-_ERF_P = (-5.29603085e-06, 0.00106128841, 0.0212926082, 0.182501361, 0.0278412085)
-_ERF_Q = (4.48344545e-05, 0.00608471222, 0.0715478361, 0.350845963, 1.82180107)
+_ERF_P = (-5.20695949e-06, 0.0011747995, 0.0221834183, 0.192149609, 0.0392753631)
+_ERF_Q = (5.45376579e-05, 0.00656632334, 0.0737043321, 0.368251920, 1.8420676)
 
 
 @elementary("erf", "f32")
 def erf(b: ValueBuilder, x: Num) -> Num:
+    sign = sign_bit(b, x)
+    size = flip_sign(b, x, sign)
     square = x * x
-    numerator = b.multiply_add(x, b.polynomial(square, _ERF_P), x)
-    below = doubled(b, numerator, b.polynomial(square, _ERF_Q))
-    # Exactly 1: Gelu multiplies 1 + erf, where this cancels, by values of any magnitude.
-    return b.select(b.abs(x) >= _ERF_LIMIT, b.copysign(b.like(x, 1.0), x), below)
+    n, d = b.multiply_add(size, b.polynomial(square, _ERF_P), size), b.polynomial(square, _ERF_Q)
+    # n² is computed as nd + n · (n - d): near 1, where n is d, its error is that of nd, half of which cancels. In
+    # tanh, which is shorter, it would take a fifth of the time more.
+    product = n * d
+    below = b.quotient(product + product, b.multiply_add(d, d, b.multiply_add(n, n - d, product)))
+    # Exactly 1: GELU multiplies 1 + erf, where this cancels, by values of any magnitude.
+    return flip_sign(b, b.select(size >= _ERF_LIMIT, 1.0, below), sign)
 
 
 # erf(x) / x in x² for |x| ≤ 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, doubled, elementary
+from mirlo.passes.lower.expansions.elementary import INFINITY, NAN, elementary
 from mirlo.passes.lower.expansions.exponential import EXP, LN_2, exp_reduced, expm1, reduce_exp, scale
 from mirlo.passes.lower.expansions.logarithm import log1p_above
 from mirlo.passes.lower.values import Num, ValueBuilder
 
-# tanh(x/2) = (x + x · P(x²)) / Q(x²) for |x| ≤ 9.02; beyond, tanh(x) is 1. P is positive, which keeps the sign of zero
+# tanh(x/2) = (x + x · P(x²)) / Q(x²) for |x| ≤ 9.02; beyond, tanh(x) is 1. P is positive, which keeps the sign of zero.
+# Of the near fractions, this one has values slightly below powers of two where those of tanh are: small errors
 _TANH_LIMIT = 9.02
-_TANH_P = (0.000207119898, 0.053966485, 0.8125)
-_TANH_Q = (4.45675141e-06, 0.00437405659, 0.410016179, 3.625)
+_TANH_P = (0.000208816069, 0.054450035, 0.829066634)
+_TANH_Q = (4.48985975e-06, 0.00441203779, 0.41374433, 3.65813327)
 
 # (sinh x - x) / x³ in x² for |x| ≤ 1
 _SINH = {
@@ -31,7 +32,10 @@ _SINH = {
 def tanh(b: ValueBuilder, x: Num) -> Num:
     x = b.clamp_below(b.clamp_above(x, _TANH_LIMIT), -_TANH_LIMIT)
     square = x * x
-    return doubled(b, b.multiply_add(x, b.polynomial(square, _TANH_P), x), b.polynomial(square, _TANH_Q))
+    n, d = b.multiply_add(x, b.polynomial(square, _TANH_P), x), b.polynomial(square, _TANH_Q)
+    # tanh(2u) for tanh(u) = n / d: near 1 the errors of n and d cancel, so that short polynomials are accurate enough;
+    # near 0 n² is small, and so is the error of its rounding.
+    return b.quotient((n + n) * d, b.multiply_add(d, d, n * n))
 
 
 @elementary("tanh", "f64")
