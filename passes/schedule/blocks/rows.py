@@ -105,14 +105,16 @@ class RowGroup:
 
         These are values with users outside of the group, and elements that a later loop reads.
         """
-        stored = set(self.group.kept)
-        for i, walk in enumerate(self.walks):
-            for block in walk.blocks:
-                for operand in block.inputs:
-                    source = self.walk_of(operand.value)
-                    if source is not None and source < i and self._has_elements(self.walks[source], operand.value):
-                        stored.add(operand.value)
-        return stored
+        return set(self.group.kept).union(*map(self.read_from_memory, range(len(self.walks))))
+
+    def read_from_memory(self, position: int) -> set[ir.Value]:
+        """Return the values that a loop reads of which an earlier one stores the elements."""
+        reads = [operand.value for block in self.walks[position].blocks for operand in block.inputs]
+        sources = ((value, self.walk_of(value)) for value in reads)
+        return {
+            value for value, i in sources
+            if i is not None and i < position and self._has_elements(self.walks[i], value)
+        }  # fmt: skip
 
     @staticmethod
     def _has_elements(walk: Walk, value: ir.Value) -> bool:

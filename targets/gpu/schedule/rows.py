@@ -7,7 +7,7 @@ loop to the next if there are not too many, and combine their partial results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, decline
@@ -115,14 +115,20 @@ def _arrange(s: Schedule, rows: RowGroup, chosen: RowThreads) -> None:
         row, own = s.split(row, (None, chosen.rows))
         s.bind(own, "threadIdx.y")
     s.bind(row, "blockIdx.x")
-    for block in s.blocks():
-        if s.is_limited(block):
-            s.clamp(block)
+    _clamp(s, rows, walks, chosen.is_held)
     if not chosen.is_held:
         for value, result in rows.shared().items():
             names = s.buffer_of(value), s.buffer_of(result)
             if s.can_share_memory(*names):
                 s.share_memory(*names)
+
+
+def _clamp(s: Schedule, rows: RowGroup, walks: Sequence[WalkLoops], is_held: bool) -> None:
+    """Clamp reads in threads beyond the last row, but not those of elements that threads of that row write."""
+    free = [walk for i, walk in enumerate(walks) if is_held or not rows.read_from_memory(i)]
+    for block in (block for walk in free for block in walk.blocks):
+        if s.is_limited(block):
+            s.clamp(block)
 
 
 def _divide(s: Schedule, walk: WalkLoops, chosen: RowThreads) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -37,7 +38,7 @@ def _model(tmp_path: Path) -> str:
 
 
 def _is_sum(op: ir.Operation) -> bool:
-    return op.name in ("arith.addf", "vector.fma")
+    return op.name in ("arith.addf", "vector.fma", "math.fma")
 
 
 class Fault:
@@ -137,6 +138,25 @@ def test_models_in_parts_are_refused() -> None:
 def test_kernels_of_gpus_are_equal_without_a_gpu(model: str, target: str) -> None:
     verdicts = verify_model(model, target, cache=False).verdicts
     assert verdicts and all(verdict.status == EQUAL for verdict in verdicts)
+
+
+def test_kernels_of_gpus_run_at_many_sizes(tmp_path: Path) -> None:
+    """Threads of rows past the last one read nothing that threads of that row write."""
+    nodes = [node("MatMul", "x w", "y"), node("Softmax", "y", "z", axis=1)]
+    made = make_model(nodes, {"x": (F32, ("n", 32)), "w": (F32, (32, "m"))}, ["z"])
+    path = tmp_path / "dynamic.onnx"
+    path.write_bytes(made.SerializeToString())
+    verdicts = verify_model(str(path), "spirv", cache=False).verdicts
+    assert verdicts and all(verdict.status == EQUAL for verdict in verdicts)
+    assert all(len({sizes["n"] for sizes in verdict.sizes}) > 3 for verdict in verdicts)
+
+
+def test_a_kernel_of_a_gpu_differs_at_some_size(tmp_path: Path, faulty: type[Fault]) -> None:
+    made = make_model([node("MatMul", "x w", "y")], {"x": (F32, ("n", 32)), "w": (F32, (32, 24))}, ["y"])
+    path = tmp_path / "dynamic.onnx"
+    path.write_bytes(made.SerializeToString())
+    (verdict,) = verify_model(str(path), "spirv", cache=False).verdicts
+    assert verdict.status == DIFFERENT and "where n = " in verdict.why
 
 
 def test_kernels_of_gpus_are_compared_as_they_are_compiled(model: str) -> None:
