@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import cycle
+from itertools import accumulate, cycle
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -37,6 +37,12 @@ from mirlo.passes.schedule.primitives.vector_memory import (
     Piece,
     Position,
 )
+
+MOST_SUMS_HELD = 6
+"""Most accumulators for which registers have the sums of the blocks of K before, too; those of others are in memory.
+
+LLVM would spill them around each block, the first one too, which has none before.
+"""
 
 
 class TileEmitter(TileOperands, TileEpilogue):
@@ -244,12 +250,42 @@ class TileEmitter(TileOperands, TileEpilogue):
             return self._added(sums, loop(zero, end, self._new_sums(sums)))
         is_even = isinstance(count, int) and count % block == 0 and end == self.index(count)
 
-        def of_block(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        def of_block(i: ir.Value) -> list[ir.Value]:
             last: ir.Value = Value(i) + self.index(block)
             last = last if is_even else Value(last).minimum(end)
-            return self._added(held, loop(i, last, self._new_sums(held)))
+            return loop(i, last, self._new_sums(sums))
 
-        return for_loop(zero, end, self.index(block), of_block, sums, rolled=True)
+        def in_registers(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+            return self._added(held, of_block(i))
+
+        def in_memory(i: ir.Value, *_: ir.Value) -> list[ir.Value]:
+            own, kinds = of_block(i), [each.type for each in sums]
+            before = partial(self._loaded, memory, kinds)
+            totals = either(
+                compare("eq", i, zero), lambda: self._added(sums, own), lambda: self._added(before(), own), kinds
+            )
+            when(compare("lt", Value(i) + self.index(block), end), lambda: self._store(memory, totals))
+            return totals
+
+        if len(sums) <= MOST_SUMS_HELD:
+            return for_loop(zero, end, self.index(block), in_registers, sums, rolled=True)
+        elements = sum(each.type.shape[0] for each in sums)
+        memory = self.constants.scratch(("sums", self.tile, elements), elements, sums[0].type.element_type)
+        return for_loop(zero, end, self.index(block), in_memory, sums, rolled=True)
+
+    def _places(self, kinds: Sequence[ir.Type]) -> list[ir.Value]:
+        """Return where vectors are in memory, one after the other."""
+        lanes = [kind.shape[0] for kind in kinds]
+        return [self.index(last - count) for last, count in zip(accumulate(lanes), lanes, strict=True)]
+
+    def _store(self, memory: ir.Value, sums: Sequence[ir.Value]) -> None:
+        for total, place in zip(sums, self._places([each.type for each in sums]), strict=True):
+            ir.Operation.create("vector.store", operands=[total, memory, place])
+
+    def _loaded(self, memory: ir.Value, kinds: Sequence[ir.Type]) -> list[ir.Value]:
+        return [
+            create("vector.load", kind, memory, place) for kind, place in zip(kinds, self._places(kinds), strict=True)
+        ]
 
     def _each_step(
         self,
