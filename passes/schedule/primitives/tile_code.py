@@ -270,7 +270,8 @@ class TileEmitter(TileOperands, TileEpilogue):
         if len(sums) <= MOST_SUMS_HELD:
             return for_loop(zero, end, self.index(block), in_registers, sums, rolled=True)
         elements = sum(each.type.shape[0] for each in sums)
-        memory = self.constants.scratch(("sums", self.tile, elements), elements, sums[0].type.element_type)
+        own = object()  # loops that threads divide have memory of their own, for each thread
+        memory = self.constants.scratch(own, elements, sums[0].type.element_type)
         return for_loop(zero, end, self.index(block), in_memory, sums, rolled=True)
 
     def _places(self, kinds: Sequence[ir.Type]) -> list[ir.Value]:
