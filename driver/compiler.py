@@ -64,6 +64,8 @@ class Compiler:
         if self.saves_memory and self.options.jobs is None:
             self.options = replace(self.options, jobs=1)
         self.model: OpenedModel
+        self.is_program: bool
+        """Whether the model works on objects, and is divided into parts."""
         self.kernel_names: set[str] = set()
         """The kernels that `list_kernels` met."""
         self.operators = 0
@@ -93,7 +95,7 @@ class Compiler:
         self._import()
         module, session = self.model.module, self.model.session
         folder = None if self.request.save_ir is None else Path(self.request.save_ir)
-        if not needs_program(module):
+        if not self.is_program:
             artifact = self._compile(module, folder)
             check_used(session)
             if self.operators < MIN_OPERATORS_FOR_WORKERS:
@@ -112,7 +114,7 @@ class Compiler:
         """Run the passes once, and yield the code for each level of optimization in turn."""
         self._import()
         module = self.model.module
-        if needs_program(module):
+        if self.is_program:
             for level in levels:
                 yield Compiler(replace(self.request, opt_level=level), self.compile_request).run()[0]
             return
@@ -147,7 +149,7 @@ class Compiler:
 
         self._import()
         module, session = self.model.module, self.model.session
-        if needs_program(module):
+        if self.is_program:
             from mirlo.driver.programs.build import build_program
 
             build_program(module, session, self.target.name, compile_part)
@@ -165,10 +167,11 @@ class Compiler:
             _require_in_place(self.target, self.options)
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
+        self.is_program = needs_program(self.model.module)
         self.is_loaded = request.load or self._needs_loading()
         self.options = replace(self.options, while_compiling=self._settle_memory)
         # Parts of a program share the weights: what one of them does not name, another may.
-        session.options[RELEASE] = not needs_program(self.model.module)
+        session.options[RELEASE] = not self.is_program
         give(
             self.model, request.model, request.shapes, legalize=request.legalize, intrinsics=request.intrinsics,
             schedules=request.schedules, pipeline=str(request.pipeline or ""),
@@ -244,7 +247,7 @@ class Compiler:
     def _needs_loading(self) -> bool:
         """Return whether a model that is only saved must be loaded: libraries and devices are found then."""
         has_device = self.target.has("has_device")
-        return bool(self.targets.generators) or has_device or needs_program(self.model.module)
+        return bool(self.targets.generators) or has_device or self.is_program
 
     def _settle_memory(self, names: Iterable[str]) -> None:
         """Release the code of the passes, and move weights that calls read to their final memory."""
