@@ -19,6 +19,12 @@ _running = 0
 _usual = gc.get_threshold()
 
 
+def _collect_less() -> None:
+    # 0 is how some programs turn it off.
+    if 0 < _usual[0] < _OBJECTS:
+        gc.set_threshold(_OBJECTS, *_usual[1:])
+
+
 class FewerCollections(ContextDecorator):
     """Lets the collector run seldom while one of these is entered; the last one to leave restores its setting."""
 
@@ -27,9 +33,7 @@ class FewerCollections(ContextDecorator):
         with _lock:
             if not _running:
                 _usual = gc.get_threshold()
-                # 0 is how some programs turn it off.
-                if 0 < _usual[0] < _OBJECTS:
-                    gc.set_threshold(_OBJECTS, *_usual[1:])
+                _collect_less()
             _running += 1
 
     def __exit__(self, *unused: object) -> Literal[False]:
@@ -38,4 +42,26 @@ class FewerCollections(ContextDecorator):
             _running -= 1
             if not _running:
                 gc.set_threshold(*_usual)
+        return False
+
+
+class UsualCollections(ContextDecorator):
+    """Lets the collector run as usual inside of what `FewerCollections` runs, such as a server that a command starts.
+
+    A collection that looks at a million new objects keeps all threads of a process for a second.
+    """
+
+    def __enter__(self) -> None:
+        global _running
+        with _lock:
+            self._outer, _running = _running, 0
+            if self._outer:
+                gc.set_threshold(*_usual)
+
+    def __exit__(self, *unused: object) -> Literal[False]:
+        global _running
+        with _lock:
+            if self._outer and not _running:
+                _collect_less()
+            _running += self._outer
         return False

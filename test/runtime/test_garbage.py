@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.garbage import FewerCollections, UsualCollections
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +43,32 @@ def test_a_program_that_collects_less_is_left_alone(own: int) -> None:
     with FewerCollections():
         assert gc.get_threshold()[0] == own
     assert gc.get_threshold()[0] == own
+
+
+def test_a_server_inside_collects_as_usual() -> None:
+    gc.set_threshold(701, 11, 12)
+    with FewerCollections():
+        with UsualCollections():
+            assert gc.get_threshold() == (701, 11, 12)
+            with FewerCollections():
+                assert gc.get_threshold()[0] > 10_000
+            assert gc.get_threshold() == (701, 11, 12)
+        assert gc.get_threshold()[0] > 10_000
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+def test_a_server_may_end_after_what_began_in_it() -> None:
+    gc.set_threshold(701)
+    inner = FewerCollections()
+    with FewerCollections(), UsualCollections():
+        inner.__enter__()
+    assert gc.get_threshold()[0] > 10_000
+    inner.__exit__()
+    assert gc.get_threshold()[0] == 701
+
+
+def test_without_a_command_around_it_nothing_changes() -> None:
+    gc.set_threshold(5_000)
+    with UsualCollections():
+        assert gc.get_threshold()[0] == 5_000
+    assert gc.get_threshold()[0] == 5_000

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mirlo.runtime.entry_points import EntryPoint, offered
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.garbage import UsualCollections
 from mirlo.runtime.known_packages import COMMANDS, install_command
 from mirlo.tools.cli.values import AddCommand
 
@@ -21,6 +22,8 @@ class PackageCommand(NamedTuple):
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], None]
+    lasts: bool = False
+    """Whether it runs until it is ended, as a server does: then Python collects garbage as usual."""
 
 
 def add_package_commands(
@@ -61,4 +64,5 @@ def _add_command(entry: EntryPoint, commands: _SubParsersAction[argparse.Argumen
     owner, nothing = f"the command '{entry.name}'", Expected("nothing: a command that fails raises an error", is_none)
     added = add(commands, entry.name, command.help)
     checked(command.add_arguments, nothing, owner, MirloError)(added)
-    added.set_defaults(execute=checked(command.execute, nothing, owner, MirloError))
+    execute = checked(command.execute, nothing, owner, MirloError)
+    added.set_defaults(execute=UsualCollections()(execute) if command.lasts else execute)

@@ -19,4 +19,6 @@ def _execute(arguments: Namespace) -> None:
         raise MirloError("the language server did not start")
 
 
-LSP = PackageCommand("run the language server for editors, on standard input and output", _add_arguments, _execute)
+LSP = PackageCommand(
+    "run the language server for editors, on standard input and output", _add_arguments, _execute, lasts=True
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from argparse import ArgumentParser, Namespace
 
 import pytest
@@ -39,6 +40,23 @@ def test_a_package_adds_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["double", "x"])
     assert "argument count: invalid int value: 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_server_collects_garbage_as_usual(lasts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one collection looks at a million objects of requests, while all threads wait."""
+    seen: list[int] = []
+    command = PackageCommand("serve", _add_arguments, lambda arguments: seen.append(gc.get_threshold()[0]), lasts)
+    monkeypatch.setattr(packages, "offered", lambda group: [EntryPoint("double", "x:X", packages.GROUP)])
+    monkeypatch.setattr(EntryPoint, "load", lambda self: command)
+    before = gc.get_threshold()
+    gc.set_threshold(701)
+    try:
+        assert main(["double", "1"]) == 0
+        assert gc.get_threshold()[0] == 701
+    finally:
+        gc.set_threshold(*before)
+    assert seen == [701] if lasts else seen[0] > 10_000
 
 
 def test_help_imports_no_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,4 +273,4 @@ def _chat(model: LanguageModel, arguments: Namespace) -> None:
 
 
 GENERATE = PackageCommand("generate text with a language model", _add_generate, execute)
-CHAT = PackageCommand("chat with a language model", _add_chat, execute)
+CHAT = PackageCommand("chat with a language model", _add_chat, execute, lasts=True)

@@ -62,5 +62,5 @@ def execute(arguments: Namespace) -> None:
 
 
 SERVE = PackageCommand(
-    "answer requests over HTTP: OpenAI's API and the Open Inference Protocol", _add_arguments, execute
+    "answer requests over HTTP: OpenAI's API and the Open Inference Protocol", _add_arguments, execute, lasts=True
 )
