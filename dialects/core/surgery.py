@@ -85,16 +85,12 @@ def erase_dead(block: ir.Block, is_pure: Callable[[ir.Operation], bool]) -> int:
 def blocks(function: ir.Operation | ir.OpView) -> list[ir.Block]:
     """Return the blocks of a function, including nested ones, in pre-order."""
     result: list[ir.Block] = []
-
-    def collect(op: ir.Operation) -> None:
-        for region in op.regions:
-            for block in region.blocks:
-                result.append(block)
-                for inner in block.operations:
-                    if len(inner.operation.regions):
-                        collect(inner.operation)
-
-    collect(function.operation)
+    for region in function.operation.regions:
+        for block in region.blocks:
+            result.append(block)
+            for inner in block.operations:
+                if len(inner.operation.regions):
+                    result += blocks(inner)
     return result
 
 

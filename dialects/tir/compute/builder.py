@@ -414,10 +414,11 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
     """Return the distinct accesses of these expressions, in order."""
     accesses: dict[tuple[int, str, str], BlockAccess] = {}
     seen: set[int] = set()
-
-    def visit(expr: Expr) -> None:
+    waiting = values[::-1]
+    while waiting:
+        expr = waiting.pop()
         if id(expr) in seen:
-            return
+            continue
         seen.add(id(expr))
         if expr.op == "load":
             tensor, outside = expr.data
@@ -425,12 +426,8 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
             key = (id(tensor), str(map_), repr(outside))
             accesses.setdefault(key, BlockAccess(tensor, map_, outside))
             if map_ is not None:
-                return
-        for arg in expr.args:
-            visit(arg)
-
-    for value in values:
-        visit(value)
+                continue
+        waiting += expr.args[::-1]
     return list(accesses.values())
 
 

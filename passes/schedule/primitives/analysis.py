@@ -21,18 +21,21 @@ CHANGES = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 
 def instances_of(leaf: BlockLeaf) -> list[BlockInstance]:
     """Return a block, those inlined in it and those of its epilogue, by the loops around it."""
-    extents, result = extents_of(around(leaf)), list[BlockInstance]()
-
-    def add(block: BlockLeaf, at: list[IndexExpr]) -> None:
-        for access in block.reads:
-            if access.inlined is not None:
-                add(access.inlined, placed_at(access.at, at))
-        if block.view is not None:
-            result.append(BlockInstance(block.view, at, extents, known=dict.fromkeys(block.assumed, True)))
-
-    add(leaf, leaf.at)
+    extents = extents_of(around(leaf))
+    result = _instances(leaf, leaf.at, extents)
     for after in leaf.epilogue:
-        add(after, placed_at(after.at, leaf.at))
+        result += _instances(after, placed_at(after.at, leaf.at), extents)
+    return result
+
+
+def _instances(block: BlockLeaf, at: list[IndexExpr], extents: dict[str, Dim]) -> list[BlockInstance]:
+    """Return the blocks inlined in a block, and the block itself, at these values of its axes."""
+    result: list[BlockInstance] = []
+    for access in block.reads:
+        if access.inlined is not None:
+            result += _instances(access.inlined, placed_at(access.at, at), extents)
+    if block.view is not None:
+        result.append(BlockInstance(block.view, at, extents, known=dict.fromkeys(block.assumed, True)))
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.core import dims as D
@@ -29,6 +28,7 @@ from mirlo.passes.schedule.primitives.tree import (
     intrinsic_of,
     leaves_of,
     placed_at,
+    reads_inside,
 )
 
 
@@ -92,24 +92,18 @@ def memory_order(leaf: BlockLeaf) -> list[Loop]:
 
 def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | None]]:
     """Return the strides of the reads of a block, and of its results that are stored, along a loop."""
-    reads: list[Dim | None] = []
-    writes: list[Dim | None] = []
-
-    def add(block: BlockLeaf, axes: list[IndexExpr], stores: bool) -> None:
-        for access in block.reads:
-            indices = [] if access.is_opaque else placed_at(access.at, axes)
-            if access.inlined is not None:
-                add(access.inlined, indices, False)
-            elif not access.is_opaque:
-                reads.append(_simplified(position_of(access, indices), leaf).coefficient(loop))
-        for access in block.writes if stores else ():
-            if not access.is_held:
-                place = position_of(access, placed_at(access.at, axes))
-                writes.append(_simplified(place, leaf).coefficient(loop))
-
-    add(leaf, leaf.at, True)
-    for after in leaf.epilogue:
-        add(replace(after, reads=[]), placed_at(after.at, leaf.at), True)
+    reads = [
+        _simplified(position_of(access, placed_at(access.at, axes)), leaf).coefficient(loop)
+        for access, axes in reads_inside(leaf, leaf.at)
+        if not access.is_opaque
+    ]
+    stored = [(leaf, leaf.at), *((after, placed_at(after.at, leaf.at)) for after in leaf.epilogue)]
+    writes = [
+        _simplified(position_of(access, placed_at(access.at, axes)), leaf).coefficient(loop)
+        for block, axes in stored
+        for access in block.writes
+        if not access.is_held
+    ]
     return reads, writes
 
 

@@ -520,17 +520,18 @@ def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
 
 def reads_of(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
     """Yield the reads of a block, of those inlined in it and of its epilogue, with the axes of each access."""
-
-    def of(block: BlockLeaf, axes: list[IndexExpr]) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
-        for access in block.reads:
-            if access.inlined is None:
-                yield access, axes
-            else:
-                yield from of(access.inlined, placed_at(access.at, axes))
-
-    yield from of(leaf, leaf.at)
+    yield from reads_inside(leaf, leaf.at)
     for after in leaf.epilogue:
-        yield from of(after, placed_at(after.at, leaf.at))
+        yield from reads_inside(after, placed_at(after.at, leaf.at))
+
+
+def reads_inside(block: BlockLeaf, axes: list[IndexExpr]) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
+    """Yield the reads of a block at these values of its axes, and of those inlined in it."""
+    for access in block.reads:
+        if access.inlined is None:
+            yield access, axes
+        else:
+            yield from reads_inside(access.inlined, placed_at(access.at, axes))
 
 
 def without_single(indices: list[IndexExpr], leaf: BlockLeaf) -> list[IndexExpr]:
