@@ -100,7 +100,7 @@ class BlockView:
         """Return the positions of the reduction axes."""
         return tuple(i for i, kind in enumerate(self.axes) if kind == REDUCE)
 
-    @property
+    @cached_property
     def body(self) -> ir.Block:
         return self.op.regions[0].blocks[0]
 
