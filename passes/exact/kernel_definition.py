@@ -25,7 +25,7 @@ from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_fun
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.products import SumOfProducts
-from mirlo.passes.exact.rounds import Bounds, round_constants
+from mirlo.passes.exact.rounds import OrderBounds, round_constants
 from mirlo.passes.exact.row_combinations import RowCombinations, product_in_result
 from mirlo.passes.exact.separable import SeparableBuffer, SeparableFactor
 from mirlo.passes.exact.translator import Argument
@@ -195,7 +195,7 @@ class KernelDefinition(ABC):
             self.combinations(arithmetic, memory, inputs, settings, table),
         )  # fmt: skip
 
-    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> Bounds | None:
+    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> OrderBounds | None:
         """Return the constants between which results are, if the order of the round depends on them."""
         return None
 
@@ -282,13 +282,13 @@ class BlockDefinition(KernelDefinition):
         }
         return {op: factor for op, factor in chosen.items() if factor is not None}
 
-    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> Bounds | None:
+    def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> OrderBounds | None:
         combined = self._combined
         if combined is None or not (settings.has_easy_sums and _can_combine(arithmetic)):
             return None
         if not combined.bounds or set(settings.compared) != set(combined.bounds):
             return None
-        return Bounds(combined.least, combined.greatest, settings.is_odd)
+        return OrderBounds(combined.least, combined.greatest, settings.is_odd)
 
     def separated(
         self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer]

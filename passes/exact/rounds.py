@@ -22,7 +22,7 @@ _SHARES, _CUT_SHARES = (0.05, 0.2), (0.3, 0.4)
 
 
 @dataclass(frozen=True)
-class Bounds:
+class OrderBounds:
     """The constants between which a kernel keeps its results."""
 
     least: float | None
@@ -31,7 +31,7 @@ class Bounds:
     """Whether all numbers are between them in this round; otherwise most are not."""
 
 
-def round_constants(seed: int, compared: Sequence[float], bounds: Bounds | None = None) -> npt.NDArray[np.int64]:
+def round_constants(seed: int, compared: Sequence[float], bounds: OrderBounds | None = None) -> npt.NDArray[np.int64]:
     """Return the constants of a round.
 
     The constants that a kernel compares with keep their order: the first one is low and the last one high, so that most
@@ -59,7 +59,7 @@ def round_constants(seed: int, compared: Sequence[float], bounds: Bounds | None 
     return table
 
 
-def _order_with_ends(rng: np.random.Generator, bounds: Bounds) -> tuple[int, int]:
+def _order_with_ends(rng: np.random.Generator, bounds: OrderBounds) -> tuple[int, int]:
     """Return a and b of an order by a * x + b mod P in which bounds are 0 and P - 1."""
     least, greatest = (None if x is None else VALUES.residue(Fraction(x)) for x in (bounds.least, bounds.greatest))
     a = int(rng.integers(1, P))
