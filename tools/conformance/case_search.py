@@ -7,7 +7,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -45,7 +45,9 @@ REFERENCES = 8
 MAX_TRIED = 480
 """Graphs of a pattern that are matched before it counts as never taken."""
 ENOUGH = 16
-"""Cases of a pattern that are computed."""
+"""Cases of a pattern that are computed; more if each element type has one only then."""
+SHARE = 8
+"""Graphs of an element type that are matched before those of others."""
 MAX_BESIDE = 6
 """Cases in which other graphs compute operands."""
 IMAGES = (7, 8, 9)
@@ -241,17 +243,48 @@ class CaseSearch(ABC):
 
     def _taken(self, graphs: Sequence[PatternGraph]) -> list[TypedGraph]:
         """Return graphs that the pattern takes, as different as possible."""
-        matched = self._found(graphs, MAX_TRIED, 4 * ENOUGH)
+        matched = self._of_each_type(graphs)
+        if len(matched) < 2 * ENOUGH:
+            matched |= self._found(graphs, MAX_TRIED - self.tried, 4 * ENOUGH)
         others = self.beside_others(graphs)
         if not matched:
-            return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH)
+            return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH, self.kinds)
         order = self.random.permutation(len(others))[:MAX_BESIDE]
         beside = self._found([others[i] for i in order], BATCH, 1)
-        return [*_most_different(matched, ENOUGH), *_most_different(beside, MAX_BESIDE)]
+        return [*_most_different(matched, ENOUGH, self.kinds), *_most_different(beside, MAX_BESIDE)]
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
         """Return graphs in which others compute operands, for patterns not taken alone, and regions of several."""
         return []
+
+    def _of_each_type(self, graphs: Sequence[PatternGraph]) -> dict[TypedGraph, set[object]]:
+        """Return graphs that are taken, of all element types: as many of each are tried, of usual sizes.
+
+        Of types of which none is taken, more are tried.
+        """
+        matched: dict[TypedGraph, set[object]] = {}
+        left = {kind: self._shuffled(graphs, kind) for kind in KINDS}
+        while left and self.tried < MAX_TRIED:
+            drawn = {kind: dict(itertools.islice(graphs_of_kind, SHARE)) for kind, graphs_of_kind in left.items()}
+            pending: dict[TypedGraph, set[object]] = {}
+            for own in drawn.values():
+                pending |= own
+                if len(pending) + SHARE > BATCH:
+                    matched |= self._match(pending)
+            matched |= self._match(pending)
+            left = {kind: rest for kind, rest in left.items() if drawn[kind] and kind not in self.kinds}
+        return matched
+
+    def _shuffled(self, graphs: Sequence[PatternGraph], kind: str) -> Iterator[tuple[TypedGraph, set[object]]]:
+        """Yield graphs of an element type, of usual sizes and in random order, with their features."""
+        pairs = list(itertools.product(LATTICES[:2], graphs))
+        seen: set[str] = set()
+        for i in self.random.permutation(len(pairs)):
+            lattice, graph = pairs[i]
+            typed = typed_graph(graph, kind, lattice, self.random)
+            if typed is not None and typed.text not in seen:
+                seen.add(typed.text)
+                yield typed, {str(graph), kind, lattice, *typed.changes}
 
     def _found(self, graphs: Sequence[PatternGraph], most: int, enough: int) -> dict[TypedGraph, set[object]]:
         """Return graphs that are taken, with their features; try up to a limit, until enough are found."""
@@ -284,11 +317,11 @@ class CaseSearch(ABC):
                 lattices = tuple(Lattice(number, 0, IMAGES) for number in sorted(named))
             if part == 3 and self.kinds:
                 return
-            for _ in range(ROUNDS if part < 3 else LAST_ROUNDS):
-                for kind in tuple(self.kinds or KINDS):
-                    for lattice in lattices:
-                        for graph in graphs:
-                            yield kind, lattice, graph
+            for number in range(ROUNDS if part < 3 else LAST_ROUNDS):
+                is_first = number == 0 and part in (0, 2)
+                kinds = KINDS if is_first else tuple(self.kinds or KINDS)
+                for lattice, graph, kind in itertools.product(lattices, graphs, kinds):
+                    yield kind, lattice, graph
 
     def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
         """Match the waiting graphs, and return those that are taken."""
@@ -568,11 +601,11 @@ def _dynamic_features(typed: TypedGraph, axes: Mapping[GraphLeaf, Mapping[int, s
     return {str(typed.graph), first.dtype.name, ends, (len(typed.types), ends)}
 
 
-def _most_different(features: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:
-    """Return graphs that between them have as many features as possible."""
-    left, chosen, covered = dict(features), list[TypedGraph](), set[object]()
-    while left and len(chosen) < count:
-        best = max(left, key=lambda typed: len(left[typed] - covered))
+def _most_different(features: dict[TypedGraph, set[object]], count: int, kinds: Iterable[str] = ()) -> list[TypedGraph]:
+    """Return graphs that between them have as many features as possible, one for each of the element types first."""
+    left, chosen, covered, wanted = dict(features), list[TypedGraph](), set[object](), set(kinds)
+    while left and (len(chosen) < count or not wanted <= covered):
+        best = max(left, key=lambda typed: (len(left[typed] & wanted - covered), len(left[typed] - covered)))
         covered |= left.pop(best)
         chosen.append(best)
     return chosen

@@ -69,6 +69,7 @@ class MatrixEntry:
 
     name: str
     verdicts: dict[str, SupportVerdict]
+    is_instruction: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def check_target(
             left.append((checked.name, checked.verdict.why))
             continue
         status = SupportVerdict(OK) if checked.verdict.status == EQUAL else SupportVerdict(WRONG, checked.verdict.why)
-        entries.append(MatrixEntry(checked.name, {checked.kind: status}))
+        entries.append(MatrixEntry(checked.name, {checked.kind: status}, is_instruction=True))
     unreached, elsewhere = tuple(rules.unreached), tuple(rules.elsewhere)
     return Matrix(target, tuple(entries), unreached, elsewhere, tuple(left), tuple(untaken), bool(checks))
 
@@ -258,11 +259,11 @@ class RuleResults:
 
 def _operators_of(rule: Rule, programs: Sequence[TestProgram], outcomes: Sequence[ProgramOutcome]) -> list[str]:
     """Return the operators of which graphs for a rule are drawn: those of which it took a case."""
-    taken = {
-        program.name if "." in program.name else f"relax.{program.name}": None
-        for program, outcome in zip(programs, outcomes, strict=True)
-        if rule in outcome.own_rules
-    }
+    taken: dict[str, set[str]] = {}
+    for program, outcome in zip(programs, outcomes, strict=True):
+        if rule in outcome.own_rules:
+            name = program.name if "." in program.name else f"relax.{program.name}"
+            taken.setdefault(name, set()).update(str(array.dtype) for array in program.arrays[:1])
     return operators_for(rule, taken)
 
 

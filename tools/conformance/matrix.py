@@ -72,13 +72,16 @@ def markdown(matrix: Matrix) -> str:
     ]
     kernels = [entry for entry in matrix.entries if entry.name.startswith("kernel.")]
     schedules = [entry for entry in matrix.entries if entry.name.startswith("schedule.")]
-    patterns = [entry for entry in matrix.entries if entry not in (*operators, *intrinsics, *kernels, *schedules)]
+    instructions = [entry for entry in matrix.entries if entry.is_instruction]
+    known = (*operators, *intrinsics, *kernels, *schedules, *instructions)
+    others = [entry for entry in matrix.entries if entry not in known]
     for title, entries in (
         ("Operators", operators),
         ("Intrinsics", intrinsics),
         ("Kernels of several blocks", kernels),
         ("Schedule rules", schedules),
-        ("Of plug-ins: patterns of code generators, instructions", patterns),
+        ("Of plug-ins: operators, patterns of code generators", others),
+        ("Instructions", instructions),
     ):
         if entries:
             lines += ["", f"## {title}", "", *_table(entries)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 
@@ -78,15 +78,27 @@ def name_of_rule(rule: Rule) -> str:
     return rule.subject
 
 
-def operators_for(rule: Rule, taken: Mapping[str, object]) -> list[str]:
-    """Return the operators of which cases for a rule are drawn; `taken` are those of which it took some."""
+def operators_for(rule: Rule, taken: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the operators of which cases for a rule are drawn; `taken` has those that it took, with their types."""
     if rule.kind == LEGALIZE.kind:
         known = graph_operations()
         if rule.subject in known:
             return [rule.subject]
         of_trait = [name for name, cls in known.items() if rule.subject in traits_of(cls)]
         return _with_cases(of_trait)[:MAX_OPERATORS]
-    return _with_cases(taken)[:MAX_OPERATORS] or _of_each_trait()
+    return _of_all_types({name: taken[name] for name in _with_cases(taken)}) or _of_each_trait()
+
+
+def _of_all_types(taken: Mapping[str, Collection[str]]) -> list[str]:
+    """Return operators that have all types between them, and others up to the limit, from all parts of the list."""
+    left, chosen, covered = dict(taken), list[str](), set[str]()
+    while any(set(kinds) - covered for kinds in left.values()):
+        best = max(left, key=lambda name: len(set(left[name]) - covered))
+        covered |= set(left.pop(best))
+        chosen.append(best)
+    free = max(0, MAX_OPERATORS - len(chosen))
+    rest = list(left)
+    return [*chosen, *rest[:: max(1, -(-len(rest) // max(free, 1)))][:free]]
 
 
 def _with_cases(names: Mapping[str, object] | Sequence[str]) -> list[str]:
