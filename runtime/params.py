@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mirlo.runtime.callbacks import Expected, checked
+from mirlo.runtime.callbacks import Expected, checked, is_foreign
 from mirlo.runtime.container import (
     ALIGNMENT,
     FileKind,
@@ -214,6 +215,26 @@ def _deferred(dtype: str, shape: Sequence[int]) -> Expected:
     )
 
 
+def _checked_columns(columns: ColumnReader, dtype: str, shape: Sequence[int], owner: str) -> ColumnReader:
+    """Return a user's reader of columns with a check of each range, one of Mirlo's unchanged."""
+    if not is_foreign(columns):
+        return columns
+    start = checked(columns, Expected("an iterator", lambda value: isinstance(value, Iterator)), owner, MirloError)
+
+    def read(width: int) -> Iterator[np.ndarray]:
+        ranges = start(width)
+
+        @functools.wraps(columns)
+        def take() -> np.ndarray:
+            return next(ranges)
+
+        for first in range(0, shape[-1], width):
+            kind = _deferred(dtype, [*shape[:-1], min(width, shape[-1] - first)])
+            yield checked(take, kind, owner, MirloError)()
+
+    return read
+
+
 class ParameterStore:
     """Arrays that the IR refers to by name.
 
@@ -335,7 +356,9 @@ class ParameterStore:
         columns without the others, for `column_reader`.
         """
         name = self._unused_name(base)
-        compute = checked(make, _deferred(dtype, shape), f"parameter '{name}'", MirloError)
+        owner = f"parameter '{name}'"
+        compute = checked(make, _deferred(dtype, shape), owner, MirloError)
+        columns = None if columns is None else _checked_columns(columns, dtype, shape, owner)
         self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(compute, loose, fill, columns)))
         return name
 

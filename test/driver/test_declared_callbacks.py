@@ -24,6 +24,7 @@ import target_callbacks
 from callback_values import ERRORS, RAISED, WRONG
 from codegen_callbacks import of_external_loader, of_loader, of_optional, of_repeat, of_rewriter, of_table, of_where
 from frontend_callbacks import (
+    of_columns,
     of_converter,
     of_deferred_digest,
     of_deferred_module,
@@ -183,7 +184,8 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "GraphBuilder.repeat(body)": of_body, "GraphBuilder.repeat_times(body)": of_counted_body,
     "GraphBuilder.loop_while(condition)": of_low_condition,
     "GraphBuilder.loop_while(body)": of_low_body, "ParameterStore.add_deferred(make)": of_parameter,
-    "ParameterStore.add_deferred(fill)": IGNORED, "Tensor(compute)": OF_MIRLO,
+    "ParameterStore.add_deferred(columns)": of_columns, "ParameterStore.add_deferred(fill)": IGNORED,
+    "Tensor(compute)": OF_MIRLO,
     "convert_by(converter)": of_stablehlo_like_converter, "call_converter(converter)": of_stablehlo_like_converter,
     "unexpected_result(converter)": "it names the function, and does not call it",
     "import_program(start)": of_program_import, "parsing(explain)": of_explained_parsing,
@@ -208,6 +210,7 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "emit_deferred_constant(make)": of_parameter, "emit_deferred_constant(fill)": IGNORED,
     "erase_dead(is_pure)": READ_AS_TRUTH,
     "Pass": of_pass, "names_dialect": "it returns a function, and takes none",
+    "ParameterStore.column_reader": "it returns a function, and takes none",
     "ParameterStore.reader": "it returns a function, and takes none",
     "ParameterStore.reader_in_turn": "it returns a function, and takes none",
     "ParameterStore.slices": "it returns a function, and takes none",

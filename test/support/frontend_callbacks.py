@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -67,6 +68,14 @@ def of_parameter(made: Callable[[], Any]) -> None:
     store.get(store.add_deferred("w", "f32", [4], lambda: made()))
 
 
+def of_columns(made: Callable[[], Any]) -> None:
+    store = ParameterStore()
+    name = store.add_deferred("w", "f32", [4], lambda: np.zeros(4, np.float32), columns=lambda width: made())
+    reader = store.column_reader(name)
+    assert reader is not None
+    list(reader(2))
+
+
 def of_program_import(made: Callable[[], Any]) -> None:
     with make_context(), ir.Location.unknown():
         import_program(ir.Module.create(), "callbacks", Interface(), lambda name, store, functions: made())
@@ -88,6 +97,7 @@ KINDS: dict[Callable[..., None], set[str]] = {
     of_deferred_module: set(),
     of_deferred_digest: {"text"},
     of_parameter: set(),
+    of_columns: set(),
     of_program_import: set(),
     of_explained_parsing: {"text", "empty text"},
     of_stablehlo_like_converter: {"list", "tuple"},

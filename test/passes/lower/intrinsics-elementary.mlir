@@ -46,7 +46,10 @@ func.func @tanh_of_scalar(%x: f32) -> f32 {
 // Vectors of more dimensions, too.
 // CHECK-LABEL: func.func @erf_of_tile(
 // CHECK: %[[BELOW:.*]] = arith.divf %{{.*}} : vector<4x16xf32>
-// CHECK: %[[RESULT:.*]] = arith.select %{{.*}}, %{{.*}}, %[[BELOW]] : vector<4x16xi1>, vector<4x16xf32>
+// CHECK: %[[CLAMPED:.*]] = arith.select %{{.*}}, %{{.*}}, %[[BELOW]] : vector<4x16xi1>, vector<4x16xf32>
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[CLAMPED]]
+// CHECK: %[[SIGNED:.*]] = arith.xori %[[BITS]]
+// CHECK: %[[RESULT:.*]] = arith.bitcast %[[SIGNED]]
 // CHECK: return %[[RESULT]]
 func.func @erf_of_tile(%x: vector<4x16xf32>) -> vector<4x16xf32> {
   %0 = "tir.erf"(%x) : (vector<4x16xf32>) -> vector<4x16xf32>
