@@ -245,7 +245,8 @@ class CaseSearch(ABC):
         """Return graphs that the pattern takes, as different as possible."""
         matched = self._of_each_type(graphs)
         if len(matched) < 2 * ENOUGH:
-            matched |= self._found(graphs, MAX_TRIED - self.tried, 4 * ENOUGH)
+            # A rule that takes no usual size, such as few channels, needs as many tries of others.
+            matched |= self._found(graphs, MAX_TRIED - self.tried if matched else MAX_TRIED, 4 * ENOUGH)
         others = self.beside_others(graphs)
         if not matched:
             return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH, self.kinds)
@@ -317,11 +318,8 @@ class CaseSearch(ABC):
                 lattices = tuple(Lattice(number, 0, IMAGES) for number in sorted(named))
             if part == 3 and self.kinds:
                 return
-            for number in range(ROUNDS if part < 3 else LAST_ROUNDS):
-                is_first = number == 0 and part in (0, 2)
-                kinds = KINDS if is_first else tuple(self.kinds or KINDS)
-                for lattice, graph, kind in itertools.product(lattices, graphs, kinds):
-                    yield kind, lattice, graph
+            for _ in range(ROUNDS if part < 3 else LAST_ROUNDS):
+                yield from itertools.product(tuple(self.kinds or KINDS), lattices, graphs)
 
     def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
         """Match the waiting graphs, and return those that are taken."""

@@ -23,6 +23,8 @@ ROWS = {
     "rows": f"{ALL} bool",
     "window": ALL,
     "stages": ALL,
+    "winograd_input": "f32",
+    "winograd_output": "f32",
 }
 """The types that rows of rules have at least."""
 DRAWN = {
