@@ -7,7 +7,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -45,9 +45,9 @@ REFERENCES = 8
 MAX_TRIED = 480
 """Graphs of a pattern that are matched before it counts as never taken."""
 ENOUGH = 16
-"""Cases of a pattern that are computed; more if each element type has one only then."""
-SHARE = 8
-"""Graphs of an element type that are matched before those of others."""
+"""Cases of a pattern that are computed, beside one of each element type that they lack."""
+SHARE = 16
+"""Graphs of an element type that are matched, where none was taken before."""
 MAX_BESIDE = 6
 """Cases in which other graphs compute operands."""
 IMAGES = (7, 8, 9)
@@ -242,38 +242,38 @@ class CaseSearch(ABC):
     # ------------------------------------------------------------------------------------------------------ search
 
     def _taken(self, graphs: Sequence[PatternGraph]) -> list[TypedGraph]:
-        """Return graphs that the pattern takes, as different as possible."""
-        matched = self._of_each_type(graphs)
-        if len(matched) < 2 * ENOUGH:
-            # A rule that takes no usual size, such as few channels, needs as many tries of others.
-            matched |= self._found(graphs, MAX_TRIED - self.tried if matched else MAX_TRIED, 4 * ENOUGH)
+        """Return graphs that the pattern takes, as different as possible, and at least one of each element type."""
+        matched = self._found(graphs, MAX_TRIED, 4 * ENOUGH)
         others = self.beside_others(graphs)
         if not matched:
-            return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH, self.kinds)
+            return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH)
         order = self.random.permutation(len(others))[:MAX_BESIDE]
         beside = self._found([others[i] for i in order], BATCH, 1)
-        return [*_most_different(matched, ENOUGH, self.kinds), *_most_different(beside, MAX_BESIDE)]
+        chosen = _most_different(matched, ENOUGH)
+        matched |= self._of_other_types(graphs)
+        covered = set[object]().union(*(matched[typed] for typed in chosen))
+        left = {typed: own & {*KINDS} - covered for typed, own in matched.items() if typed not in chosen}
+        chosen += _most_different({typed: own for typed, own in left.items() if own}, len(KINDS), once=True)
+        return [*chosen, *_most_different(beside, MAX_BESIDE)]
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
         """Return graphs in which others compute operands, for patterns not taken alone, and regions of several."""
         return []
 
-    def _of_each_type(self, graphs: Sequence[PatternGraph]) -> dict[TypedGraph, set[object]]:
-        """Return graphs that are taken, of all element types: as many of each are tried, of usual sizes.
+    def _of_other_types(self, graphs: Sequence[PatternGraph]) -> dict[TypedGraph, set[object]]:
+        """Return graphs that are taken, of usual sizes and of element types of which none was taken before.
 
-        Of types of which none is taken, more are tried.
+        The numbers that are drawn for others stay the same.
         """
         matched: dict[TypedGraph, set[object]] = {}
-        left = {kind: self._shuffled(graphs, kind) for kind in KINDS}
-        while left and self.tried < MAX_TRIED:
-            drawn = {kind: dict(itertools.islice(graphs_of_kind, SHARE)) for kind, graphs_of_kind in left.items()}
-            pending: dict[TypedGraph, set[object]] = {}
-            for own in drawn.values():
-                pending |= own
-                if len(pending) + SHARE > BATCH:
-                    matched |= self._match(pending)
-            matched |= self._match(pending)
-            left = {kind: rest for kind, rest in left.items() if drawn[kind] and kind not in self.kinds}
+        pending: dict[TypedGraph, set[object]] = {}
+        others, self.random = self.random, np.random.default_rng(len(graphs))
+        for kind in [kind for kind in KINDS if kind not in self.kinds]:
+            pending |= itertools.islice(self._shuffled(graphs, kind), SHARE)
+            if len(pending) + SHARE > BATCH:
+                matched |= self._match(pending)
+        matched |= self._match(pending)
+        self.random = others
         return matched
 
     def _shuffled(self, graphs: Sequence[PatternGraph], kind: str) -> Iterator[tuple[TypedGraph, set[object]]]:
@@ -319,7 +319,10 @@ class CaseSearch(ABC):
             if part == 3 and self.kinds:
                 return
             for _ in range(ROUNDS if part < 3 else LAST_ROUNDS):
-                yield from itertools.product(tuple(self.kinds or KINDS), lattices, graphs)
+                for kind in tuple(self.kinds or KINDS):
+                    for lattice in lattices:
+                        for graph in graphs:
+                            yield kind, lattice, graph
 
     def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
         """Match the waiting graphs, and return those that are taken."""
@@ -599,11 +602,13 @@ def _dynamic_features(typed: TypedGraph, axes: Mapping[GraphLeaf, Mapping[int, s
     return {str(typed.graph), first.dtype.name, ends, (len(typed.types), ends)}
 
 
-def _most_different(features: dict[TypedGraph, set[object]], count: int, kinds: Iterable[str] = ()) -> list[TypedGraph]:
-    """Return graphs that between them have as many features as possible, one for each of the element types first."""
-    left, chosen, covered, wanted = dict(features), list[TypedGraph](), set[object](), set(kinds)
-    while left and (len(chosen) < count or not wanted <= covered):
-        best = max(left, key=lambda typed: (len(left[typed] & wanted - covered), len(left[typed] - covered)))
+def _most_different(features: dict[TypedGraph, set[object]], count: int, once: bool = False) -> list[TypedGraph]:
+    """Return graphs that between them have as many features as possible, with `once` none without a new one."""
+    left, chosen, covered = dict(features), list[TypedGraph](), set[object]()
+    while left and len(chosen) < count:
+        best = max(left, key=lambda typed: len(left[typed] - covered))
+        if once and left[best] <= covered:
+            break
         covered |= left.pop(best)
         chosen.append(best)
     return chosen
