@@ -50,8 +50,8 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[CompilationUnit]:
         return build(given, *arguments, **options)
 
     monkeypatch.setattr(emit, "build", record)
-    monkeypatch.setattr(units, "SMALL", 0)
-    monkeypatch.setattr(units, "BUNDLED", 0)
+    for limit in ("SMALL", "BUNDLED", "WHOLE_BUNDLE"):
+        monkeypatch.setattr(units, limit, 0)
     return found
 
 
