@@ -7,7 +7,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -267,21 +267,23 @@ class CaseSearch(ABC):
         """
         matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
+        pairs = list(itertools.product(LATTICES[:2], graphs))
         others, self.random = self.random, np.random.default_rng(len(graphs))
         for kind in [kind for kind in KINDS if kind not in self.kinds]:
-            pending |= itertools.islice(self._shuffled(graphs, kind), SHARE)
+            order = ((kind, *pairs[i]) for i in self.random.permutation(len(pairs)))
+            pending |= itertools.islice(self._typed_graphs(order), SHARE)
             if len(pending) + SHARE > BATCH:
                 matched |= self._match(pending)
         matched |= self._match(pending)
         self.random = others
         return matched
 
-    def _shuffled(self, graphs: Sequence[PatternGraph], kind: str) -> Iterator[tuple[TypedGraph, set[object]]]:
-        """Yield graphs of an element type, of usual sizes and in random order, with their features."""
-        pairs = list(itertools.product(LATTICES[:2], graphs))
+    def _typed_graphs(
+        self, order: Iterable[tuple[str, Lattice, PatternGraph]]
+    ) -> Iterator[tuple[TypedGraph, set[object]]]:
+        """Yield different graphs of these element types and sizes, with their features."""
         seen: set[str] = set()
-        for i in self.random.permutation(len(pairs)):
-            lattice, graph = pairs[i]
+        for kind, lattice, graph in order:
             typed = typed_graph(graph, kind, lattice, self.random)
             if typed is not None and typed.text not in seen:
                 seen.add(typed.text)
@@ -291,18 +293,13 @@ class CaseSearch(ABC):
         """Return graphs that are taken, with their features; try up to a limit, until enough are found."""
         matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
-        seen: set[str] = set()
         last = self.tried + most
-        for kind, lattice, graph in self._order(graphs):
-            if self.tried >= last or len(matched) >= enough:
-                break
-            typed = typed_graph(graph, kind, lattice, self.random)
-            if typed is None or typed.text in seen:
-                continue
-            seen.add(typed.text)
-            pending[typed] = {str(graph), kind, lattice, *typed.changes}
+        for typed, features in self._typed_graphs(self._order(graphs)):
+            pending[typed] = features
             if len(pending) == min(BATCH, most):
                 matched |= self._match(pending)
+                if self.tried >= last or len(matched) >= enough:
+                    break
         return matched | self._match(pending)
 
     def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:

@@ -38,8 +38,8 @@ STATES = {
     FAILED: "an error that is not the user's: a bug",
 }
 
-
 REPEATS = 2
+"""How often every other graph repeats its nodes."""
 LEVELS = (0, 1, 2, 3)
 """Levels of optimization; the passes of a graph run once for all."""
 
