@@ -196,14 +196,35 @@ class CompiledPrograms:
     """The records of passes."""
 
     def call(self, arrays: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
-        """Compute all programs on their arrays."""
-        results = self.executable(*(array for of_program in arrays for array in of_program))
-        outputs = iter(results if isinstance(results, (tuple, list)) else [results])
+        """Compute all programs on their arrays.
+
+        An element that no code writes keeps what is in memory, which may be the right result of an earlier call: a
+        second call writes over the complements of the first results.
+        """
+        values = [array for of_program in arrays for array in of_program]
+        results = _as_sequence(self.executable(*values))
+        if isinstance(self.executable, Executable):
+            results = _as_sequence(self.executable(*values, out=[_complement(array) for array in results]))
+        outputs = iter(results)
         return [tuple(np.copy(next(outputs)) for _ in range(count)) for count in self.counts]
 
     def patterns_of(self, program: TestProgram) -> frozenset[str]:
         """Return the patterns that took a part of a program, by its name."""
         return taken_patterns(self.notes).get(program.name, frozenset())
+
+
+def _as_sequence(results: np.ndarray | Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    return [results] if isinstance(results, np.ndarray) else results
+
+
+def _complement(array: np.ndarray) -> np.ndarray:
+    """Return an array of which each element differs from that of another one."""
+    if array.dtype == np.bool_:
+        return np.array(np.logical_not(array))
+    result = np.array(array, order="C")
+    flat = result.reshape(-1).view(np.uint8)
+    np.invert(flat, out=flat)
+    return result
 
 
 def taken_patterns(notes: Sequence[object]) -> dict[str, frozenset[str]]:
