@@ -86,7 +86,7 @@ class Cache:
     """Bytes; None for the limit stored in the folder (`set_limit`), or the default."""
     counts: Counts = field(default_factory=Counts)
     problem: str | None = field(default=None, init=False)
-    """Why the last entry could not be stored; None if it was."""
+    """Why an entry could not be stored, of several the last one; None if all were."""
     folder: Path = field(init=False)
 
     def __post_init__(self, where: str | os.PathLike[str]) -> None:
