@@ -63,6 +63,7 @@ def _feeds(model: onnx.ModelProto) -> Iterator[tuple[str, np.ndarray]]:
         yield value.name, POSITIONS.get(value.name, numbers.integers(-2, 3, sizes).astype(np.float32))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["llvm", "c"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_computed_as_by_onnx_runtime(name: str, target: str) -> None:
@@ -78,6 +79,7 @@ def _is_tested(bounds: BoundsRecord | None) -> bool:
     return bounds is not None and len(bounds.guarded) > 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_access_by_data_is_refused(name: str) -> None:
     kernels = explain_model(_model(name), "llvm{cpu=x86-64-v4}", tune=False).kernels

@@ -56,6 +56,7 @@ def test_failures(worker: BoundedWorker, name: str, monkeypatch: pytest.MonkeyPa
         assert worker.call("echo", b"content", value=[1]).content == b"content"
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(sys.platform == "win32", reason="the system does not limit processor time")
 def test_time_that_others_have_the_processor_is_not_counted(
     worker: BoundedWorker, monkeypatch: pytest.MonkeyPatch

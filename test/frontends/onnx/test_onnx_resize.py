@@ -124,6 +124,7 @@ def test_regions() -> None:
     np.testing.assert_allclose(f(x, roi), by_constants(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("scale", [1 / 300, 1 / 41, 2 / 3, 1.5, 0.7, 0.123456, 3.14159])
 def test_sizes_are_products_of_f32(scale: float) -> None:
     """Of static dims, of symbols, and with scales of run time: 123 * f32(1 / 41) is 3 in f32, and less in f64."""

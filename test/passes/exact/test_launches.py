@@ -217,6 +217,7 @@ def test_an_operation_without_a_meaning_is_outside() -> None:
     assert verdict.status == OUTSIDE and verdict.why == "the operation 'gpu.lane_id'"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "f32"])
 def test_elements_of_any_size_are_their_own(element: str, target: str) -> None:
@@ -247,6 +248,7 @@ def test_bits_of_floats_in_shuffles_are_outside() -> None:
     assert verdict.status == OUTSIDE and verdict.why == "a shuffle of bits of a float that are not 32"
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_large_numbers_run_on_threads(target: str) -> None:
     """A softmax without its maximum is the same function of residues."""

@@ -124,6 +124,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", LARGE)
 def test_sizes_are_those_that_python_computes(operator: str) -> None:
     """Sizes have a limit of the elements that Python computes one after another: n^4 for a stack of matrices."""

@@ -64,6 +64,7 @@ def computed_operators(module: ir.Module) -> Iterator[ir.Operation]:
                         yield operation
 
 
+@pytest.mark.sample(0)
 def test_the_suite_of_onnx() -> None:
     """One case of each operator, or list of operators."""
     passes, found, folded = graph_passes(), set(), 0

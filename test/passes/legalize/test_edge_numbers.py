@@ -58,6 +58,7 @@ def test_gelu_of_negative_elements_of_f32_does_not_cancel(target):
     assert np.isnan(computed(helper.make_node("Gelu", ["x"], ["y"]), {"x": np.float32([np.nan])}, target=target)).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize(
     ("stride", "kernel", "dilation"),

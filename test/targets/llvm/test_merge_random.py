@@ -73,6 +73,7 @@ def _model(seed: int) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     return onnx.parser.parse_model("\n".join(lines)), values
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_merged_kernels_compute_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, arrays = _model(seed)
@@ -95,6 +96,7 @@ def test_random_chains_merge_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(merged) >= 2
 
 
+@pytest.mark.sample(0)
 def test_fuzzed_graphs_merge_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mirlo fuzz graphs` repeats the nodes of every other graph with other numbers."""
     arguments = list[int]()

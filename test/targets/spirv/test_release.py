@@ -23,6 +23,7 @@ def _model() -> onnx.ModelProto:
     return helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [x], [y]))
 
 
+@pytest.mark.sample(2)
 @needs_vulkan()
 def test_a_model_ends_in_a_thread_that_another_one_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines are made by threads that a call waits for: a collection of one of them may find an old model."""
@@ -55,6 +56,7 @@ def test_a_model_ends_in_a_thread_that_another_one_waits_for(monkeypatch: pytest
     assert freed
 
 
+@pytest.mark.sample(3)
 @needs_vulkan()
 @pytest.mark.skipif(not processes.can_fork(), reason="this system has no forks")
 @pytest.mark.parametrize("kind", ["called", "compiled", "released"])

@@ -36,6 +36,7 @@ DRAWN = {
 """Operators of which a rule takes all of its types."""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("rule", DRAWN)
 def test_cases_of_all_types_are_drawn(rule: str) -> None:
     names()

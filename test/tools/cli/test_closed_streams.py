@@ -71,6 +71,7 @@ def endings(closed: tuple[int, ...] = (), full: tuple[int, ...] = ()) -> list[tu
     return [tuple(ending) for ending in json.loads(done.stdout)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
 def test_closed_streams_change_no_exit_code(closed: tuple[int, ...]) -> None:
     for line, (code, errors), (expected, _) in zip(LINES, endings(closed), endings(), strict=True):

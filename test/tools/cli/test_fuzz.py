@@ -317,6 +317,7 @@ def _waiting(seed: int) -> int:
     return seed
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="processor time of others is read from /proc")
 def test_jobs_are_stopped_by_processor_time() -> None:
     """A job that waits for longer than the limit has a result; one that computes for longer has none."""

@@ -54,6 +54,7 @@ def unnumbered(kernels: Iterable[Any]) -> list[Any]:
     return [replace(kernel, symbol=re.sub(r"_\d+$", "", kernel.symbol)) for kernel in kernels]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("form", "experts"), [("", 0), ("", 4), ("gptq 4", 4), ("compressed 8", 0)])
 def test_few_layers_stand_for_all(form: str, experts: int, tmp_path: Path) -> None:
     """With `save_ir` the passes run on all layers: the code and the results are the same, also with loops in layers."""
@@ -78,6 +79,7 @@ def test_few_layers_stand_for_all(form: str, experts: int, tmp_path: Path) -> No
     assert any(kernel.symbol.startswith("matmul_u") for kernel in few.artifact.kernels) == bool(form)
 
 
+@pytest.mark.sample(0)
 def test_work_grows_linearly(tmp_path: Path) -> None:
     def calls(layers: int) -> int:
         folder, profile = write_layers(tmp_path / str(layers), layers), cProfile.Profile()

@@ -22,6 +22,7 @@ FORMS = {
 """By case, whether each expert has weights in bf16 in place of f32."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["", "gptq 4", "compressed 8"])
 def test_the_number_of_experts_does_not_matter(form: str, tmp_path: Path) -> None:
     """The kernels are as many, with the same names, also where weights stay packed."""
@@ -37,6 +38,7 @@ def test_the_number_of_experts_does_not_matter(form: str, tmp_path: Path) -> Non
     assert any(name.startswith("matmul_u") for name in few[0]) == bool(form)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("forms", FORMS.values(), ids=FORMS)
 def test_experts_of_several_forms(forms: tuple[int, ...], tmp_path: Path) -> None:
     """Experts with weights of one type are in a loop; the tokens are those of the same weights in f32."""

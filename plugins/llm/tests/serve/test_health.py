@@ -71,6 +71,7 @@ def test_answers_while_the_server_does_not(server: ServerProcess, health_port: i
     assert ask(server.port, "/v2/health/live")[0] == 200
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mebibytes", [4, 15])
 def test_answers_while_long_prompts_come(mebibytes: int, tmp_path: Path) -> None:
     """Prompts with more characters than the tokens that the server takes could have are refused before encoding."""

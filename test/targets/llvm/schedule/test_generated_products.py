@@ -107,6 +107,7 @@ def test_products_are_exact(seed: int) -> None:
 BYTE_CPUS = ("x86-64-v3", "cascadelake", "neoverse-n1", "neoverse-n2")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", BYTE_CPUS)
 @pytest.mark.parametrize("depth", [8, 13, 4, 3])
 def test_interleaved_columns_equal_their_definition(cpu: str, depth: int) -> None:

@@ -30,6 +30,7 @@ def _model(expression: str, body: str, sizes: str) -> onnx.ModelProto:
            {body} }}""")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", ["", "znver3", "znver4"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_sums_of_squares(function: str, cpu: str) -> None:
