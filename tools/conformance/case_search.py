@@ -268,39 +268,26 @@ class CaseSearch(ABC):
         matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
         pairs = list(itertools.product(LATTICES[:2], graphs))
-        others, self.random = self.random, np.random.default_rng(len(graphs))
+        random = np.random.default_rng(len(graphs))
         for kind in [kind for kind in KINDS if kind not in self.kinds]:
-            order = ((kind, *pairs[i]) for i in self.random.permutation(len(pairs)))
-            pending |= itertools.islice(self._typed_graphs(order), SHARE)
+            order = ((kind, *pairs[i]) for i in random.permutation(len(pairs)))
+            pending |= itertools.islice(_typed_graphs(order, random), SHARE)
             if len(pending) + SHARE > BATCH:
-                matched |= self._match(pending)
-        matched |= self._match(pending)
-        self.random = others
-        return matched
-
-    def _typed_graphs(
-        self, order: Iterable[tuple[str, Lattice, PatternGraph]]
-    ) -> Iterator[tuple[TypedGraph, set[object]]]:
-        """Yield different graphs of these element types and sizes, with their features."""
-        seen: set[str] = set()
-        for kind, lattice, graph in order:
-            typed = typed_graph(graph, kind, lattice, self.random)
-            if typed is not None and typed.text not in seen:
-                seen.add(typed.text)
-                yield typed, {str(graph), kind, lattice, *typed.changes}
+                matched |= self._match(pending, random)
+        return matched | self._match(pending, random)
 
     def _found(self, graphs: Sequence[PatternGraph], most: int, enough: int) -> dict[TypedGraph, set[object]]:
         """Return graphs that are taken, with their features; try up to a limit, until enough are found."""
         matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
         last = self.tried + most
-        for typed, features in self._typed_graphs(self._order(graphs)):
+        for typed, features in _typed_graphs(self._order(graphs), self.random):
             pending[typed] = features
             if len(pending) == min(BATCH, most):
-                matched |= self._match(pending)
+                matched |= self._match(pending, self.random)
                 if self.tried >= last or len(matched) >= enough:
                     break
-        return matched | self._match(pending)
+        return matched | self._match(pending, self.random)
 
     def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:
         """Yield the sizes to draw: the usual sizes of all types first, then multiples that declines name.
@@ -321,20 +308,22 @@ class CaseSearch(ABC):
                         for graph in graphs:
                             yield kind, lattice, graph
 
-    def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
+    def _match(
+        self, pending: dict[TypedGraph, set[object]], random: np.random.Generator
+    ) -> dict[TypedGraph, set[object]]:
         """Match the waiting graphs, and return those that are taken."""
-        taken = self._matched(list(pending))
+        taken = self._matched(list(pending), random)
         matched = {typed: own for (typed, own), is_taken in zip(pending.items(), taken, strict=True) if is_taken}
         self.kinds.update(dict.fromkeys(kind for own in matched.values() for kind in KINDS if kind in own))
         self.tried += len(pending)
         pending.clear()
         return matched
 
-    def _matched(self, graphs: Sequence[TypedGraph]) -> list[bool]:
+    def _matched(self, graphs: Sequence[TypedGraph], random: np.random.Generator) -> list[bool]:
         """Return which graphs are taken, after the passes that come before."""
         if not graphs:
             return []
-        cases = [GraphCase(f"case {i}", typed, _placeholders(typed, self.random)) for i, typed in enumerate(graphs)]
+        cases = [GraphCase(f"case {i}", typed, _placeholders(typed, random)) for i, typed in enumerate(graphs)]
         try:
             with make_context(), ir.Location.unknown():
                 module, _ = module_of([case.program for case in cases])
@@ -345,7 +334,7 @@ class CaseSearch(ABC):
                 self.reasons[str(error).splitlines()[0]] += 1
                 return [False]
             middle = len(graphs) // 2
-            return [*self._matched(graphs[:middle]), *self._matched(graphs[middle:])]
+            return [*self._matched(graphs[:middle], random), *self._matched(graphs[middle:], random)]
         names = self.taken_names(session.notes)
         self.reasons.update(self.declined(session.notes))
         return [case.name in names for case in cases]
@@ -485,7 +474,7 @@ class CaseSearch(ABC):
         candidates: dict[TypedGraph, tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]]] = {}
         for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types))):
             candidates |= {dynamic: (typed, axes) for dynamic, axes in with_dynamic_dims(typed)}
-        is_taken = self._matched(list(candidates))
+        is_taken = self._matched(list(candidates), self.random)
         features = {
             dynamic: _dynamic_features(*candidates[dynamic])
             for dynamic, own in zip(candidates, is_taken, strict=True)
@@ -597,6 +586,18 @@ def _dynamic_features(typed: TypedGraph, axes: Mapping[GraphLeaf, Mapping[int, s
     first = typed.type_of(typed.arguments[0])
     ends = tuple(axis - first.rank for axis in axes[typed.arguments[0]])
     return {str(typed.graph), first.dtype.name, ends, (len(typed.types), ends)}
+
+
+def _typed_graphs(
+    order: Iterable[tuple[str, Lattice, PatternGraph]], random: np.random.Generator
+) -> Iterator[tuple[TypedGraph, set[object]]]:
+    """Yield different graphs of these element types and sizes, with their features."""
+    seen: set[str] = set()
+    for kind, lattice, graph in order:
+        typed = typed_graph(graph, kind, lattice, random)
+        if typed is not None and typed.text not in seen:
+            seen.add(typed.text)
+            yield typed, {str(graph), kind, lattice, *typed.changes}
 
 
 def _most_different(features: dict[TypedGraph, set[object]], count: int, once: bool = False) -> list[TypedGraph]:
