@@ -98,6 +98,8 @@ RuleFunction = Callable[..., object]
 TuningSpace = Callable[[Any, Any], Sequence[Mapping[str, int]]]
 """Returns what is worth a measurement for a kernel that a schedule rule takes, likeliest first: values by the names of
 its choices. It is called as the rule is, with a kernel and its context."""
+PartPlanner = Callable[..., Any]
+"""Plans consecutive blocks of a prim function, or declines; arguments after those of the target are choices."""
 Registered = TypeVar("Registered", bound=RuleFunction)
 
 
@@ -115,6 +117,8 @@ class Rule:
     """For a schedule rule: how it takes what a caller chooses."""
     space: TuningSpace | None = None
     """For a schedule rule: what is measured, where the values that its choices declare are not all that is known."""
+    planner: PartPlanner | None = None
+    """For a schedule rule that also takes parts of functions: what plans them, with the same choices."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -196,10 +200,12 @@ class RuleBook:
         priority: int = 0,
         name: str = "",
         space: TuningSpace | None = None,
+        planner: PartPlanner | None = None,
     ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
         arguments = self._arguments(function)
-        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments, space)
+        named = name or name_of(function)
+        rule = Rule(self.kind, subject, target, function, priority, named, arguments, space, planner)
         present = self._rules.setdefault((subject, target), [])
         self._subjects.add(subject)
         for other in present:
@@ -292,6 +298,7 @@ class RuleBook:
         priority: int = 0,
         name: str = "",
         space: TuningSpace | None = None,
+        planner: PartPlanner | None = None,
     ) -> Callable[[Registered], Registered]:
         """Register the decorated function for these subjects; for a pattern, for the operators at its root."""
         if not subjects or not all(isinstance(subject, (str, RulePattern)) for subject in subjects):
@@ -308,7 +315,7 @@ class RuleBook:
         def register(function: Registered) -> Registered:
             for subject in subjects:
                 if isinstance(subject, str):
-                    self.add(subject, target, function, priority, name, space)
+                    self.add(subject, target, function, priority, name, space, planner)
                     continue
                 roots = subject.roots()
                 if roots is None:
@@ -519,15 +526,17 @@ def schedule(
     name: str = "",
     space: TuningSpace | None = None,
     choices: Sequence[NamedChoice] = (),
+    planner: PartPlanner | None = None,
 ) -> Callable[[Registered], Registered]:
     """Register a schedule: `f(kernel, context)` returns the prim function as loops over buffers.
 
     Further arguments are choices that callers may make instead of the rule: `size: Annotated[int, Choice(...)] = 16`.
-    Tuning measures the values that these declare, or the result of `space(kernel, context)`.
+    Tuning measures the values that these declare, or the result of `space(kernel, context)`. A rule that also takes
+    parts of functions has a `planner` of consecutive blocks.
     """
     if functions:
         raise TypeError("a schedule rule is tried for every prim function: write @schedule(target=...), without names")
-    register = SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space)
+    register = SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space, planner=planner)
     if not choices:
         return register
     warnings.warn(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import ChoiceError, ChoiceValues
-from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, decline, schedule
+from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.choices import RulePart, check_choices, check_used
@@ -17,7 +17,6 @@ from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, LoopPrimitives, find_blocks
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.targets import thread_limits
-from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -37,45 +36,21 @@ class BlocksPlan(Protocol):
         """Emit the loops at the insertion point."""
 
 
-Planner = Callable[..., Any]
-"""Plans a group of blocks, or declines; arguments after those of the target are what a caller may choose."""
 PartPlan = BlocksPlan | LoopPrimitives
 """What computes a part: the plan of a rule, or the loops that primitives arrange."""
-Registered = TypeVar("Registered", bound=RuleFunction)
-_PLANNERS: dict[RuleFunction, Planner] = {}
-"""The planners of the rules that schedule parts of a function."""
 
 
-@dataclass(frozen=True)
-class PartRule:
-    """A rule that schedules parts of a function, and its planner."""
-
-    rule: Rule
-    planner: Planner
-
-
-def planned_by(planner: Planner) -> Callable[[Registered], Registered]:
-    """Register a rule's planner for parts of functions, with the same choices."""
-
-    def register(function: Registered) -> Registered:
-        _PLANNERS[function] = planner
-        return function
-
-    return register
-
-
-def part_rules(targets: Sequence[str]) -> list[PartRule]:
+def part_rules(targets: Sequence[str]) -> list[Rule]:
     """Return the rules of these targets that schedule parts of functions, in the order in which they are tried."""
-    rules = SCHEDULE.candidates(ANY, targets)
-    return [PartRule(rule, _PLANNERS[rule.function]) for rule in rules if rule.function in _PLANNERS]
+    return [rule for rule in SCHEDULE.candidates(ANY, targets) if rule.planner is not None]
 
 
-PlanByRule = Callable[[PartRule, BlockGroup[Any], ChoiceValues], BlocksPlan | Decline]
+PlanByRule = Callable[[Rule, BlockGroup[Any], ChoiceValues], BlocksPlan | Decline]
 """Plans blocks by a rule, with choices that it declares."""
 
 
 def plan_parts(
-    kernel: Kernel, group: BlockGroup[Any], wanted: Sequence[RulePart], rules: Sequence[PartRule], plan: PlanByRule
+    kernel: Kernel, group: BlockGroup[Any], wanted: Sequence[RulePart], rules: Sequence[Rule], plan: PlanByRule
 ) -> tuple[list[PartPlan], list[RulePart]] | Decline:
     """Plan the blocks in the parts and by the rules that a caller names; return the parts with their choices."""
     plans: list[PartPlan] = []
@@ -98,19 +73,18 @@ def plan_parts(
 
 
 def _plan_part(
-    group: BlockGroup[Any], part: RulePart, rules: Sequence[PartRule], plan: PlanByRule
+    group: BlockGroup[Any], part: RulePart, rules: Sequence[Rule], plan: PlanByRule
 ) -> tuple[Rule, BlocksPlan] | Decline:
     """Return the plan of a part, and the rule that made it."""
-    names = list(dict.fromkeys(each.rule.name for each in rules))
+    names = list(dict.fromkeys(rule.name for rule in rules))
     if part.rule != ANY_RULE and part.rule not in names:
         raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {', '.join(names)}")
     reasons: list[str] = []
-    for each in rules:
-        rule = each.rule
+    for rule in rules:
         if part.rule not in (ANY_RULE, rule.name):
             continue
         check_choices(rule.name, rule.choices, part.choices)
-        planned = plan(each, group, part.choices)
+        planned = plan(rule, group, part.choices)
         if not isinstance(planned, Decline):
             return rule, planned
         reasons.append(f"'{rule.name}' declines blocks {', '.join(part.blocks)}: {planned}")
@@ -128,8 +102,7 @@ def plan_scalars(group: BlockGroup[Any]) -> PrimitivesPlan:
     return PrimitivesPlan(group, s, SCALAR_NEST, {})
 
 
-@schedule(name=SCALAR_NEST)
-@planned_by(plan_scalars)
+@schedule(name=SCALAR_NEST, planner=plan_scalars)
 def scalar_nest(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule loops in the order of the axes, one element at a time."""
     s = Schedule(kernel.view)

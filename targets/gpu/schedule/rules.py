@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.rules import ANY, SCHEDULE, Decline, deciding, decline
+from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, parts_of, set_parts
-from mirlo.passes.schedule.parts import PartPlan, PartRule, part_rules, plan_parts, planned_by
+from mirlo.passes.schedule.parts import PartPlan, part_rules, plan_parts
 from mirlo.passes.schedule.primitives.group_plan import record_trace, trace_of_stages
 from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, StagePlan
@@ -30,7 +30,6 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
     """Register a planner of blocks as a rule, for whole functions and for parts of them."""
 
     def register(planner: Planning) -> Planning:
-        @planned_by(planner)
         @wraps(planner)
         def rule(kernel: Kernel, context: ScheduleContext, **chosen: Any) -> ir.OpView | Decline:
             if kernel.view.others:
@@ -53,17 +52,18 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
                 record_trace(result, trace)
             return result
 
-        SCHEDULE.add(ANY, target, rule, priority)
+        SCHEDULE.add(ANY, target, rule, priority, planner=planner)
         return planner
 
     return register
 
 
 def _plan_by(
-    rule: PartRule, group: BlockGroup[LaneModel], choices: ChoiceValues, context: ScheduleContext
+    rule: Rule, group: BlockGroup[LaneModel], choices: ChoiceValues, context: ScheduleContext
 ) -> StagePlan | Decline:
     """Plan blocks by a rule, with the choices that are the rule's."""
-    plan: StagePlan | Decline = deciding(rule.planner)(group, context, **rule.rule.arguments.bind(choices))
+    assert rule.planner is not None, "a rule of parts"
+    plan: StagePlan | Decline = deciding(rule.planner)(group, context, **rule.arguments.bind(choices))
     return plan
 
 

@@ -20,7 +20,7 @@ from mirlo.passes.rules import Decline, TuningSpace, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit, whole_group
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.parts import BlocksPlan, planned_by
+from mirlo.passes.schedule.parts import BlocksPlan
 from mirlo.runtime.callbacks import Expected, checked
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
@@ -78,7 +78,6 @@ def part_rule(priority: int, space: TuningSpace | None = None) -> Callable[[Func
     def register(planner: FunctionPlanner) -> FunctionPlanner:
         plan_checked = checked(planner, _PLAN, f"rule '{planner.__name__.removeprefix(_PREFIX)}'", RuleError)
 
-        @planned_by(plan_checked)
         @wraps(planner)
         def rule(kernel: Kernel, context: ScheduleContext, **chosen: Any) -> ir.OpView | Decline:
             group = function_group(kernel, context)
@@ -90,7 +89,8 @@ def part_rule(priority: int, space: TuningSpace | None = None) -> Callable[[Func
         own = list(inspect.signature(planner).parameters.values())[1:]
         called = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("kernel", "context")]
         rule.__signature__ = inspect.Signature([*called, *own])  # type: ignore[attr-defined]
-        schedule(target="llvm", priority=priority, name=planner.__name__.removeprefix(_PREFIX), space=space)(rule)
+        name = planner.__name__.removeprefix(_PREFIX)
+        schedule(target="llvm", priority=priority, name=name, space=space, planner=plan_checked)(rule)
         return planner
 
     return register

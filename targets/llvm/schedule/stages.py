@@ -7,13 +7,13 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import ChoiceValue, ChoiceValues, bind_choices
-from mirlo.passes.rules import DEFAULT, NOTHING_CHOSEN, Decline, decline, schedule
+from mirlo.passes.rules import DEFAULT, NOTHING_CHOSEN, Decline, Rule, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.parts import SCALAR_NEST, PartPlan, PartRule, part_rules, plan_parts, plan_scalars
+from mirlo.passes.schedule.parts import SCALAR_NEST, PartPlan, part_rules, plan_parts, plan_scalars
 from mirlo.passes.schedule.primitives.group_plan import record_trace, trace_of_stages
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
@@ -39,7 +39,7 @@ def plan_stages(
 
 
 def _plan_by(
-    rule: PartRule,
+    rule: Rule,
     group: BlockGroup[Machine],
     chosen: ChoiceValues,
     panels: StoredPanels,
@@ -48,7 +48,8 @@ def _plan_by(
     """Plan blocks by a rule, with the choices that are the rule's."""
     if rule.planner is plan_contraction:
         return contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
-    plan: RunPlan | Decline = rule.planner(group, **rule.rule.arguments.bind(chosen))
+    assert rule.planner is not None, "a rule of parts"
+    plan: RunPlan | Decline = rule.planner(group, **rule.arguments.bind(chosen))
     return plan
 
 

@@ -20,7 +20,6 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
-from mirlo.passes.schedule.parts import planned_by
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
@@ -212,8 +211,7 @@ def _space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
     return product_space(kernel, context)
 
 
-@schedule(target="llvm", priority=100, space=_space)
-@planned_by(plan_contraction)
+@schedule(target="llvm", priority=100, space=_space, planner=plan_contraction)
 def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> ir.OpView | Decline:
