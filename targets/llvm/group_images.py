@@ -55,10 +55,14 @@ def images_of_group(op: ir.OpView) -> int | Decline:
         return decline("the images are the matrix of windows")
     row = product([*gradient.shape[1:-1], *op.window, x.shape[-1], x.dtype.bytes])
     batch, images = x.shape[0], images_at_once(x.shape[0], row)
-    if not isinstance(images, int):
+    if not (isinstance(images, int) and x.is_static and gradient.is_static):
         return decline("the size of the batch, or of an image, is known at run time only")
     if images == batch:
         return decline("the matrix of all windows is small", bytes=product([batch, row]))
+    in_groups = images * (row + sum(product([*each.shape[1:], each.dtype.bytes]) for each in (x, gradient)))
+    sums = 2 * product([*kind_of(op.results[0]).shape, x.dtype.bytes])
+    if in_groups + sums >= product([batch, row]):
+        return decline("groups of images, and sums over them, take more than all windows", bytes=in_groups + sums)
     return images
 
 
