@@ -26,6 +26,7 @@ from mirlo.frontends.foreign import (
 )
 from mirlo.runtime.callbacks import Expected, check_result
 from mirlo.runtime.dropped_interrupts import keeping_interrupts
+from mirlo.runtime.frames import with_frame_space
 from mirlo.runtime.garbage import FewerCollections
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ M = TypeVar("M")
 
 @keeping_interrupts()
 @FewerCollections()
+@with_frame_space
 @takes_fields_of(CompileArguments)
 def compile(arguments: CompileArguments) -> Any:
     """Compile a model and return an `Executable`, or a `Program` if the model works on more than tensors of numbers."""

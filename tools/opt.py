@@ -44,6 +44,7 @@ from mirlo.passes.upstream import STATISTICS, find_upstream
 from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import replacing
+from mirlo.runtime.frames import with_frame_space
 from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import shell_word, terminal_streams
 from mirlo.runtime.processes import leave, silence
@@ -62,6 +63,7 @@ from mirlo.tools.opt_flags import (
 
 
 @FewerCollections()
+@with_frame_space
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     with terminal_streams():

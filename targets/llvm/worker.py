@@ -16,6 +16,7 @@ import threading
 from typing import IO, Any
 
 from mirlo.runtime import system
+from mirlo.runtime.frames import with_frame_space
 
 IDLE_SECONDS = 60.0
 """Seconds without a task after which the process ends."""
@@ -55,6 +56,7 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     return bytes(content)
 
 
+@with_frame_space
 def main() -> None:
     """Answer each task, the arguments of `compile_text`, with `(object file, None)` or `(None, error)`."""
     answers = os.fdopen(os.dup(1), "wb")

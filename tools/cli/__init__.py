@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from mirlo.runtime.frames import with_frame_space
 from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import terminal_streams
 from mirlo.runtime.processes import leave, silence
@@ -49,6 +50,7 @@ INTERRUPTED = 130
 
 
 @FewerCollections()
+@with_frame_space
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code: 0, 1 after an error, 130 when interrupted."""
     with terminal_streams():
