@@ -26,7 +26,7 @@ from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
-from mirlo.passes.exact.kernel_definition import LONG, KernelDefinition, RoundSettings, run_function
+from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import ExactFunction, compile_function
 from mirlo.passes.exact.operations import OperationList
@@ -119,7 +119,7 @@ class KernelPair:
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> ExactFunction:
-        module = ModuleText(inlines_sums=self.definition.points >= LONG)
+        module = ModuleText()
         self._sites.clear()
         arguments = translate_scheduled(
             self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places, self._sites

@@ -51,11 +51,11 @@ class FieldArithmetic(Arithmetic):
         if not x.is_loose:
             return x
 
-        def reduced(plane: Plane, g: FunctionText, name: str) -> str:
-            return _narrow(g, _reduced(g, name, x.lanes, plane), x.lanes)
+        def narrow(plane: Plane, g: FunctionText, name: str) -> str:
+            return _narrow(g, reduced(g, name, x.lanes, plane), x.lanes)
 
         names = (
-            _helper_call(f, f"reduced_{plane.index}", partial(reduced, plane), [name], x.lanes, "i64")
+            _helper_call(f, f"reduced_{plane.index}", partial(narrow, plane), [name], x.lanes, "i64")
             for name, plane in zip(x.planes, self.moduli, strict=True)
         )
         return FloatValue(tuple(names), x.lanes)
@@ -142,7 +142,7 @@ class FieldArithmetic(Arithmetic):
 
     def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
         def product(plane: Plane, g: FunctionText, x: str, y: str) -> str:
-            return _reduced(g, _times(g, x, y, a.lanes), a.lanes, plane)
+            return reduced(g, times(g, x, y, a.lanes), a.lanes, plane)
 
         return self._each(f, "product", [a, b], product)
 
@@ -154,10 +154,10 @@ class FieldArithmetic(Arithmetic):
         kind = llvm_type("i64", a.lanes)
 
         def total(g: FunctionText, x: str, y: str, z: str) -> str:
-            return g.op(f"add {kind} {_times(g, x, y, a.lanes)}, {z}")
+            return g.op(f"add {kind} {times(g, x, y, a.lanes)}, {z}")
 
-        def reduced(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
-            return _reduced(g, total(g, x, y, z), a.lanes, plane)
+        def reduced_total(plane: Plane, g: FunctionText, x: str, y: str, z: str) -> str:
+            return reduced(g, total(g, x, y, z), a.lanes, plane)
 
         names = []
         for plane, x, y, z in zip(self.moduli, a.planes, b.planes, c.planes, strict=True):
@@ -165,7 +165,7 @@ class FieldArithmetic(Arithmetic):
                 x, y = _wide(f, x, a.lanes), _wide(f, y, a.lanes)
                 names.append(_below(f, total(f, x, y, z), a.lanes, plane.loose))
             else:
-                names.append(_shared(f, f"sum_{plane.index}", partial(reduced, plane), [x, y, z], a.lanes))
+                names.append(_shared(f, f"sum_{plane.index}", partial(reduced_total, plane), [x, y, z], a.lanes))
         return FloatValue(tuple(names), a.lanes, is_loose=c.is_loose)
 
     def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
@@ -196,9 +196,9 @@ class FieldArithmetic(Arithmetic):
         kind = llvm_type("i64", x.lanes)
 
         def key(g: FunctionText, number: str) -> str:
-            scaled = _times(g, number, g.round_constant(ORDER_FACTOR, x.lanes), x.lanes)
+            scaled = times(g, number, g.round_constant(ORDER_FACTOR, x.lanes), x.lanes)
             shifted = g.op(f"add {kind} {scaled}, {g.round_constant(ORDER_SHIFT, x.lanes)}")
-            place = _reduced(g, shifted, x.lanes, VALUES)
+            place = reduced(g, shifted, x.lanes, VALUES)
             if not self.has_infinities:
                 return place
             return g.op(f"select {self._is_special(g, number, x.lanes)}, {kind} {number}, {kind} {place}")
@@ -319,7 +319,7 @@ class FieldArithmetic(Arithmetic):
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _times(f: FunctionText, x: str, y: str, lanes: int | None) -> str:
+def times(f: FunctionText, x: str, y: str, lanes: int | None) -> str:
     """Return the product of numbers below 2^32, by one instruction if the processor has no 64-bit products."""
     kind = llvm_type("i64", lanes)
     low = f.constant((1 << 32) - 1, 64, lanes)
@@ -332,7 +332,7 @@ def _folded(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
     kind = llvm_type("i64", lanes)
     low = f.op(f"and {kind} {x}, {f.constant((1 << plane.bits) - 1, 64, lanes)}")
     high = f.op(f"lshr {kind} {x}, {f.constant(plane.bits, 64, lanes)}")
-    scaled = _times(f, high, f.constant(plane.c, 64, lanes), lanes)
+    scaled = times(f, high, f.constant(plane.c, 64, lanes), lanes)
     return f.op(f"add {kind} {low}, {scaled}")
 
 
@@ -347,7 +347,8 @@ def _below_twice(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> st
     return _below(f, x, lanes, plane.modulus)
 
 
-def _reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
+def reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
+    """Return a number below 2^62 modulo the prime."""
     return _below_twice(f, _folded(f, _folded(f, x, lanes, plane), lanes, plane), lanes, plane)
 
 
@@ -436,9 +437,9 @@ def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
     ]  # fmt: skip
     shifted = g.op(f"lshr i64 {plane.modulus - 2}, %i")
     is_odd = g.op(f"trunc i64 {shifted} to i1")
-    product = _reduced(g, _times(g, "%r", "%b", lanes), lanes, plane)
+    product = reduced(g, times(g, "%r", "%b", lanes), lanes, plane)
     g.effect(f"%next = select i1 {is_odd}, {kind} {product}, {kind} %r")
-    square = _reduced(g, _times(g, "%b", "%b", lanes), lanes, plane)
+    square = reduced(g, times(g, "%b", "%b", lanes), lanes, plane)
     g.effect(f"%square = add {kind} {square}, {g.constant(0, 64, lanes)}")
     g.effect("%j = add i64 %i, 1")
     g.effect(f"%more = icmp ult i64 %j, {plane.modulus.bit_length()}")
@@ -486,16 +487,16 @@ def _decode_helper(f: FunctionText, form: FloatFormat, plane: Plane, lanes: int 
     whole = g.op(f"or {kind} {fraction}, {g.constant(1 << form.fraction, 64, lanes)}")
     number = g.op(f"select {bits} {is_normal}, {kind} {whole}, {kind} {fraction}")
     if form.fraction >= plane.bits:
-        number = _reduced(g, number, lanes, plane)
+        number = reduced(g, number, lanes, plane)
     at = g.op(f"select {bits} {is_normal}, {kind} {exponent}, {kind} {one}")
     scale = plane.residue(Fraction(1, 1 << (form.bias + form.fraction)))
-    result = _reduced(g, _times(g, number, g.constant(scale, 64, lanes), lanes), lanes, plane)
+    result = reduced(g, times(g, number, g.constant(scale, 64, lanes), lanes), lanes, plane)
     for bit in range(form.exponent):
         factor = g.constant(pow(2, 1 << bit, plane.modulus), 64, lanes)
         moved = g.op(f"lshr {kind} {at}, {g.constant(bit, 64, lanes)}")
         is_set = g.op(f"trunc {kind} {moved} to {bits}")
         chosen = g.op(f"select {bits} {is_set}, {kind} {factor}, {kind} {one}")
-        result = _reduced(g, _times(g, result, chosen, lanes), lanes, plane)
+        result = reduced(g, times(g, result, chosen, lanes), lanes, plane)
     is_negative = g.op(f"trunc {kind} {sign} to {bits}")
     negative = g.op(f"sub {kind} {g.constant(plane.modulus, 64, lanes)}, {result}")
     result = g.op(f"select {bits} {is_negative}, {kind} {negative}, {kind} {result}")
@@ -518,7 +519,7 @@ def _power_helper(f: FunctionText, lanes: int | None) -> str:
         digit = g.op(f"and {kind} {digit}, {g.constant((1 << WINDOW) - 1, 64, lanes)}")
         digit = g.op(f"add {kind} {digit}, {g.constant(ROUND_TABLES + (window << WINDOW), 64, lanes)}")
         factor = _table_entry(g, digit, lanes)
-        result = _reduced(g, _times(g, result, factor, lanes), lanes, VALUES) if result else factor
+        result = reduced(g, times(g, result, factor, lanes), lanes, VALUES) if result else factor
     g.effect(f"ret {kind} {result}")
     g.finish_helper(kind, x=kind)
     return name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirlo.passes.exact.values import llvm_type
 from mirlo.runtime.records import dataclass
 
@@ -24,18 +26,25 @@ class HelperText:
 class ModuleText:
     """A module: declarations, helper functions and kernels."""
 
-    def __init__(self, is_inline: bool = False, inlines_sums: bool = False) -> None:
+    def __init__(self, is_inline: bool = False) -> None:
         self.is_inline = is_inline
         """Whether products and accesses are no calls: faster code, which takes longer to compile."""
-        self.inlines_sums = inlines_sums
-        """The same for innermost loops that carry values: sums take most of the time of a kernel, few lines of it."""
+        self.has_inline_loops = False
+        """The same for some innermost loops, which take most of the time of a kernel, and few lines of it."""
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, HelperText] = {}
         self.functions: list[str] = []
+        self._tables: dict[str, str] = {}
 
     def __str__(self) -> str:
         helpers = (helper.declaration for helper in self.helpers.values())
-        return "\n".join([*sorted(self.declarations), *helpers, *self.functions])
+        tables = (f"@{name} = private unnamed_addr constant {text}" for text, name in self._tables.items())
+        return "\n".join([*sorted(self.declarations), *helpers, *tables, *self.functions])
+
+    def table(self, words: Sequence[int]) -> str:
+        """Return the name of a constant array of these integers of 64 bits."""
+        text = f"[{len(words)} x i64] [{', '.join(f'i64 {word}' for word in words)}]"
+        return self._tables.setdefault(text, f"exact.table{len(self._tables)}")
 
 
 class FunctionText:

@@ -34,9 +34,8 @@ from mirlo.runtime.records import dataclass
 
 MASKED, MASKED_ROWS = 0.7, 0.3
 """The shares of elements and of whole rows of a mask that are minus infinity."""
-LONG, LONG_DEFINITION = 1 << 25, 1 << 22
-"""The points of the blocks of a kernel from which its sums take longer than their fast code takes to compile; a
-definition's code is short."""
+LONG = 1 << 22
+"""The points of the blocks of a definition from which they take longer than their fast code takes to compile."""
 DEFINITION = "definition"
 """The name of the function of a definition."""
 KEPT_BYTES = 64 << 20
@@ -355,7 +354,7 @@ class BlockDefinition(KernelDefinition):
         key = (*arithmetic.key, number, len(stage.blocks))
         if key not in self._functions:
             points = points_of(stage.blocks, {}) if self.points else 0
-            module = ModuleText(points >= LONG_DEFINITION)
+            module = ModuleText(points >= LONG)
             arguments = translate_stage(stage, arithmetic, module, DEFINITION)
             self._functions[key] = compile_function(module, DEFINITION, arguments)
         return self._functions[key]

@@ -64,7 +64,7 @@ def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument
             define_symbol(helper_name, code.address(helper_name))
             _helpers[helper_name] = code
     code = compile_llvm(
-        _for_this_machine(str(module)), INLINE_LEVEL if module.is_inline or module.inlines_sums else LEVEL
+        _for_this_machine(str(module)), INLINE_LEVEL if module.is_inline or module.has_inline_loops else LEVEL
     )
     return NativeFunction(name, arguments, code, code.address(name))
 

@@ -8,8 +8,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.translate_sums import emit_sums
 from mirlo.passes.exact.translator import KernelTranslator, translates
-from mirlo.passes.exact.values import INDEX_BITS, IntValue, Number
+from mirlo.passes.exact.values import INDEX_BITS, FloatValue, IntValue, Number
+
+LONG = 1 << 22
+"""The operations that a loop of a kernel executes from which its sums are no calls."""
 
 
 @translates("scf.for")
@@ -18,6 +22,11 @@ def loop(t: KernelTranslator, op: ir.Operation) -> None:
     start = [t.number(value) for value in list(op.operands)[3:]]
     if lower.bits != INDEX_BITS:
         raise OutsideError("a loop over integers that are no indices")
+    if PARALLEL not in op.attributes:
+        sums = emit_sums(t, op, lower, upper, step, [value for value in start if isinstance(value, FloatValue)])
+        if sums is not None:
+            t.set(op, *sums)
+            return
     block = op.regions[0].blocks[0]
 
     def body(index: IntValue, carried: list[Number]) -> Sequence[Number]:
@@ -26,13 +35,18 @@ def loop(t: KernelTranslator, op: ir.Operation) -> None:
         return t.emit_block(block)
 
     is_inline = t.f.is_inline
-    t.f.is_inline = is_inline or (t.f.module.inlines_sums and bool(start) and _is_innermost(op))
+    if start and _is_long(t, op, t.iterations(lower, upper, step)):
+        t.f.is_inline = t.f.module.has_inline_loops = True
     t.set(op, *t.loop(lower, upper, step, start, body, PARALLEL in op.attributes))
     t.f.is_inline = is_inline
 
 
-def _is_innermost(op: ir.Operation) -> bool:
-    return not any(each.name in ("scf.for", "scf.while") for each in operations_in(op))
+def _is_long(t: KernelTranslator, op: ir.Operation, iterations: IntValue) -> bool:
+    """Return whether an innermost loop runs for longer than its fast code takes to compile."""
+    operations = list(operations_in(op))
+    if iterations.constant is None or any(each.name in ("scf.for", "scf.while") for each in operations):
+        return False
+    return t.runs * iterations.constant * len(operations) >= LONG
 
 
 @translates("scf.while")

@@ -106,7 +106,11 @@ class KernelTranslator:
         """What faults of synchronization are about, by the numbers with which they are noted."""
         self.view_ratio = 1
         """By how much memory of bytes is larger than in the kernel, as floats in it are."""
-        self._slots = 0
+        self.slots: dict[tuple[str, ...], str] = {}
+        """Where the caller's words of a buffer are, by its addresses: these, and the bytes of a plane."""
+        self.runs = 1
+        """How often the operation that is emitted runs at least: the product of the iterations of loops around it."""
+        self._words = 0
         self._dims: dict[str, IntValue] = {}
 
     # -------------------------------------------------------------------------------------------------------- emission
@@ -158,9 +162,12 @@ class KernelTranslator:
     # ------------------------------------------------------------------------------------------------------- arguments
 
     def _word(self) -> str:
-        slot = self.f.at_entry(f"getelementptr i64, ptr %args, i64 {self._slots}")
-        self._slots += 1
+        slot = self._next_slot()
+        self._words += 1
         return self.f.at_entry(f"load i64, ptr {slot}, align 8")
+
+    def _next_slot(self) -> str:
+        return self.f.at_entry(f"getelementptr i64, ptr %args, i64 {self._words}")
 
     def size_argument(self, dim: Dim) -> IntValue:
         """Return the value of a dim, which the caller computes."""
@@ -179,8 +186,9 @@ class KernelTranslator:
         """Return the next buffer of the arguments: an address for each plane, and the bytes of one."""
         self.arguments.append(argument)
         planes = 1 if argument.kind == "i" else self.arithmetic.planes
+        slot = self._next_slot()
         roots = tuple(self.f.at_entry(f"inttoptr i64 {self._word()} to ptr") for _ in range(planes))
-        self.memory[roots] = argument
+        self.memory[roots], self.slots[roots] = argument, slot
         kind = "f" if argument.kind == "f" else "i"
         return BufferRef(kind, argument.bits, roots, self._word(), tuple(shape), row_major(tuple(shape)))
 
@@ -546,11 +554,9 @@ class KernelTranslator:
     ) -> list[Number]:
         """Emit a loop; return the carried values. Parallel loops run backwards where `%reverse` is set."""
         f = self.f
-        count = self._iterations(lower, upper, step)
+        count = self.iterations(lower, upper, step)
         if count.constant == 1:
             return [self._carriable(v) for v in body(lower, [self._carriable(v) for v in start])]
-        if self.places is not None and count.constant is None:
-            self._note("loop", IntValue(f.extreme("umin", count.name, "2"), INDEX_BITS))
         head, inside, after = f.new_label("head"), f.new_label("loop"), f.new_label("after")
         start = [self._carriable(v) for v in start]
         before = f.block
@@ -570,7 +576,10 @@ class KernelTranslator:
             assert isinstance(chosen, IntValue)
             number = chosen
         index = self.arith("add", lower, self.arith("mul", number, step))
+        runs = self.runs
+        self.runs *= 1 if count.constant is None else count.constant
         results = [self._carriable(v) for v in body(index, list(carried))]
+        self.runs = runs
         following = f.op(f"add i64 {k}, 1")
         end = f.block
         f.effect(f"br label %{head}")
@@ -610,13 +619,16 @@ class KernelTranslator:
         pointer = self.f.op(f"getelementptr i64, ptr %round, i64 {place.name}")
         self.f.effect(f"store i64 1, ptr {pointer}, align 8")
 
-    def _iterations(self, lower: IntValue, upper: IntValue, step: IntValue) -> IntValue:
+    def iterations(self, lower: IntValue, upper: IntValue, step: IntValue) -> IntValue:
+        """Return how many iterations a loop has; which case that is is noted at run time."""
         known = [each.constant for each in (lower, upper, step) if each.constant is not None]
         if len(known) == 3:
             return self.index(len(range(*known)))
         rounded = self.arith("add", self.arith("sub", upper, lower), self.arith("sub", step, self.index(1)))
         count = self.select(self.compare("sle", upper, lower), self.index(0), self.arith("udiv", rounded, step))
         assert isinstance(count, IntValue)
+        if self.places is not None and count.constant is None:
+            self._note("loop", IntValue(self.f.extreme("umin", count.name, "2"), INDEX_BITS))
         return count
 
     def branch(
