@@ -119,6 +119,8 @@ class Rule:
     """For a schedule rule: what is measured, where the values that its choices declare are not all that is known."""
     planner: PartPlanner | None = None
     """For a schedule rule that also takes parts of functions: what plans them, with the same choices."""
+    producers: frozenset[str] | None = None
+    """For a rule of graphs: operators one of which computes an operand, or the rule declines; None where any may."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -171,6 +173,7 @@ class RulePattern(Protocol):
     """A pattern of the operators that a rule rewrites (`mirlo.passes.byoc.pattern`)."""
 
     def roots(self) -> frozenset[str] | None: ...
+    def producers(self, root: str) -> frozenset[str] | None: ...
     def rule(self, replacement: RuleFunction) -> RuleFunction: ...
 
 
@@ -201,11 +204,12 @@ class RuleBook:
         name: str = "",
         space: TuningSpace | None = None,
         planner: PartPlanner | None = None,
+        producers: frozenset[str] | None = None,
     ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
         arguments = self._arguments(function)
         named = name or name_of(function)
-        rule = Rule(self.kind, subject, target, function, priority, named, arguments, space, planner)
+        rule = Rule(self.kind, subject, target, function, priority, named, arguments, space, planner, producers)
         present = self._rules.setdefault((subject, target), [])
         self._subjects.add(subject)
         for other in present:
@@ -299,6 +303,7 @@ class RuleBook:
         name: str = "",
         space: TuningSpace | None = None,
         planner: PartPlanner | None = None,
+        producers: Sequence[str] = (),
     ) -> Callable[[Registered], Registered]:
         """Register the decorated function for these subjects; for a pattern, for the operators at its root."""
         if not subjects or not all(isinstance(subject, (str, RulePattern)) for subject in subjects):
@@ -315,13 +320,14 @@ class RuleBook:
         def register(function: Registered) -> Registered:
             for subject in subjects:
                 if isinstance(subject, str):
-                    self.add(subject, target, function, priority, name, space, planner)
+                    needed = frozenset(producers) or None
+                    self.add(subject, target, function, priority, name, space, planner, needed)
                     continue
                 roots = subject.roots()
                 if roots is None:
                     raise TypeError(f"{self.kind} rule '{name_of(function)}': any operator may be the pattern's root")
                 for root in sorted(roots):
-                    self.add(root, target, subject.rule(function), priority, name)
+                    self.add(root, target, subject.rule(function), priority, name, producers=subject.producers(root))
             return function
 
         return register
@@ -559,17 +565,22 @@ LAYOUT = RuleBook("layout", takes_patterns=True)
 RULE_BOOKS = (LEGALIZE, INTRINSIC, SCHEDULE, RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT)
 
 
-def recognize(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
+def recognize(
+    *operators: str | RulePattern, priority: int = 0, producers: Sequence[str] = ()
+) -> Callable[[Registered], Registered]:
     """Register a simplification that recognizes an operator in its decomposed form; tried before all others."""
-    return RECOGNIZE.decorator(*operators, priority=priority)
+    return RECOGNIZE.decorator(*operators, priority=priority, producers=producers)
 
 
-def simplify(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
+def simplify(
+    *operators: str | RulePattern, priority: int = 0, producers: Sequence[str] = ()
+) -> Callable[[Registered], Registered]:
     """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results.
 
-    For a pattern, `f(match, rewriter)` returns those of the match's root.
+    For a pattern, `f(match, rewriter)` returns those of the match's root. It is called only where one of `producers`
+    computes an operand, if there are any.
     """
-    return SIMPLIFY.decorator(*operators, priority=priority)
+    return SIMPLIFY.decorator(*operators, priority=priority, producers=producers)
 
 
 def combine(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
@@ -580,6 +591,6 @@ def combine(*operators: str | RulePattern, priority: int = 0) -> Callable[[Regis
     return COMBINE.decorator(*operators, priority=priority)
 
 
-def layout(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
+def layout(*operators: str, priority: int = 0, producers: Sequence[str] = ()) -> Callable[[Registered], Registered]:
     """Register how an operator moves through a layout change: a simplification run by `convert-layout`."""
-    return LAYOUT.decorator(*operators, priority=priority)
+    return LAYOUT.decorator(*operators, priority=priority, producers=producers)

@@ -47,7 +47,10 @@ def ancestors(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
 
 def is_dead(op: ir.Operation | ir.OpView) -> bool:
     """Return whether the results of an operation have no users."""
-    return all(next(iter(result.uses), None) is None for result in op.operation.results)
+    for result in op.operation.results:
+        for _ in result.uses:
+            return False
+    return True
 
 
 def replace_op(op: ir.Operation | ir.OpView, values: Sequence[ir.Value]) -> None:

@@ -182,6 +182,12 @@ class OpPattern(Pattern):
             return False
         return not self._is_commutative(op) or any(map(Pattern.excludes, self.operands, reversed(operands)))
 
+    def producers(self, root: str) -> frozenset[str] | None:
+        if root not in self.names:
+            return frozenset()
+        operands = [part.roots() for part in self.parts() if part.label is None and not isinstance(part, MaybeAbsent)]
+        return min((names for names in operands if names is not None), key=len, default=None)
+
     def _is_commutative(self, op: ir.Operation | ir.OpView) -> bool:
         """Return whether the two operands of an operation may be matched in reverse order."""
         return len(self.operands or ()) == 2 and not self.in_order and Trait.COMMUTATIVE in traits_of(op.operation)

@@ -176,6 +176,10 @@ class Pattern:
         """Return whether the parts of a pattern exclude a match of a value."""
         return False
 
+    def producers(self, root: str) -> frozenset[str] | None:
+        """Return operators one of which computes an operand of each match at this operator; None if any may."""
+        return None
+
     def _memo_key(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
@@ -343,6 +347,10 @@ class Alternatives(Pattern):
     def _parts_exclude(self, value: ir.Value) -> bool:
         return all(choice.excludes(value) for choice in self.choices)
 
+    def producers(self, root: str) -> frozenset[str] | None:
+        choices = [choice.producers(root) for choice in self.choices]
+        return None if any(names is None for names in choices) else frozenset().union(*choices)  # type: ignore[arg-type]
+
     def parts(self) -> list[Pattern]:
         return list(self.choices)
 
@@ -376,6 +384,10 @@ class Both(Pattern):
 
     def _parts_exclude(self, value: ir.Value) -> bool:
         return self.left.excludes(value) or self.right.excludes(value)
+
+    def producers(self, root: str) -> frozenset[str] | None:
+        left = self.left.producers(root)
+        return self.right.producers(root) if left is None else left
 
     def parts(self) -> list[Pattern]:
         return [self.left, self.right]

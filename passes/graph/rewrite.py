@@ -56,6 +56,8 @@ class Rewriter:
         self.at = at if at is not None else ir.InsertionPoint(op)
         self.emitted: list[ir.Operation] = []
         """The operators emitted so far: they may read the value that they replace."""
+        self.has_emitted = False
+        """Whether an operator or a constant was emitted, also by a rule that declined then."""
         self.explains = False
         """Whether patterns report why they do not match."""
 
@@ -70,11 +72,13 @@ class Rewriter:
     def _emit(self, operator: type[DialectOp], values: Iterable[Operand], attributes: dict[str, Any]) -> list[ir.Value]:
         with self.at, self.op.location:
             emitted = operator.build(*map(plain_value, values), **attributes).operation
+        self.has_emitted = True
         self.emitted.append(emitted)
         return list(emitted.results)
 
     def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
         """Emit a constant."""
+        self.has_emitted = True
         with self.at, self.op.location:
             return emit_constant(array, kind, self.session, name)
 
@@ -194,6 +198,8 @@ class Rewritten:
     """Whether a fixed point was reached within the bound."""
     declined: list[tuple[str, Decline]] = field(default_factory=list)
     """The rules whose pattern matched, and that declined, in the last round, with their reasons."""
+    has_emitted: bool = False
+    """Whether rules emitted operators in the last round, also those that declined then."""
 
 
 def rewrite(
@@ -227,22 +233,37 @@ def rewrite_by(
     all of its results, and stays if it only lost its users.
     """
     known_rules = cache(rules_of)
+
+    @cache
+    def rules_at(name: str, producers: frozenset[str]) -> list[Rule]:
+        """Return the rules of an operator that do not decline it by what computes its operands."""
+        rules = known_rules(name)
+        return [rule for rule in rules if rule.producers is None or not rule.producers.isdisjoint(producers)]
+
     done = Rewritten(converged=False)
     while (limit is None or done.count < limit) and (max_rounds is None or done.rounds < max_rounds):
         done.rounds += 1
         done.declined.clear()
-        before = done.count
+        done.has_emitted, before = False, done.count
         for block in reversed(blocks(function)):
             pending = deque(op.operation for op in block.operations if known_rules(op.operation.name))
             while pending and (limit is None or done.count < limit):
                 op = pending.popleft()
-                if len(op.results) and not (is_dead(op) and is_pure_relax(op)):
-                    done.count += _rewrite_op(op, known_rules(op.name), builder, done, pending)
-            erase_dead(block, is_pure_relax)
+                rules = rules_at(op.name, _producers(op))
+                if rules and len(op.results) and not (is_dead(op) and is_pure_relax(op)):
+                    done.count += _rewrite_op(op, rules, builder, done, pending)
+            # After the first round operators are dead only if rules emitted some: here, or in a block inside, before.
+            if done.rounds == 1 or done.has_emitted or done.count > before:
+                erase_dead(block, is_pure_relax)
         if done.count == before:
             done.converged = True
             break
     return done
+
+
+def _producers(op: ir.Operation) -> frozenset[str]:
+    """Return the names of the operators that compute an operation's operands."""
+    return frozenset([value.owner.name for value in op.operands if isinstance(value, ir.OpResult)])
 
 
 def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
@@ -271,6 +292,7 @@ def _rewrite_op(
     done.declined += [
         (attempt.rule.name, attempt.decline) for attempt in applied.attempts if not isinstance(attempt.decline, NoMatch)
     ]
+    done.has_emitted |= rewriter.has_emitted
     if isinstance(applied, NoRule):
         return False
     watch = rewriter.session.options.get(RULE_WATCH)

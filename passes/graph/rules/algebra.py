@@ -16,7 +16,7 @@ _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f3
 """Floats, and wider ones that represent all of their values."""
 
 
-@simplify(Trait.NEUTRAL)
+@simplify(Trait.NEUTRAL, producers=["relax.constant"])
 def identity_element(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Remove identity elements: x + 0, x - 0, x * 1, x / 1."""
     lhs, rhs = op.operation.operands
@@ -27,7 +27,7 @@ def identity_element(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return decline("no operand is the identity element")
 
 
-@simplify("relax.divide")
+@simplify("relax.divide", producers=["relax.constant"])
 def exact_reciprocal(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x / c by x * (1 / c) where the reciprocal is exact: c is a power of two."""
     divisor = b.splat(op.rhs)
@@ -40,7 +40,7 @@ def exact_reciprocal(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(OPS["multiply"], op.lhs, factor)
 
 
-@simplify("relax.power")
+@simplify("relax.power", producers=["relax.constant"])
 def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Expand powers by 1, 2, 3, 0.5 and -1 without the general function."""
     exponent = b.splat(op.rhs)
@@ -61,7 +61,7 @@ def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return decline("no cheaper form is known", exponent=exponent)
 
 
-@simplify("relax.where")
+@simplify("relax.where", producers=["relax.constant"])
 def constant_condition(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace `where` with a splat condition by the selected operand."""
     array = b.array(op.condition)
@@ -82,7 +82,7 @@ def identity_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return op.x if op.x.type == op.output.type else decline("the type changes")
 
 
-@simplify("relax.cast")
+@simplify("relax.cast", producers=["relax.cast"])
 def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")

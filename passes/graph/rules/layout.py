@@ -158,7 +158,7 @@ def _is_channels_last(pool: ir.OpView, b: Rewriter) -> bool:
     return inner is not None and list(inner.axes) == channels_first(kind_of(x).rank)
 
 
-@layout("relax.permute")
+@layout("relax.permute", producers=["relax.permute"])
 def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Merge two consecutive permutes; a marked pair that cancels is removed."""
     inner = layout_permute(op.x, b)

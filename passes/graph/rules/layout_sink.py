@@ -15,7 +15,7 @@ from mirlo.passes.graph.rules.layout import channels_first, inverse, layout_perm
 from mirlo.passes.rules import Decline, decline, layout
 
 
-@layout(Trait.ELEMENTWISE)
+@layout(Trait.ELEMENTWISE, producers=["relax.permute"])
 def sink_through_unary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink a layout permute below an elementwise operator of one operand."""
     if len(op.operation.operands) != 1:
@@ -26,7 +26,7 @@ def sink_through_unary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return permuted(remade(op, [inner.x], b), list(inner.axes), b)
 
 
-@layout(Trait.ELEMENTWISE)
+@layout(Trait.ELEMENTWISE, producers=["relax.permute"])
 def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink if all operands are permuted alike, or some, and the others, constants or smaller, are permuted back."""
     values = list(op.operation.operands)
@@ -60,7 +60,7 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return permuted(remade(op, operands, b), axes, b)
 
 
-@layout("relax.quantize", "relax.dequantize")
+@layout("relax.quantize", "relax.dequantize", producers=["relax.permute"])
 def sink_through_quantization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink, and renumber the axis of a vector of scales."""
     inner = layout_permute(op.x, b)
@@ -87,7 +87,7 @@ def _permuted_back(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
     return permuted(value, inverse(axes), b)
 
 
-@layout(Trait.AXES)
+@layout(Trait.AXES, producers=["relax.permute"])
 def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below an operator whose attributes name axes, and change those; reductions permute what is left."""
     values = list(op.operation.operands)
@@ -144,7 +144,7 @@ def _permute_remaining(result: ir.Value, inner: ir.OpView, reduced: list[int], k
     return result if order == sorted(order) else permuted(result, order, b)
 
 
-@layout("relax.reshape")
+@layout("relax.reshape", producers=["relax.permute"])
 def sink_through_flatten(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a reshape that merges the pixels of an image: they merge equally well before the channels."""
     inner = layout_permute(op.x, b)

@@ -22,7 +22,7 @@ def transposed_weight(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return b.emit(OPS["matmul"], op.lhs, weight, **{**op.attribute_values(), "transpose_rhs": False})
 
 
-@simplify("relax.matmul")
+@simplify("relax.matmul", producers=["relax.permute"])
 def permuted_operand(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge a permute that swaps the last two dims into a transposed read."""
     attributes = op.attribute_values()
@@ -53,7 +53,7 @@ def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return b.emit(OPS["reshape"], result, shape=kind_of(op.output).shape)
 
 
-@simplify("relax.permute")
+@simplify("relax.permute", producers=["relax.matmul"])
 def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Swap the operands of a product whose rows become the last dim: its columns then stay where they are."""
     product = defining(op.x, "relax.matmul")
@@ -71,7 +71,7 @@ def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(OPS["permute"], swapped, axes=[exchanged.get(axis, axis) for axis in op.axes])
 
 
-@simplify("relax.add")
+@simplify("relax.add", producers=["relax.matmul"])
 def sum_of_products(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Compute the sum of two products by one of twice the depth, as of the gradients of a weight that steps share.
 

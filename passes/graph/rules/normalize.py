@@ -10,6 +10,9 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize
 
+_RECIPROCALS = [f"relax.{name}" for name in ("sqrt", "rsqrt", "reciprocal", "divide", "multiply", "reshape")]
+"""Operators of which one computes the factor, or the divisor, of a row that is normalized; a reshape adds dims of 1."""
+
 
 class _Deviation(NamedTuple):
     """sqrt(mean of the squares of a value over trailing axes + epsilon)."""
@@ -21,7 +24,7 @@ class _Deviation(NamedTuple):
     """Whether the mean of the value is subtracted first, as mean(x^2) - mean(x)^2 does."""
 
 
-@recognize("relax.divide", "relax.multiply")
+@recognize("relax.divide", "relax.multiply", producers=_RECIPROCALS)
 def normalization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
     is_quotient = op.operation.name == "relax.divide"
@@ -62,7 +65,7 @@ def _norm(x: ir.Value, deviation: _Deviation, b: Rewriter) -> ir.Value | None:
     return b.emit(OPS["rms_norm"], x, **attributes)
 
 
-@recognize("relax.multiply")
+@recognize("relax.multiply", producers=["relax.layer_norm", "relax.rms_norm"])
 def scale_of_norm(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Merge a scale per element of the normalized rows into the norm."""
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -75,7 +78,7 @@ def scale_of_norm(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return decline("no operand is a norm without a scale")
 
 
-@recognize("relax.add")
+@recognize("relax.add", producers=["relax.layer_norm"])
 def bias_of_norm(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge a bias per element of the normalized rows into the norm."""
     for x, addend in ((op.lhs, op.rhs), (op.rhs, op.lhs)):

@@ -87,7 +87,7 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     )
 
 
-@recognize("relax.multiply")
+@recognize("relax.multiply", producers=["relax.subtract", "relax.cast"])
 def scaled_codes(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Dequantize constant matrices of integers that are cast to floats and scaled, perhaps less a zero point."""
     for codes, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):

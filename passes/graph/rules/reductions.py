@@ -12,7 +12,7 @@ from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only
 from mirlo.passes.rules import Decline, decline, recognize, simplify
 
 
-@recognize("relax.divide", "relax.multiply")
+@recognize("relax.divide", "relax.multiply", producers=["relax.reduce_sum"])
 def mean_of_sum(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace a sum over its number of elements by a mean."""
     is_quotient = op.operation.name == "relax.divide"
@@ -34,7 +34,7 @@ def mean_of_sum(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return decline("it is not a sum divided by its number of elements")
 
 
-@recognize("relax.maximum", "relax.minimum")
+@recognize("relax.maximum", "relax.minimum", producers=["relax.constant"])
 def bound_without_effect(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Remove a bound that nothing exceeds: max(x, -inf), min(x, inf)."""
     bound = -math.inf if op.operation.name == "relax.maximum" else math.inf
@@ -65,7 +65,7 @@ def _kept_shape(reduction: ir.OpView) -> tuple[Dim, ...]:
     return tuple(1 if axis in reduced else dim for axis, dim in enumerate(shape))
 
 
-@recognize("relax.divide")
+@recognize("relax.divide", producers=["relax.exp"])
 def softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Replace exp(x - max(x)) / sum(exp(x - max(x))) by softmax."""
     power = defining(op.lhs, "relax.exp")
@@ -78,7 +78,7 @@ def softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return b.emit(OPS["softmax"], shifted.lhs, axis=axis)
 
 
-@recognize("relax.subtract")
+@recognize("relax.subtract", producers=["relax.log"])
 def log_softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Replace (x - max(x)) - log(sum(exp(x - max(x)))) by log-softmax."""
     shifted, logarithm = defining(op.lhs, "relax.subtract"), defining(op.rhs, "relax.log")

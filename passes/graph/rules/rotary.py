@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline, decline, recognize
 _DEEPEST = 12
 
 
-@recognize("relax.add")
+@recognize("relax.add", producers=["relax.multiply"])
 def rotary_embedding(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):

@@ -20,7 +20,7 @@ def identity_reshape(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 
 
-@simplify("relax.reshape")
+@simplify("relax.reshape", producers=["relax.reshape"])
 def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the last of two consecutive reshapes."""
     inner = defining(op.x, "relax.reshape")
@@ -35,7 +35,7 @@ def identity_permute(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 
 
-@simplify("relax.permute")
+@simplify("relax.permute", producers=["relax.permute"])
 def permute_of_permute(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge two consecutive permutes."""
     inner = defining(op.x, "relax.permute")
@@ -79,7 +79,7 @@ def split_as_slices(op: ir.OpView, b: Rewriter) -> Decline | list[ir.Value]:
     return slices
 
 
-@simplify("relax.reshape")
+@simplify("relax.reshape", producers=["relax.strided_slice"])
 def reshape_of_slice(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Slice after a reshape that divides the sliced axis, if whole parts are sliced: that reshape is free."""
     inner = defining(op.x, "relax.strided_slice")

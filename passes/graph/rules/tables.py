@@ -11,7 +11,7 @@ from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, remade
 from mirlo.passes.rules import Decline, decline, simplify
 
 
-@simplify("relax.gather")
+@simplify("relax.gather", producers=["relax.unpack"])
 def packed_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Gather rows of a packed table, and unpack only those."""
     unpack = defining(op.x, "relax.unpack")
@@ -21,7 +21,7 @@ def packed_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(OPS["unpack"], rows, dtype=unpack.dtype)
 
 
-@simplify(Trait.SUBSET)
+@simplify(Trait.SUBSET, producers=["relax.cast"])
 def converted_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Convert only the rows that are read of a constant that is too large to be stored converted."""
     table, *others = op.operation.operands
@@ -64,7 +64,7 @@ def computed_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return remade(owner.opview, rows, b)
 
 
-@simplify("relax.gather")
+@simplify("relax.gather", producers=["relax.dequantize"])
 def dequantized_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Dequantize only the rows that are read of a quantized table, whose scales are not those of rows."""
     dequantize = defining(op.x, "relax.dequantize")

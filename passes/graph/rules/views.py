@@ -20,7 +20,7 @@ from mirlo.passes.rules import Decline, decline, simplify
 Shape = tuple[Dim, ...]
 
 
-@simplify(Trait.ELEMENTWISE)
+@simplify(Trait.ELEMENTWISE, producers=["relax.reshape"])
 def sink_through_unary(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink a reshape that raises the rank below an elementwise operator of one operand."""
     if len(op.operation.operands) != 1:
@@ -31,7 +31,7 @@ def sink_through_unary(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(OPS["reshape"], remade(op, [inner.x], b), shape=kind_of(op.operation.results[0]).shape)
 
 
-@simplify(Trait.ELEMENTWISE)
+@simplify(Trait.ELEMENTWISE, producers=["relax.reshape"])
 def sink_through_binary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below a binary operator; the other operand is viewed in the smaller shape, including its broadcast dims."""
     values = list(op.operation.operands)
@@ -54,7 +54,7 @@ def sink_through_binary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return decline("no operand is a reshape that raises the rank and that the other one fits")
 
 
-@simplify(Trait.LAST_AXIS)
+@simplify(Trait.LAST_AXIS, producers=["relax.reshape"])
 def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)

@@ -12,7 +12,7 @@ from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only
 from mirlo.passes.rules import Decline, decline, simplify
 
 
-@simplify("relax.multiply", "relax.divide")
+@simplify("relax.multiply", "relax.divide", producers=["relax.conv", "relax.matmul", "relax.add"])
 def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold a scale per channel into constant weights of a convolution or product, also across an added constant."""
     is_product = op.operation.name == "relax.multiply"
@@ -41,7 +41,7 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     return decline("it is not a constant factor per channel of constant weights")
 
 
-@simplify("relax.add", "relax.subtract")
+@simplify("relax.add", "relax.subtract", producers=["relax.conv"])
 def shift_into_bias(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold a constant per channel after a convolution into its bias."""
     is_sum = op.operation.name == "relax.add"
