@@ -154,7 +154,7 @@ def loops_of_block(
     block, steps = s.blocks()[-1], s.steps(s.blocks()[-1])
     outer: dict[str, tuple[Dim, Dim]] = {}
     for loop in loops.outer:
-        step = steps[loop][loops.roles.row_operand] if reads_rows else s.strides(block, loop)[1][0]
+        step = steps[loop][plan.roles.rows.factor.position] if reads_rows else s.strides(block, loop)[1][0]
         if step is None or step % width != 0:
             raise ScheduleError(f"'{loop}' does not step evenly by rows")
         outer[loop] = step // width, s.extent(loop)

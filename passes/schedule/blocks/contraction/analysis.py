@@ -72,9 +72,9 @@ class Contraction:
     lhs: TensorAccess
     rhs: TensorAccess
     axes: list[BlockAxis]
+    parts: list[tuple[BlockAxis, ...]]
+    """The axes that each axis of the block is split into, outermost first; none where it has one iteration."""
     stages: list[EpilogueBlock] = field(default_factory=list)
-    sources: dict[int, int] = field(default_factory=dict)
-    """The axis of the block that an axis is, for axes that are not split."""
     ragged: Ragged | None = None
     writes: list[tuple[Any, TensorAccess]] = field(default_factory=list)
     """Values of the epilogue with other users, and where they are stored."""
@@ -82,6 +82,11 @@ class Contraction:
     @property
     def extents(self) -> dict[int, Any]:
         return {axis.id: axis.extent for axis in self.axes}
+
+    @property
+    def sources(self) -> dict[int, int]:
+        """Return the axis of the block that an axis is, for axes that are not split."""
+        return {parts[0].id: axis for axis, parts in enumerate(self.parts) if len(parts) == 1}
 
     @property
     def spatial(self) -> list[BlockAxis]:
@@ -203,7 +208,7 @@ class _Builder:
         self.chain = chain
         self.axes: list[BlockAxis] = []
         self.extents: dict[int, Dim] = {}
-        self.sources: dict[int, int] = {}
+        self.parts: list[tuple[BlockAxis, ...]] = []
         self.ragged: list[Ragged] = []
 
     def build(self) -> Contraction | Decline:
@@ -214,7 +219,7 @@ class _Builder:
         rhs = self._access(self.product.rhs.operand, env)
         if lhs is None or rhs is None:
             return decline("an operand's position is not linear in the axes")
-        contraction = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
+        contraction = Contraction(self.block, self.product, lhs, rhs, self.axes, self.parts)
         contraction.ragged = self.ragged[0] if self.ragged else None
         produced: dict[ir.Value, list[IndexExpr]] = {}
         self._note_outputs(self.block, env, produced)
@@ -276,8 +281,7 @@ class _Builder:
             weight *= extent
         if weight != whole:
             self.ragged.append(Ragged(axes[1].id, axes[0].id, whole % axes[0].extent))
-        elif len(axes) == 1:
-            self.sources[axes[0].id] = axis
+        self.parts.append(tuple(reversed(axes)))
         return form
 
     def _access(self, operand: OperandView, env: list[IndexExpr]) -> TensorAccess | None:

@@ -20,6 +20,13 @@ class BlockAxis:
     extent: Any
     """An integer, or a dynamic dim."""
     reduce: bool
+    fused: tuple[int, ...] = ()
+    """The ids of the axes that it is fused of, outermost first."""
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Return the ids of the axes that it consists of, outermost first."""
+        return self.fused or (self.id,)
 
 
 def form_of(expr: ir.AffineExpr, env: Sequence[IndexExpr], extents: Mapping[int, Dim]) -> IndexExpr | None:
@@ -70,7 +77,7 @@ def fuse(
         if joins and outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
             gone = outer.id
             current = [IndexExpr({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
-            merged[-1] = BlockAxis(axis.id, outer.extent * axis.extent, axis.reduce)
+            merged[-1] = BlockAxis(axis.id, outer.extent * axis.extent, axis.reduce, (*outer.parts, *axis.parts))
         else:
             merged.append(axis)
     return merged, current

@@ -8,7 +8,6 @@ from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
-from mirlo.targets.llvm.schedule.contraction.loop_roles import ContractionLoops
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     RegisterTile,
@@ -25,11 +24,11 @@ def has_smaller_panel(columns: BlockAxis, tile: RegisterTile) -> bool:
     return not is_single and columns.extent % tile.columns != 0
 
 
-def copy_operands(s: Schedule, block: str, loops: ContractionLoops, plan: TiledContraction) -> list[str]:
+def copy_operands(s: Schedule, block: str, plan: TiledContraction) -> list[str]:
     """Copy operands with elements beyond edges that the loops do not skip; return copies that are converted."""
     converted: list[str] = []
-    for operand, side in ((loops.row_operand, plan.roles.rows), (loops.column_operand, plan.roles.columns)):
-        buffer = s.reads(block)[operand]
+    for side in (plan.roles.rows, plan.roles.columns):
+        buffer = s.reads(block)[side.factor.position]
         if side.padded_shape is None and not side.is_converted:
             continue
         copy = s.cache_read(block, buffer) if side.padded_shape is None else s.pad(block, buffer, padded_dims(side))
@@ -71,11 +70,12 @@ def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ())
         s.parallel(loop)
 
 
-def pack_panel(s: Schedule, block: str, operand: int, panel: str, plan: TiledContraction) -> list[str]:
+def pack_panel(s: Schedule, block: str, panel: str, plan: TiledContraction) -> list[str]:
     """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step.
 
     Return the copy if it is converted.
     """
+    operand = plan.roles.columns.factor.position
     step = s.steps(block)[s.loops(block)[-1]][operand]
     copy = s.cache_read(block, operand)
     s.compute_at(copy, panel)

@@ -188,7 +188,7 @@ def grouped_sum(
     fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], apart)
     inner = fused[-1]
     by_group = [_by_groups(form, inner, group.size) for form in (row_form, column_form)]
-    whole = [*fused[:-1], BlockAxis(inner.id, inner.extent // group.size, True)]
+    whole = [*fused[:-1], replace(inner, extent=inner.extent // group.size)]
     return GroupedSum(replace(group, tail=inner.extent % group.size), whole, by_group[0], by_group[1])
 
 

@@ -132,10 +132,12 @@ def contraction_on_matrix_unit(s: Schedule, plan: TiledContraction, instruction:
     spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
     columns = D.static_dim(s.extent(spatial[-1]))
     loops = loops_of_contraction(s, block, plan.roles)
-    units, panels, lane, rows, over = loops.units, loops.panels, loops.lane, loops.rows, loops.over
-    if not over:
+    units, panels, (lane,) = loops.units, loops.of(plan.loops.columns), loops.of([plan.roles.lane_axis])
+    row_axes = [*plan.loops.rows, *([] if plan.tile.row_axis is None else [plan.tile.row_axis])]
+    rows = [loop for loop in s.memory_order(block) if loop in loops.of(row_axes)]
+    if not loops.over:
         return decline("K has one element")
-    *over, element = over
+    *over, element = loops.over
     for buffer, dims in s.beyond_edges(block).items():
         arrange_copy(s, s.pad(block, buffer, dims), plan.machine.lanes(2))
     width = s.extent(lane)
@@ -178,6 +180,6 @@ def contraction_on_matrix_unit(s: Schedule, plan: TiledContraction, instruction:
         s.reverse_compute_inline(other)
     s.register_tile(block, tile_loops, (*over, step), instruction.name)
     if outer is panels and panels and operand_bytes(plan.roles.columns) > resident_bytes(plan.machine):
-        s.prefetch(block, s.reads(block)[loops.column_operand], loop=panels[-1])
+        s.prefetch(block, s.reads(block)[plan.roles.columns.factor.position], loop=panels[-1])
     share(s, outer, inner)
     return tile

@@ -14,7 +14,6 @@ from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tile_instruction import FMA
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.groups import DotGroup, multiplies_words
-from mirlo.targets.llvm.schedule.contraction.loop_roles import ContractionLoops
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes, prefetches_panels
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import ContractionRoles, TiledContraction
 from mirlo.targets.llvm.schedule.cost import (
@@ -52,14 +51,14 @@ def place_tile(s: Schedule, block: str, depth: int, inner: int, plan: TiledContr
     s.register_tile(block, inside, over, instruction, plan.machine.masked, steps, epilogue, tile.has_partial_sums)
 
 
-def prefetch_operands(s: Schedule, block: str, plan: TiledContraction, loops: ContractionLoops, is_part: bool) -> None:
+def prefetch_operands(s: Schedule, block: str, plan: TiledContraction, panels: list[str], is_part: bool) -> None:
     """Prefetch columns and operands of the epilogue that come from beyond the caches.
 
     As a part of other loops, a contraction does not read one panel after the other.
     """
-    columns = s.reads(block)[loops.column_operand]
-    if not is_part and loops.panels and prefetches_panels(plan):
-        s.prefetch(block, columns, loop=loops.panels[-1])
+    columns = s.reads(block)[plan.roles.columns.factor.position]
+    if not is_part and panels and prefetches_panels(plan):
+        s.prefetch(block, columns, loop=panels[-1])
     elif not is_part and (ahead := prefetch_bytes(plan)) is not None:
         s.prefetch(block, columns, distance=ahead // element_bytes(plan.roles.columns.access.element_type))
     for buffer in late_operands(s, plan):

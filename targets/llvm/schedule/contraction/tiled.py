@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from mirlo.dialects.core import dims as D
@@ -18,10 +17,8 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.copies import copy_operands, has_smaller_panel, pack_panel
 from mirlo.targets.llvm.schedule.contraction.loop_roles import (
-    ContractionLoops,
     loops_of_contraction,
     take_groups,
-    take_row_loop,
 )
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
 from mirlo.targets.llvm.schedule.contraction.tile_leaf import place_tile, prefetch_operands
@@ -73,7 +70,6 @@ class TiledLoops:
     """Over tiles of rows."""
     over: list[str]
     """Those of the reduction in a tile."""
-    roles: ContractionLoops
 
 
 def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows | None = None) -> TiledLoops:
@@ -82,19 +78,22 @@ def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows |
     plan = plan if part is None else part.choices(plan)
     order, tile_rows = plan.loops.order, plan.tile.rows
     loops = loops_of_contraction(s, block, plan.roles)
-    copies = copy_operands(s, block, loops, plan)
+    copies = copy_operands(s, block, plan)
+    columns, lane_axis, tile_row = plan.loops.columns, plan.roles.lane_axis, plan.tile.row_axis
+    spatial = (*columns, lane_axis, *plan.loops.rows, *([] if tile_row is None else [tile_row]))
+    s.reorder(*loops.units, *loops.of(spatial), *loops.over)
+    panels, rows = loops.fuse(s, columns), loops.fuse(s, plan.loops.rows)
+    (lane,) = loops.fuse(s, [lane_axis]) or [s.add_unit_loop(block)]
+    (row,) = [s.add_unit_loop(block)] if tile_row is None else loops.fuse(s, [tile_row])
     blocks: list[str] = []
     if part is not None and part.columns:
-        block_of_columns, lane = s.split(loops.lane, (None, part.columns))
-        loops = replace(loops, lane=lane)
+        block_of_columns, lane = s.split(lane, (None, part.columns))
         blocks.append(block_of_columns)
-    s.reorder(*blocks, *loops.units, *loops.panels, loops.lane, *loops.rows, *loops.over)
     over, depth = take_groups(s, block, loops, plan.tile.group)
     over = fuse_contiguous(s, block, over)
-    row = take_row_loop(s, block, loops, plan)
-    lanes = 1 if plan.roles.lane_axis.extent == 1 else plan.tile.lanes
+    lanes = 1 if lane_axis.extent == 1 else plan.tile.lanes
     factors = (None, plan.tile.columns) if plan.tile.dot else (None, plan.tile.vectors, lanes)
-    panel, *columns = s.split(loops.lane, factors, "peel" if has_panel_apart(plan, part) else "mask")
+    panel, *vectors = s.split(lane, factors, "peel" if has_panel_apart(plan, part) else "mask")
     if plan.tile.dot or plan.tile.has_partial_sums:
         over, depth = lanes_along_sum(s, over, plan.tile)
     if order.depth_axis is not None:
@@ -102,16 +101,16 @@ def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows |
         blocks.append(block_of_k)
     is_counted = part is not None and part.is_counted and plan.tile.row_axis is not None
     tiles, row = split_rows(s, row, plan, blocks, is_counted)
-    outer, inner = [*loops.panels, panel], [*loops.rows, tiles]
+    outer, inner = [*panels, panel], [*rows, tiles]
     if part is not None:
-        outer, inner = [*loops.panels, *loops.rows], [panel, tiles]
+        outer, inner = [*panels, *rows], [panel, tiles]
     elif order.rows_outside:
-        outer, inner = (loops.rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
-    s.reorder(*blocks, *outer, *inner, *over, row, *columns, *depth)
+        outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
+    s.reorder(*blocks, *outer, *inner, *over, row, *vectors, *depth)
     for tap in over[len(over) - (1 if plan.tile.is_short else len(plan.loops.unrolled)) :]:
         s.unroll(tap)
     if plan.packing.packs_panels:
-        copies += pack_panel(s, block, loops.column_operand, panel, plan)
+        copies += pack_panel(s, block, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
     parts = [tiles]
@@ -120,12 +119,12 @@ def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows |
         parts = s.partition(tiles, [rows.start // tile_rows for rows, _ in sizes[1:]])
     for each in parts:
         placed = s.blocks(each)[0]
-        place_tile(s, placed, len(over), 1 + len(columns) + len(depth), plan)
-        prefetch_operands(s, placed, plan, loops, is_part=part is not None)
+        place_tile(s, placed, len(over), 1 + len(vectors) + len(depth), plan)
+        prefetch_operands(s, placed, plan, panels, is_part=part is not None)
     for copy in copies:
         s.convert(copy)
     inner = [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner
-    return TiledLoops(blocks, outer, inner, panel, tiles, over, loops)
+    return TiledLoops(blocks, outer, inner, panel, tiles, over)
 
 
 def lanes_along_sum(s: Schedule, over: list[str], tile: RegisterTile) -> tuple[list[str], list[str]]:

@@ -147,6 +147,8 @@ class BlockOfRows:
             order = LoopOrder(depth_axis=axis, depth_block=self.depth)
             loops = replace(loops, reduce=(replace(axis, extent=self.depth),), order=order)
         if self.is_one:
+            if tile.row_axis is not None:
+                loops = replace(loops, rows=(*loops.rows, tile.row_axis))
             tile = replace(tile, row_axis=None, rows=1)
         return replace(whole, roles=roles, tile=tile, loops=loops)
 
