@@ -21,6 +21,32 @@ def fuse_contiguous(s: Schedule, block: str, loops: list[str]) -> list[str]:
     return result
 
 
+def arrange_copy(s: Schedule, copy: str, lanes: int, shared: Sequence[str] = ()) -> None:
+    """Arrange the loops of a copy, which may have a border: the border apart, and vectors along memory.
+
+    Threads divide the outermost loops: those that are `shared`, of several parts, or all of a part.
+    """
+    loops = [loop for loop in s.loops(copy) if s.extent(loop) != 1 and loop not in shared]
+    if not loops:
+        return
+    edge = next((loop for loop in loops[:-1] if s.change_points(loop)), None)
+    if edge is not None:
+        around = loops[: loops.index(edge)]
+        for loop in around if not shared else ():
+            s.parallel(loop)
+        for part in s.partition(edge, s.change_points(edge)):
+            arrange_copy(s, s.blocks(part)[0], lanes, [*shared, *around])
+        return
+    *outer, last = fuse_contiguous(s, copy, loops)
+    units = s.loops(copy)[s.loops(copy).index(last) + 1 :]
+    if units:
+        s.reorder(*units, last)
+    vectors, lane = s.split(last, (None, lanes))
+    s.vectorize(lane)
+    for loop in (*outer, vectors) if not shared else ():
+        s.parallel(loop)
+
+
 @dataclass(frozen=True)
 class WalkLoops:
     """Blocks that share one loop over the elements of a row."""

@@ -150,7 +150,7 @@ def loops_of_block(
     Rows of this width are those that it reads, or else those that it writes.
     """
     s = schedule_of(group)
-    loops = arrange_contraction(s, plan, part)
+    loops = arrange_contraction(s, part.choices(plan))
     block, steps = s.blocks()[-1], s.steps(s.blocks()[-1])
     outer: dict[str, tuple[Dim, Dim]] = {}
     for loop in loops.outer:
@@ -159,7 +159,7 @@ def loops_of_block(
             raise ScheduleError(f"'{loop}' does not step evenly by rows")
         outer[loop] = step // width, s.extent(loop)
     is_counted = part.is_counted and plan.tile.row_axis is not None
-    return BlockLoops(s, outer, is_counted, loops.tiles, loops.panel, loops.over, loops.blocks)
+    return BlockLoops(s, loops, outer, is_counted)
 
 
 def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:

@@ -176,7 +176,7 @@ class _PagedProduct:
         self.reader = reader = PageReader(read, memory, part.plan.machine)
         memory.place(read.value, reader.cache)
         # The next page is prefetched in the order of memory, a row's share for each row of a head.
-        (block,) = part.loops.blocks
+        (block,) = part.loops.around.blocks
         layout = PartLayout(
             frozenset([*part.loops.outer, block]),
             IndexExpr({PAGE: 1, HEAD: reader.size}),
@@ -212,7 +212,7 @@ class _PagedProduct:
         """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
         emitter, reader = self.emitter, self.reader
         plan = emitter.plan.plan
-        (block,) = self.loops.blocks
+        (block,) = self.loops.around.blocks
 
         def head(h: Value) -> None:
             own = task.head + h

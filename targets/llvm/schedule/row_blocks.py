@@ -22,7 +22,7 @@ from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.shifted_tiles import STORED_ROW, RowSpan, plus
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction, TiledLoops
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
@@ -34,17 +34,11 @@ class BlockLoops:
     """The loops of a contraction, arranged for blocks of rows."""
 
     s: Schedule
+    around: TiledLoops
     outer: dict[str, tuple[Dim, Dim]]
     """The loops outside of the blocks, with their steps in rows and their iterations."""
     is_counted: bool
     """Whether the loop over tiles computes as many rows as a block has, from one on; else it computes all rows."""
-    tiles: str
-    """The loop over tiles of rows."""
-    panel: str
-    over: list[str]
-    """The loops of the reduction."""
-    blocks: list[str]
-    """Loops over blocks of columns, or of K, outside of others."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +179,7 @@ class BlockTiles:
     ) -> None:
         """Take a contraction of a plan; `others` are values, besides those of a block, of which memory has a part."""
         self._loops, self._rows, self._order, self._memory = part.loops, part.rows, plan.order, memory
-        outer = frozenset([*self._loops.outer, *([self._loops.tiles] if self._loops.is_counted else [])])
+        outer = frozenset([*self._loops.outer, *([self._loops.around.tiles] if self._loops.is_counted else [])])
         layouts: dict[ir.Value | None, PartLayout] = {
             value: PartLayout(outer, IndexExpr({STORED_ROW: elements_of_row(value, plan.total)}))
             for value in plan.local
@@ -215,14 +209,14 @@ class BlockTiles:
         """
         loops = self._loops
         at: dict[str, LoopValue] = {name: self._index(indices, *each) for name, each in loops.outer.items()}
-        ends = {} if columns is None else {loops.panel: columns}
-        ends |= {} if depth is None else dict.fromkeys(loops.over, depth)
+        ends = {} if columns is None else {loops.around.panel: columns}
+        ends |= {} if depth is None else dict.fromkeys(loops.around.over, depth)
         spans: dict[str, RowSpan] = {}
         if loops.is_counted:
             first = start
             for distance in self._between(self._order[0], self._rows):
                 first = plus(first, times(indices[distance], distance))
-            spans[loops.tiles] = RowSpan(first, count, stored)
+            spans[loops.around.tiles] = RowSpan(first, count, stored)
         else:
             at[STORED_ROW] = stored
         self._emitter.emit(self._memory, indices={**at, **(others or {})}, ends=ends, spans=spans)

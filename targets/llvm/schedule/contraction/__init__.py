@@ -14,13 +14,14 @@ from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
-from mirlo.passes.rules import Decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
-from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
+from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
@@ -28,7 +29,7 @@ from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
-from mirlo.targets.llvm.schedule.contraction.tiled import plan_of_primitives
+from mirlo.targets.llvm.schedule.contraction.tiled import arrange_contraction
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import ContractionRoles, LoopsAround, TiledContraction
 from mirlo.targets.llvm.schedule.part_rules import function_group
 
@@ -86,7 +87,16 @@ class VectorContractionPlan:
         on_unit = plan_on_matrix_unit(self.group, self.plan)
         if not isinstance(on_unit, Decline):
             return on_unit
-        return plan_of_primitives(self.group, self.plan, self.choices(), self.describe())
+        return self._arranged()
+
+    @deciding
+    def _arranged(self) -> PrimitivesPlan | Decline:
+        s = schedule_of(self.group)
+        try:
+            arrange_contraction(s, self.plan)
+        except ScheduleError as error:
+            return decline("its loops make no register tile", found=str(error))
+        return PrimitivesPlan(self.group, s, self.name, self.choices(), self.describe())
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""

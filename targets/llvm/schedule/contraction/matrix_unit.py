@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
-from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.primitives.nests import arrange_copy, fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -19,9 +19,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import operand_bytes, resident_bytes
-from mirlo.targets.llvm.schedule.contraction.copies import arrange_copy
-from mirlo.targets.llvm.schedule.contraction.loop_roles import loops_of_contraction
-from mirlo.targets.llvm.schedule.contraction.tiled import share
+from mirlo.targets.llvm.schedule.contraction.tiled import loops_of_contraction, share
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction
 from mirlo.targets.llvm.schedule.cost import (
     MATRIX_UNIT_BLOCK,

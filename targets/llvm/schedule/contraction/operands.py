@@ -57,6 +57,14 @@ class ContractionOperand:
     edge: WindowIndex | None = None
     """The window whose products out of bounds are skipped tile by tile."""
 
+    @property
+    def padded_dims(self) -> list[int]:
+        """Return the dims along which the copy of the operand has a border; none if there is no such copy."""
+        if self.padded_shape is None:
+            return []
+        pairs = enumerate(zip(self.padded_shape, self.access.shape, strict=True))
+        return [dim for dim, (size, old) in pairs if size != old or self.padding[dim]]
+
     def needs_cast(self, kind: ir.Type) -> bool:
         """Return whether an element must be converted to this type before the product."""
         return bool(self.factor.body_ops) or self.access.element_type != kind

@@ -41,7 +41,7 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     PanelPacking,
     RegisterTile,
     TiledContraction,
-    row_tiles,
+    tiles_at_edges,
 )
 from mirlo.targets.llvm.schedule.contraction.tiles import TileSearch
 from mirlo.targets.llvm.schedule.cost import EDGE_TILES, MIN_ROWS_TO_EXTEND, UNROLL_TAPS
@@ -71,7 +71,7 @@ def plan_register_tile(contraction: Contraction, request: PlanRequest) -> TiledC
         edge = plan.roles.rows.edge
         # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
         is_possible = edge is None or (plan.tile.row_axis == edge.position and edge.tap in plan.loops.unrolled)
-        if is_possible and sum(is_edge for _, is_edge in row_tiles(plan.roles.rows, plan.tile)) <= EDGE_TILES:
+        if is_possible and sum(is_edge for _, is_edge in tiles_at_edges(plan.roles.rows, plan.tile)) <= EDGE_TILES:
             break
     return plan
 

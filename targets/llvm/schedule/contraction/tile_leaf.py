@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TypedDict
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -39,24 +40,36 @@ def instruction_of(roles: ContractionRoles, group: DotGroup | None, machine: Mac
     return next((each.name for each in rows if each.takes(*factors, product)), FMA.name)
 
 
-def place_tile(s: Schedule, block: str, depth: int, inner: int, plan: TiledContraction) -> None:
-    """Make the innermost loops of a block a register tile, with as many loops of the reduction outside of its rows."""
-    chain, tile = s.loops(block), plan.tile
-    over, inside = chain[-inner - depth : -inner], chain[-inner:]
+class TileArguments(TypedDict):
+    """The arguments of `register_tile` that are choices."""
+
+    instruction: str
+    masked: bool
+    steps: int
+    epilogue: tuple[int, ...]
+    partial_sums: bool
+
+
+def tile_choices(plan: TiledContraction) -> TileArguments:
+    """Return what is chosen for the register tile besides its loops."""
+    tile = plan.tile
     most_steps = plan.machine.unrolled_products // (tile.rows * tile.vectors)
     is_single = tile.group is None and not tile.dot and not plan.loops.unrolled
-    steps = UNROLLED_STEPS if is_single and tile.rows > 1 and most_steps >= UNROLLED_STEPS else 1
-    instruction = instruction_of(plan.roles, tile.group, plan.machine)
-    epilogue = unrolled_epilogue(plan.roles.contraction, plan.loops.depth)
-    s.register_tile(block, inside, over, instruction, plan.machine.masked, steps, epilogue, tile.has_partial_sums)
+    return {
+        "instruction": instruction_of(plan.roles, tile.group, plan.machine),
+        "masked": plan.machine.masked,
+        "steps": UNROLLED_STEPS if is_single and tile.rows > 1 and most_steps >= UNROLLED_STEPS else 1,
+        "epilogue": unrolled_epilogue(plan.roles.contraction, plan.loops.depth),
+        "partial_sums": tile.has_partial_sums,
+    }
 
 
-def prefetch_operands(s: Schedule, block: str, plan: TiledContraction, panels: list[str], is_part: bool) -> None:
+def prefetch_operands(s: Schedule, block: str, plan: TiledContraction, panels: list[str]) -> None:
     """Prefetch columns and operands of the epilogue that come from beyond the caches.
 
     As a part of other loops, a contraction does not read one panel after the other.
     """
-    columns = s.reads(block)[plan.roles.columns.factor.position]
+    columns, is_part = s.reads(block)[plan.roles.columns.factor.position], plan.part is not None
     if not is_part and panels and prefetches_panels(plan):
         s.prefetch(block, columns, loop=panels[-1])
     elif not is_part and (ahead := prefetch_bytes(plan)) is not None:

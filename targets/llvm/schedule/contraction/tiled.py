@@ -1,168 +1,194 @@
-"""Contractions as schedules of primitives: the loops of a plan around a register tile."""
+"""The schedule of contractions by primitives: the loops of a plan around a register tile, and copies of operands."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from mirlo.dialects.core import dims as D
-from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.rules import Decline, deciding, decline
-from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
-from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
+from mirlo.passes.schedule.primitives.nests import arrange_copy, fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.copies import copy_operands, has_smaller_panel, pack_panel
-from mirlo.targets.llvm.schedule.contraction.loop_roles import (
-    loops_of_contraction,
-    take_groups,
-)
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
-from mirlo.targets.llvm.schedule.contraction.tile_leaf import place_tile, prefetch_operands
+from mirlo.targets.llvm.schedule.contraction.tile_leaf import prefetch_operands, tile_choices
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
-    BlockOfRows,
+    ContractionRoles,
     RegisterTile,
     TiledContraction,
-    row_tiles,
+    TiledLoops,
+    tiles_at_edges,
 )
-from mirlo.targets.llvm.schedule.cost import (
-    PANELS_TO_SHARE,
-    REST_ROWS,
-    REST_ROWS_IN_LOOPS,
-)
+from mirlo.targets.llvm.schedule.cost import COPY_VECTORS, PANELS_TO_SHARE
 
 
-@deciding
-def plan_of_primitives(
-    group: BlockGroup[Machine], plan: TiledContraction, choices: ChoiceValues, facts: ScheduleFacts
-) -> PrimitivesPlan | Decline:
-    """Schedule a contraction by primitives."""
-    s = schedule_of(group)
-    try:
-        contraction_by_primitives(s, plan)
-    except ScheduleError as error:
-        return decline("its loops make no register tile", found=str(error))
-    return PrimitivesPlan(group, s, "contraction", choices, facts)
+def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
+    """Arrange the loops of a contraction around a register tile, and divide them among threads.
 
-
-def contraction_by_primitives(s: Schedule, plan: TiledContraction) -> None:
-    """Arrange the loops of a contraction around a register tile, and divide them among threads."""
-    loops = arrange_contraction(s, plan)
-    if plan.loops.order.row_block:
-        s.parallel(loops.blocks[-1])
-    else:
-        share(s, loops.outer, loops.inner, plan.loops.order.share)
-
-
-@dataclass(frozen=True)
-class TiledLoops:
-    """The loops around the register tiles of a contraction, outermost first."""
-
-    blocks: list[str]
-    """Those over blocks of K and of rows."""
-    outer: list[str]
-    inner: list[str]
-    panel: str
-    tiles: str
-    """Over tiles of rows."""
-    over: list[str]
-    """Those of the reduction in a tile."""
-
-
-def arrange_contraction(s: Schedule, plan: TiledContraction, part: BlockOfRows | None = None) -> TiledLoops:
-    """Arrange the loops of a contraction around a register tile; of a block of rows, in each of its panels."""
+    Of a part of other loops, which threads divide, those of a block of rows are in each of its panels.
+    """
     block, *after = s.blocks()
-    plan = plan if part is None else part.choices(plan)
-    order, tile_rows = plan.loops.order, plan.tile.rows
-    loops = loops_of_contraction(s, block, plan.roles)
+    roles, tile, order = plan.roles, plan.tile, plan.loops.order
+    loops = loops_of_contraction(s, block, roles)
     copies = copy_operands(s, block, plan)
-    columns, lane_axis, tile_row = plan.loops.columns, plan.roles.lane_axis, plan.tile.row_axis
-    spatial = (*columns, lane_axis, *plan.loops.rows, *([] if tile_row is None else [tile_row]))
+    row_axes = [] if tile.row_axis is None else [tile.row_axis]
+    spatial = [*plan.loops.columns, roles.lane_axis, *plan.loops.rows, *row_axes]
     s.reorder(*loops.units, *loops.of(spatial), *loops.over)
-    panels, rows = loops.fuse(s, columns), loops.fuse(s, plan.loops.rows)
-    (lane,) = loops.fuse(s, [lane_axis]) or [s.add_unit_loop(block)]
-    (row,) = [s.add_unit_loop(block)] if tile_row is None else loops.fuse(s, [tile_row])
+    panels, rows = loops.fuse(s, plan.loops.columns), loops.fuse(s, plan.loops.rows)
+    (lane,) = loops.fuse(s, [roles.lane_axis]) or [s.add_unit_loop(block)]
+    (row,) = loops.fuse(s, row_axes) or [s.add_unit_loop(block)]
+    over, depth = split_sum(s, block, loops.over, tile)
     blocks: list[str] = []
-    if part is not None and part.columns:
-        block_of_columns, lane = s.split(lane, (None, part.columns))
-        blocks.append(block_of_columns)
-    over, depth = take_groups(s, block, loops, plan.tile.group)
-    over = fuse_contiguous(s, block, over)
-    lanes = 1 if lane_axis.extent == 1 else plan.tile.lanes
-    factors = (None, plan.tile.columns) if plan.tile.dot else (None, plan.tile.vectors, lanes)
-    panel, *vectors = s.split(lane, factors, "peel" if has_panel_apart(plan, part) else "mask")
-    if plan.tile.dot or plan.tile.has_partial_sums:
-        over, depth = lanes_along_sum(s, over, plan.tile)
+    if plan.part is not None and plan.part.columns:
+        *blocks, lane = s.split(lane, (None, plan.part.columns))
     if order.depth_axis is not None:
         block_of_k, over[-1] = s.split(over[-1], (None, order.depth_block))
         blocks.append(block_of_k)
-    is_counted = part is not None and part.is_counted and plan.tile.row_axis is not None
-    tiles, row = split_rows(s, row, plan, blocks, is_counted)
-    outer, inner = [*panels, panel], [*rows, tiles]
-    if part is not None:
-        outer, inner = [*panels, *rows], [panel, tiles]
-    elif order.rows_outside:
-        outer, inner = (rows, [*outer, tiles]) if plan.has_own_rows else (inner, outer)
-    s.reorder(*blocks, *outer, *inner, *over, row, *vectors, *depth)
-    for tap in over[len(over) - (1 if plan.tile.is_short else len(plan.loops.unrolled)) :]:
+    panel, *vectors = s.split(lane, (None, *plan.vectors), tail=plan.tail_of_panels)
+    *block_of_rows, tiles, row = s.split(row, (None, *plan.rows), **plan.tail_of_rows)
+    blocks += block_of_rows
+    outer, inner = around_tiles(plan, [*panels, panel], [*rows, tiles])
+    s.reorder(*loops.units, *blocks, *outer, *inner, *over, row, *vectors, *depth)
+    for tap in over[len(over) - (1 if tile.is_short else len(plan.loops.unrolled)) :]:
         s.unroll(tap)
     if plan.packing.packs_panels:
         copies += pack_panel(s, block, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
-    parts = [tiles]
-    if plan.roles.rows.edge is not None:  # tiles at edges leave products out
-        sizes = row_tiles(plan.roles.rows, plan.tile)
-        parts = s.partition(tiles, [rows.start // tile_rows for rows, _ in sizes[1:]])
+    parts = s.partition(tiles, [rows.start // tile.rows for rows, _ in tiles_at_edges(roles.rows, tile)[1:]])
+    inside = len([row, *vectors, *depth])
     for each in parts:
-        placed = s.blocks(each)[0]
-        place_tile(s, placed, len(over), 1 + len(vectors) + len(depth), plan)
-        prefetch_operands(s, placed, plan, panels, is_part=part is not None)
+        (placed,) = s.blocks(each)
+        own = s.loops(placed)
+        s.register_tile(placed, own[-inside:], own[-inside - len(over) : -inside], **tile_choices(plan))
+        prefetch_operands(s, placed, plan, panels)
     for copy in copies:
         s.convert(copy)
-    inner = [*inner[:-1], *parts] if inner[-1:] == [tiles] else inner
-    return TiledLoops(blocks, outer, inner, panel, tiles, over)
+    if order.row_block:
+        s.parallel(blocks[-1])
+    elif plan.part is None:
+        share(s, outer, [part for loop in inner for part in (parts if loop == tiles else [loop])], order.share)
+    return TiledLoops(blocks, outer, panel, tiles, over)
 
 
-def lanes_along_sum(s: Schedule, over: list[str], tile: RegisterTile) -> tuple[list[str], list[str]]:
-    """Split the innermost loop of the reduction into vectors; return the loops around the tile, and its lanes.
+def split_sum(s: Schedule, block: str, over: list[str], tile: RegisterTile) -> tuple[list[str], list[str]]:
+    """Split the reduction; return its loops around the rows of a tile, and those inside of one instruction.
 
-    A tile whose lanes are columns has a loop over the lanes of these vectors, with the products of each in its order.
+    These are over the elements of a group, or over the lanes of a vector along K. A tile whose lanes are columns has a
+    loop over the lanes of these vectors, with the products of each in its order.
     """
-    *others, last = over
-    step, lane = s.split(last, (None, tile.lanes))
-    return ([*others, step], [lane]) if tile.dot else ([*others, lane, step], [])
+    depth: list[str] = []
+    if tile.group is not None:
+        step, *depth = s.split(over[-1], (None, tile.group.size))
+        over = [*over[:-1], step]
+    over = fuse_contiguous(s, block, over)
+    if tile.dot or tile.has_partial_sums:
+        step, lane = s.split(over[-1], (None, tile.lanes))
+        return ([*over[:-1], step], [lane]) if tile.dot else ([*over[:-1], lane, step], [])
+    return over, depth
 
 
-def has_panel_apart(plan: TiledContraction, part: BlockOfRows | None) -> bool:
-    """Return whether the last panel, which is smaller, has loops of its own.
+def around_tiles(plan: TiledContraction, columns: list[str], rows: list[str]) -> tuple[list[str], list[str]]:
+    """Return the loops around tiles, those that threads divide first, and the others; each ends with its own tiles."""
+    if plan.part is not None:  # the loops over heads are outside of a block of rows
+        return [*columns[:-1], *rows[:-1]], [columns[-1], rows[-1]]
+    if not plan.loops.order.rows_outside:
+        return columns, rows
+    return (rows[:-1], [*columns, rows[-1]]) if plan.has_own_rows else (rows, columns)
 
-    Packed panels do not: one copy serves all of them. Transposes of groups need to know their columns.
+
+@dataclass(frozen=True)
+class ContractionLoops:
+    """The loops of a contraction, one for each axis; axes of the block that are divided into parts are split."""
+
+    of_axis: Mapping[int, str]
+    """The loop of each axis, by its id."""
+    units: list[str]
+    """Those of one iteration."""
+    over: list[str]
+    """Those of the reduction, in the order of the rows in memory."""
+
+    def of(self, axes: Sequence[BlockAxis]) -> list[str]:
+        """Return the loops that axes consist of, outermost first; the axis of a scalar has none."""
+        return [self.of_axis[part] for axis in axes for part in axis.parts if part in self.of_axis]
+
+    def fuse(self, s: Schedule, axes: Sequence[BlockAxis]) -> list[str]:
+        """Return one loop for each axis, fused of those that it consists of."""
+        parts = [self.of([axis]) for axis in axes]
+        return [s.fuse(*each) if len(each) > 1 else each[0] for each in parts if each]
+
+
+def loops_of_contraction(s: Schedule, block: str, roles: ContractionRoles) -> ContractionLoops:
+    """Return the loops of a contraction; those over columns that are stored as panels are split."""
+    loops: dict[int, str] = {}
+    for loop, parts in zip(s.loops(block), roles.contraction.parts, strict=True):
+        split = s.split(loop, (None, *(part.extent for part in parts[1:]))) if len(parts) > 1 else [loop]
+        loops |= {part.id: each for part, each in zip(parts, split, strict=False)}
+    units = [loop for loop in s.loops(block) if loop not in loops.values()]
+    over = [loops[axis.id] for axis in roles.order]
+    if not over:
+        over = [loop for loop in units if s.kinds(block)[loop] == "reduce"][-1:]
+        units = [loop for loop in units if loop not in over]
+    return ContractionLoops(loops, units, over)
+
+
+def copy_operands(s: Schedule, block: str, plan: TiledContraction) -> list[str]:
+    """Copy operands with elements beyond edges that the loops do not skip; return copies that are converted."""
+    converted: list[str] = []
+    for side in (plan.roles.rows, plan.roles.columns):
+        if not side.padded_dims and not side.is_converted:
+            continue
+        buffer = s.reads(block)[side.factor.position]
+        copy = s.pad(block, buffer, side.padded_dims) if side.padded_dims else s.cache_read(block, buffer)
+        arrange_copy(s, copy, plan.tile.lanes * plan.tile.group_size)
+        converted += [copy] if side.is_converted else []
+    return converted
+
+
+def pack_panel(s: Schedule, block: str, panel: str, plan: TiledContraction) -> list[str]:
+    """Pack each panel of columns before the tiles that read it: rows of columns, one for each k-step or group.
+
+    Return the copy if it is converted.
     """
-    is_dynamic = not isinstance(plan.roles.lane_axis.extent, int)
-    if plan.is_interleaved:
-        return is_dynamic or plan.roles.lane_axis.extent % plan.tile.columns != 0
-    is_apart = is_dynamic or part is not None and has_smaller_panel(plan.roles.lane_axis, plan.tile)
-    return is_apart and not plan.packing.packs_panels
-
-
-def split_rows(s: Schedule, row: str, plan: TiledContraction, blocks: list[str], any_number: bool = False) -> list[str]:
-    """Split the loop over rows into tiles, in blocks where the order of the loops has them; add those to `blocks`.
-
-    Tiles of `any_number` of rows, and of a number that only the run time knows, are shifted.
-    """
-    tile_rows, row_block = plan.tile.rows, plan.loops.order.row_block
-    if row_block:
-        block_of_rows, *inner = s.split(row, (None, row_block // tile_rows, tile_rows))
-        blocks.append(block_of_rows)
-        return inner
-    smaller = REST_ROWS_IN_LOOPS if len(plan.roles.contraction.spatial) > 2 else REST_ROWS
-    any_number |= plan.tile.has_dynamic_rows
-    rests = [rows for rows in smaller if rows < tile_rows] if any_number else []
-    return s.split(row, (None, tile_rows), tail="shift" if any_number else "mask", rests=rests)
+    tile, columns, lane_axis = plan.tile, plan.roles.columns, plan.roles.lane_axis
+    copy = s.cache_read(block, columns.factor.position)
+    s.compute_at(copy, panel)
+    loops = [loop for loop in s.loops(copy) if loop not in s.loops(block)]
+    if tile.group is not None and tile.group.is_stored:  # as the panel is: it is extended, element by element
+        *_, last = fuse_contiguous(s, copy, [loop for loop in loops if s.extent(loop) != 1])
+        _, vectors, lane = s.split(last, (None, COPY_VECTORS, tile.lanes * tile.group.size))
+        s.unroll(vectors)
+        s.vectorize(lane)
+        return [copy]
+    dims = columns.access.dims
+    at = next((dim for dim, index in enumerate(dims) if index.stride(lane_axis) == 1), None)
+    if at is None:
+        raise ScheduleError("a copy of columns has no loop over them: windows overlap, and skip elements")
+    along = [dim for dim in range(len(dims)) if dim != at]
+    if tile.group is not None:  # the dim of the groups is the last one
+        along.sort(key=lambda dim: dims[dim].stride(plan.roles.order[-1]) != 0)
+    s.pack(s.reads(block)[columns.factor.position], [*along, at], [(along[-1], tile.group.size)] if tile.group else ())
+    vectors, lane = s.split(loops[at], (None, tile.lanes))
+    steps, inner = [loops[dim] for dim in along], list[str]()
+    squares = [] if tile.group is None else [tile.group.size]
+    if not plan.has_contiguous_columns:
+        squares.insert(0, tile.lanes)
+    if squares:  # elements that are contiguous along K, and those of a group, are transposed in registers
+        is_masked = plan.machine.masked and tile.group is None and isinstance(s.extent(steps[-1]), int)
+        last, *inner = s.split(steps.pop(), (None, *squares), "mask" if is_masked else "peel")
+        steps.append(last)
+    is_unrolled = tile.group is not None or plan.has_contiguous_columns
+    s.reorder(*([*steps, vectors] if is_unrolled else [vectors, *steps]), *inner[:1], lane, *inner[1:])
+    s.vectorize(lane)
+    if is_unrolled:
+        s.unroll(vectors)
+    if inner:
+        s.transpose(inner[0])
+    elif steps and plan.has_smaller_panel:  # whole panels without masks
+        s.unswitch(steps[0])
+    is_cast = tile.group is None and columns.needs_cast(plan.roles.contraction.product.accumulate_type)
+    return [copy] if is_cast else []
 
 
 def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:

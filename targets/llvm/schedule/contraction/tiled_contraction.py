@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
@@ -15,7 +16,8 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder
-from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, edge_ranges, tile_ranges
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, edge_ranges
+from mirlo.targets.llvm.schedule.cost import REST_ROWS, REST_ROWS_IN_LOOPS
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class RegisterTile:
         return self.vectors if self.dot else self.vectors * self.lanes
 
     @property
+    def group_size(self) -> int:
+        """Return the elements along K that one instruction multiplies."""
+        return 1 if self.group is None else self.group.size
+
+    @property
     def has_dynamic_rows(self) -> bool:
         """Return whether the number of rows is dynamic."""
         return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
@@ -101,6 +108,13 @@ class LoopsAround:
         return D.product([axis.extent for axis in self.reduce])
 
 
+class TailArguments(TypedDict):
+    """The arguments of `split` that say how a loop ends."""
+
+    tail: str
+    rests: list[int]
+
+
 @dataclass(frozen=True)
 class TiledContraction:
     """A contraction with the choices for it on a machine."""
@@ -112,6 +126,8 @@ class TiledContraction:
     tile: RegisterTile
     packing: PanelPacking
     loops: LoopsAround
+    part: BlockOfRows | None = None
+    """What of it is computed, if it is a part of other loops."""
 
     @property
     def has_own_rows(self) -> bool:
@@ -122,6 +138,73 @@ class TiledContraction:
     def is_interleaved(self) -> bool:
         """Return whether the kernel packs panels of groups of elements along K."""
         return self.packing.packs_panels and self.tile.group is not None and not self.tile.group.is_stored
+
+    @property
+    def has_contiguous_columns(self) -> bool:
+        """Return whether vectors of columns, in panels that the kernel packs, are in memory; else those along K are."""
+        columns = self.roles.columns.form
+        if self.tile.group is None:
+            return bool(columns.stride(self.roles.lane_axis) == 1)
+        return bool(columns.stride(self.loops.reduce[-1]) != self.tile.group.size)
+
+    @property
+    def has_smaller_panel(self) -> bool:
+        """Return whether the last of several panels may be smaller than others."""
+        extent = self.roles.lane_axis.extent
+        is_single = isinstance(extent, int) and extent < self.tile.columns
+        return not is_single and extent % self.tile.columns != 0
+
+    @property
+    def tail_of_panels(self) -> str:
+        """Return how columns are split into panels: the last one, if it is smaller, may have loops of its own.
+
+        Packed panels do not: one copy serves all of them. Transposes of groups need to know their columns.
+        """
+        extent = self.roles.lane_axis.extent
+        is_apart = not isinstance(extent, int)
+        if self.is_interleaved:
+            is_apart |= extent % self.tile.columns != 0
+        else:
+            is_apart |= self.part is not None and self.has_smaller_panel
+            is_apart &= not self.packing.packs_panels
+        return "peel" if is_apart else "mask"
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Return the extents of the loops over the columns of a panel."""
+        if self.tile.dot:
+            return (self.tile.columns,)
+        return self.tile.vectors, 1 if self.roles.lane_axis.extent == 1 else self.tile.lanes
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Return the tiles of a block of rows, if there are such blocks, and the rows of a tile."""
+        block = self.loops.order.row_block
+        return (block // self.tile.rows, self.tile.rows) if block else (self.tile.rows,)
+
+    @property
+    def tail_of_rows(self) -> TailArguments:
+        """Return how rows are split into tiles: shifted ones, and smaller ones, if there may be any number of rows."""
+        is_counted = self.part is not None and self.part.is_counted and self.tile.row_axis is not None
+        if self.loops.order.row_block or not (is_counted or self.tile.has_dynamic_rows):
+            return {"tail": "mask", "rests": []}
+        smaller = REST_ROWS_IN_LOOPS if len(self.roles.contraction.spatial) > 2 else REST_ROWS
+        return {"tail": "shift", "rests": [rows for rows in smaller if rows < self.tile.rows]}
+
+
+@dataclass(frozen=True)
+class TiledLoops:
+    """The loops around the register tiles of a contraction, outermost first."""
+
+    blocks: list[str]
+    """Those over blocks of K and of rows."""
+    outer: list[str]
+    """Over panels, or rows, that threads divide first."""
+    panel: str
+    tiles: str
+    """Over tiles of rows."""
+    over: list[str]
+    """Those of the reduction in a tile."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +233,7 @@ class BlockOfRows:
             if tile.row_axis is not None:
                 loops = replace(loops, rows=(*loops.rows, tile.row_axis))
             tile = replace(tile, row_axis=None, rows=1)
-        return replace(whole, roles=roles, tile=tile, loops=loops)
+        return replace(whole, roles=roles, tile=tile, loops=loops, part=self)
 
 
 def lanes_of_panel(columns: BlockAxis, tile: RegisterTile, machine: Machine) -> int:
@@ -159,18 +242,11 @@ def lanes_of_panel(columns: BlockAxis, tile: RegisterTile, machine: Machine) -> 
     return sum(piece.lanes for piece in pieces_of(width, tile.lanes, machine.masked))
 
 
-def row_tiles(rows: ContractionOperand, tile: RegisterTile) -> list[tuple[range, bool]]:
-    """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
-
-    There are none if the number of rows is dynamic.
-    """
+def tiles_at_edges(rows: ContractionOperand, tile: RegisterTile) -> list[tuple[range, bool]]:
+    """Return ranges of rows, each with whether its tiles are at an edge; none if no products are skipped there."""
     axis, edge = tile.row_axis, rows.edge
-    if axis is None:
+    if axis is None or edge is None:
         return []
     if not isinstance(axis.extent, int):
-        if edge is not None:
-            raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
-        return []
-    if edge is None:
-        return [(tiles, False) for tiles in tile_ranges(axis.extent, tile.rows)]
+        raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
     return edge_ranges(axis.extent, tile.rows, *edge.interior())
