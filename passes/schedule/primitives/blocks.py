@@ -20,10 +20,12 @@ from mirlo.passes.schedule.primitives.tree import (
     SERIAL,
     BlockLeaf,
     BufferAccess,
+    InitialValues,
     Loop,
     Root,
     ScheduleBuffer,
     ScheduleError,
+    Update,
     around,
     axis_name,
     extents_of,
@@ -134,7 +136,7 @@ def reverse_inline(root: Root, leaf: BlockLeaf) -> None:
     if not makers:
         raise ScheduleError(f"{what} reads no result of another block")
     maker = makers[-1]
-    if maker.part != "whole" or maker.rule or maker.has_partial_results:
+    if maker.form is not None or maker.has_partial_results:
         raise ScheduleError(f"{what} reads '{maker.name}', which is decomposed, or scheduled by a rule")
     at: dict[int, IndexExpr] = {}
     for access in leaf.reads:
@@ -163,7 +165,7 @@ def compute_with(root: Root, leaf: BlockLeaf, other: BlockLeaf) -> None:
     _require_movable(root, leaf)
     if other.rule:
         raise ScheduleError(f"{what} is to be computed with '{other.name}', which rule '{other.rule}' schedules")
-    if leaf is other or leaf.is_reduction or other.is_reduction or leaf.part != "whole" or other.part != "whole":
+    if leaf is other or leaf.is_reduction or other.is_reduction or not leaf.is_whole or not other.is_whole:
         raise ScheduleError(f"{what} and '{other.name}' are not two blocks without reductions")
     if leaf.domain != other.domain:
         raise ScheduleError(
@@ -236,7 +238,7 @@ def _require_only_writer(root: Root, buffer: ScheduleBuffer, word: str) -> None:
     makers = [
         other
         for other in root.leaves()
-        if other.part != "start" and any(access.buffer is buffer for access in _results_of(other))
+        if not other.is_start and any(access.buffer is buffer for access in _results_of(other))
     ]
     if len(makers) > 1:
         names = ", ".join(f"'{other.name}'" for other in makers)
@@ -370,7 +372,7 @@ def _is_within(low: Dim, high: Dim, size: Dim) -> bool:
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     """Replace the result of a block by a copy, and insert a block after it that copies it to the result."""
     buffer = _single_output(leaf)
-    if leaf.part != "whole":
+    if not leaf.is_whole:
         raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")
     _require_only_writer(root, buffer, "cache_write")
     _require_separate_loops("cache_write", leaf, buffer, "reads")
@@ -384,7 +386,7 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
 
 def _require_decomposable(leaf: BlockLeaf, loop: Loop) -> None:
     """Require that initial values can be stored before a loop."""
-    if not leaf.is_reduction or leaf.part != "whole":
+    if not leaf.is_reduction or not leaf.is_whole:
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not in '{loop.name}'")
@@ -426,7 +428,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     zero = {name: number(0) for name in reduced}
     start = BlockLeaf(
         f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
-        [index.replace({**values, **zero}) for index in leaf.at], [], "start",
+        [index.replace({**values, **zero}) for index in leaf.at], form=InitialValues(leaf),
     )  # fmt: skip
     # All elements get their initial value, also partial results for which no iteration is left.
     starts = [_start_loop(other, names[other.name]) for other in inside]
@@ -441,7 +443,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     start.guards += [guard for guard in kept if guard not in start.guards]
     replace(loop, [nested(starts, start), loop])
     for part in parts_of_reduction(root, leaf):
-        part.part = "update"
+        part.form = Update()
     return start
 
 
@@ -475,7 +477,7 @@ def _require_movable(root: Root, leaf: BlockLeaf) -> None:
         raise ScheduleError(
             f"'{leaf.epilogue[0].name}' is computed on results of '{leaf.name}': move '{leaf.name}' before that"
         )
-    if leaf.part != "whole":
+    if not leaf.is_whole:
         raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
     if leaf.begin is not None:
         raise ScheduleError(f"'{leaf.name}' is a part of a reduction whose loop is partitioned: move it before that")

@@ -81,7 +81,7 @@ class CommandIntrin(Instruction):
             raise ScheduleError(
                 f"tensorize: the loops are {shown}, '{self.name}' takes at most [{', '.join(expected)}]"
             )
-        if leaf.part != "whole" or leaf.epilogue:
+        if not leaf.is_whole or leaf.epilogue:
             raise ScheduleError(f"tensorize: '{leaf.name}' is not one block, which '{self.name}' computes as a whole")
         numbers = _match_bodies(pattern, leaf, sentinels)
         if numbers is None:

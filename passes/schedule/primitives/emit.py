@@ -624,7 +624,7 @@ class _Emitter(BlockEmitter):
     def synchronize_once(self, loop: Loop, bound: Sequence[ir.Operation]) -> None:
         """Synchronize threads after the last iteration of an unrolled loop only, if each has its own elements."""
         leaf, *others = leaves_of(loop)
-        if others or leaf.is_reduction or leaf.part != "whole":
+        if others or leaf.is_reduction or not leaf.is_whole:
             return
         written = [access.buffer for access in leaf.writes]
         if len([access for access in accesses_of(leaf) if access.buffer in written]) > len(written):

@@ -13,12 +13,14 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.tree import (
     BOUND,
-    TILE,
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Loop,
     Root,
+    RuleClaim,
     ScheduleBuffer,
+    TileLeaf,
     TileStart,
     around,
     intrinsic_of,
@@ -79,8 +81,8 @@ def _reads_inside(leaf: BlockLeaf) -> Iterator[BufferAccess]:
 
 def _is_kept(writes: Uses, reads: Uses) -> bool:
     """Return whether elements of a buffer with these uses may be in registers."""
-    parts = ("start", "update", TILE)
-    return bool(reads) and not any(leaf.part in parts or leaf.rule or leaf.epilogue for leaf, _ in writes)
+    makers = [leaf for leaf, _ in writes if leaf.epilogue or not isinstance(leaf.form, (Accumulation, type(None)))]
+    return bool(reads) and not makers
 
 
 def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_elsewhere: bool) -> None:
@@ -94,7 +96,7 @@ def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_else
 def _keep(writes: Uses, reads: Uses) -> None:
     """Replace the reads of a buffer by registers where possible."""
     for leaf, write in writes:
-        if leaf.accumulation is not None and leaf.begin not in (None, leaf):
+        if isinstance(leaf.form, Accumulation) and leaf.begin not in (None, leaf):
             continue  # the block that begins a reduction has its results
         node = _once_an_iteration(leaf)
         if node is None or node.parent is None:
@@ -115,7 +117,7 @@ def _may_be_held(
     leaf: BlockLeaf, node: Loop | BlockLeaf, reader: BlockLeaf, access: BufferAccess, inside: Loop | BlockLeaf | None
 ) -> bool:
     """Return whether a value that a node computes in an iteration may be in a register where a block reads it."""
-    if reader.rule or reader.part == TILE or access.is_opaque or access.outside is not None:
+    if isinstance(reader.form, (RuleClaim, TileLeaf)) or access.is_opaque or access.outside is not None:
         return False
     if any(loop.is_transposed or intrinsic_of(loop) is not None or loop.kind == BOUND for loop in around(reader)):
         return False
@@ -134,7 +136,7 @@ def _once_an_iteration(leaf: BlockLeaf) -> Loop | BlockLeaf | None:
     None if a node computes several elements, or may leave one out.
     """
     node: Loop | BlockLeaf = leaf
-    if leaf.accumulation is not None:
+    if isinstance(leaf.form, Accumulation):
         region = register_loop(leaf)
         assert region is not None, "the results are in registers over a loop"
         chain, reduced = around(leaf), leaf.reduce_loops()

@@ -24,6 +24,7 @@ from mirlo.passes.schedule.primitives.threads import (
 from mirlo.passes.schedule.primitives.tree import (
     SERIAL,
     SHARED,
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -48,7 +49,7 @@ def join_threads(root: Root) -> None:
         if not isinstance(nest, Loop) or not bound_loops(nest):
             continue
         for leaf in leaves_of(nest):
-            if leaf.accumulation is not None and reduced_threads(leaf):
+            if isinstance(leaf.form, Accumulation) and reduced_threads(leaf):
                 _move_threads_outside(root, leaf)
             _drop_unit_loops(nest, leaf)
         _join(root, nest)

@@ -28,6 +28,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Guard,
     Loop,
+    Update,
     around,
     extents_of,
     placed_at,
@@ -83,7 +84,7 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
     if may_trap(bodies) and any(loop.name in guard.variables() for guard, _ in guards):
         return False
     is_reduced = loop.name in leaf.reduce_loops()
-    if is_reduced and (leaf.part != "update" or leaf.view is None or reducer_of(leaf.view) is None):
+    if is_reduced and (not isinstance(leaf.form, Update) or leaf.view is None or reducer_of(leaf.view) is None):
         return False
     if placed.in_threads:
         return has_all_lanes(loop, guards)
@@ -408,7 +409,7 @@ class LoopLanes:
 
     def compute(self, leaf: BlockLeaf, at: list[IndexExpr]) -> list[ir.Value]:
         """Emit the values of a block, one per lane or a scalar; `leaf` is the point's block or one inlined in it."""
-        if leaf.part == "start":
+        if leaf.is_start:
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:
@@ -532,7 +533,7 @@ class LoopLanes:
     def emit(self) -> None:
         """Emit the block's elements, one per lane."""
         leaf = self.leaf
-        if self.axis not in leaf.reduce_loops() or leaf.part == "start":
+        if self.axis not in leaf.reduce_loops() or leaf.is_start:
             self.finish(self.compute(leaf, leaf.at))
             return
         assert leaf.view is not None

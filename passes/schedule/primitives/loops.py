@@ -15,8 +15,10 @@ from mirlo.passes.schedule.primitives.tree import (
     SERIAL,
     UNROLLED,
     VECTORIZED,
+    Accumulation,
     BlockLeaf,
     Guard,
+    InitialValues,
     Loop,
     PartRange,
     Root,
@@ -24,6 +26,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ScheduleError,
     ShiftedTiles,
     TileStart,
+    Update,
     around,
     intrinsic_of,
     leaves_of,
@@ -252,11 +255,11 @@ def _require_starts_inside(chain: Sequence[Loop]) -> None:
 def _require_order_is_free(span: Sequence[Loop], loops: Sequence[Loop]) -> None:
     """Require that no loop of a reduction moves in front of the block that initializes it."""
     for leaf in leaves_of(span[-1]):
-        if leaf.part == "whole" or not leaf.is_reduction:
+        if leaf.is_whole or not leaf.is_reduction:
             continue
         # An update whose initialization is further in than a reduction loop would restart in each iteration.
-        starts = [other for other in leaves_of(span[0]) if other.part == "start" and other.name == f"{leaf.name}_start"]
-        if starts:
+        forms = [other.form for other in leaves_of(span[0])]
+        if any(isinstance(form, InitialValues) and form.reduction in (leaf, leaf.begin) for form in forms):
             raise ScheduleError(f"reorder: '{leaf.name}' is decomposed inside of these loops; reorder them before that")
 
 
@@ -264,7 +267,7 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
     """Set the kind of a loop."""
     if kind == PARALLEL or thread is not None:
         for leaf in leaves_of(loop):
-            if loop.name not in leaf.reduce_loops() or leaf.part == "start":
+            if loop.name not in leaf.reduce_loops() or leaf.is_start:
                 continue
             if (thread or "").startswith(THREAD):
                 _require_partial_results(leaf, loop)
@@ -290,7 +293,7 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
 
 def _require_partial_results(leaf: BlockLeaf, loop: Loop) -> None:
     """Require that threads can combine what each of them reduces."""
-    if leaf.part == "update":
+    if isinstance(leaf.form, Update):
         raise ScheduleError(
             f"bind: '{leaf.name}' is decomposed; across threads, a reduction starts from its initial value once: bind "
             f"'{loop.name}' instead of decompose_reduction"
@@ -332,8 +335,8 @@ def require_serial(loop: Loop) -> None:
 def require_no_accumulators(word: str, loop: Loop) -> None:
     """Require that a loop is not one over which results are in registers."""
     for leaf in leaves_of(loop):
-        chain = around(leaf) if leaf.part == "registers" else []
-        first = next((i for i, other in enumerate(chain) if leaf.accumulation in other.accumulated), None)
+        chain = around(leaf) if isinstance(leaf.form, Accumulation) else []
+        first = next((i for i, other in enumerate(chain) if leaf.form in other.accumulated), None)
         if first is not None and loop in chain[first:]:
             raise ScheduleError(f"{word}: '{leaf.name}' is in registers over '{chain[first].name}': {word} before that")
 

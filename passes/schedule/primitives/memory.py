@@ -33,7 +33,6 @@ from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     LOCAL,
     PARALLEL,
-    TILE,
     VECTORIZED,
     BlockLeaf,
     BufferAccess,
@@ -424,7 +423,7 @@ def _elements_after(
 
 def _blocks_of_k(buffer: ScheduleBuffer, leaves: Sequence[BlockLeaf]) -> list[Loop]:
     """Return the loops over blocks of K around a register tile whose accumulators are in a buffer."""
-    tiles = [leaf for leaf in leaves if leaf.part == TILE and leaf.writes[0].buffer is buffer]
+    tiles = [leaf for leaf in leaves if isinstance(leaf.form, TileLeaf) and leaf.writes[0].buffer is buffer]
     return [
         loop
         for leaf in tiles

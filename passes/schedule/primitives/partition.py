@@ -14,6 +14,7 @@ from mirlo.passes.schedule.primitives.threads import reduced_threads
 from mirlo.passes.schedule.primitives.tree import (
     Accumulation,
     BlockLeaf,
+    InitialValues,
     Loop,
     PartRange,
     Root,
@@ -44,8 +45,8 @@ def partition(root: Root, loop: Loop, points: Sequence[int], multiples: Sequence
             raise ScheduleError(f"partition: '{leaf.name}' reads a tile of its loops: partition '{loop.name}' before")
         if loop.name in leaf.reduce_loops():
             _require_continuable(leaf, loop)
-        if leaf.part not in ("whole", "registers"):
-            name = leaf.name.removesuffix("_start") if leaf.part == "start" else leaf.name
+        if not leaf.is_whole and not isinstance(leaf.form, Accumulation):
+            name = leaf.form.reduction.name if isinstance(leaf.form, InitialValues) else leaf.name
             raise ScheduleError(f"partition: '{name}' is decomposed: partition '{loop.name}' before that")
     bounds = _bounds(loop, points, multiples)
     names = {other.name for other in root.loops()}
@@ -129,7 +130,8 @@ def _part(loop: Loop, low: Dim, extent: Dim, names: set[str], blocks: set[str], 
         name = leaf.name if is_first else unused_name(f"{leaf.name}_1", blocks)
         blocks.add(name)
         copies[id(leaf)] = _leaf(leaf, name, values)
-        copies[id(leaf)].accumulation = held.get(id(leaf.accumulation))
+        if isinstance(leaf.form, Accumulation):
+            copies[id(leaf)].form = held[id(leaf.form)]
     result = _copy(loop, new_names, copies, values, held)
     result.extent = extent
     result.part = PartRange(low)

@@ -135,7 +135,7 @@ class PointEmitter:
 
     def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
-        if leaf.part == "start":
+        if leaf.is_start:
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:

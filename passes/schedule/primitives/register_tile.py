@@ -16,7 +16,6 @@ from mirlo.passes.schedule.blocks.contraction.body import is_zero, match_multipl
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, is_within, position_of
 from mirlo.passes.schedule.primitives.tile_instruction import kind_of, tile_instructions
 from mirlo.passes.schedule.primitives.tree import (
-    TILE,
     UNROLLED,
     BlockLeaf,
     BufferAccess,
@@ -66,8 +65,8 @@ def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | N
 
     A buffer that the epilogue reads is prefetched before the reduction of the tile.
     """
-    tile = next((each.form for each in around(leaf) if isinstance(each.form, TileLeaf)), None)
-    if tile is None:
+    tile = leaf.form
+    if not isinstance(tile, TileLeaf):
         raise ScheduleError(f"prefetch: '{leaf.name}' is no register tile")
     if sides_of(tile)[1][1].buffer is not buffer:
         _prefetch_in_epilogue(tile, buffer, loop is not None or distance != 0)
@@ -108,7 +107,7 @@ def register_tile(
     has_partial_sums: bool = False,
 ) -> TileLeaf:
     """Make a reduction a tile: `loops` are its rows, vectors, lanes and the loops in an instruction, innermost."""
-    if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
+    if not leaf.is_reduction or not leaf.is_whole or leaf.view is None:
         raise ScheduleError(f"register_tile: '{leaf.name}' is not a reduction, or is decomposed already")
     product = match_multiply_add(leaf.view)
     if isinstance(product, Decline):
@@ -168,7 +167,7 @@ def register_tile(
             f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
             f"blocks of K, whose elements are {leaf.writes[0].buffer.element}"
         )
-    leaf.part = TILE
+    leaf.form = tile
     if blocks:
         tile.is_stored, leaf.writes[0].is_held = not leaf.writes[0].is_held, False
     over[0].form = tile

@@ -122,7 +122,7 @@ LAST_BLOCKS = 8
 
 def accumulate(root: Root, leaf: BlockLeaf, loop: Loop, in_order: bool = False) -> None:
     """Keep the results of a reduction in registers while a loop runs."""
-    if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
+    if not leaf.is_reduction or not leaf.is_whole or leaf.view is None:
         raise ScheduleError(f"accumulate: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"accumulate: '{leaf.name}' is not in '{loop.name}'")
@@ -148,7 +148,7 @@ def accumulate(root: Root, leaf: BlockLeaf, loop: Loop, in_order: bool = False) 
     for each in region:
         each.accumulated = (*each.accumulated, accumulation)
     for part in parts:
-        part.part, part.accumulation = "registers", accumulation
+        part.form = accumulation
 
 
 def _region(loop: Loop, parts: Sequence[BlockLeaf]) -> list[Loop]:
@@ -177,7 +177,7 @@ class Accumulators:
         self._results: dict[Accumulation, RegisterResults] = {}
         first = 0
         for accumulation in loops[0].accumulated:
-            leaves = [leaf for loop in loops for leaf in leaves_of(loop) if leaf.accumulation is accumulation]
+            leaves = [leaf for loop in loops for leaf in leaves_of(loop) if leaf.form is accumulation]
             results = RegisterResults(loops, leaves, accumulation.is_in_order, placed, first)
             self._results[accumulation] = results
             first += results.count
@@ -234,7 +234,7 @@ class Accumulators:
 
     def of(self, leaf: BlockLeaf) -> RegisterResults | None:
         """Return the results that a block computes; None of a block whose results are not in registers."""
-        return None if leaf.accumulation is None else self._results.get(leaf.accumulation)
+        return self._results.get(leaf.form) if isinstance(leaf.form, Accumulation) else None
 
     def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
         """Emit the loops, and store the results after them."""
@@ -579,7 +579,7 @@ def can_accumulate(leaf: BlockLeaf, loop: Loop, placed: PlacedBuffers) -> bool:
     What other blocks in the loop compute must be vectors too.
     """
     if not placed.in_threads:
-        others = [other for other in leaves_of(loop) if other.accumulation is None]
+        others = [other for other in leaves_of(loop) if not isinstance(other.form, Accumulation)]
         return all(can_vectorize(other, loop, other.guards, placed) for other in others)
     guards = undecided_guards(leaf, LoopValues())
     return guards is not None and has_all_lanes(loop, [guard for guard, _ in guards])

@@ -110,7 +110,7 @@ def _insert_after(root: Root, leaf: BlockLeaf, nest: Loop, combined: BlockLeaf) 
 def _combining(leaf: BlockLeaf) -> str:
     """Return the operation that combines partial results of a reduction."""
     view = leaf.view
-    if view is None or not leaf.is_reduction or leaf.part != "whole" or leaf.begin is not None:
+    if view is None or not leaf.is_reduction or not leaf.is_whole or leaf.begin is not None:
         raise ScheduleError(f"rfactor: '{leaf.name}' is not a reduction, or is decomposed already")
     if len(leaf.writes) != 1:
         raise ScheduleError(f"rfactor: '{leaf.name}' has {len(leaf.writes)} results; this is for blocks with one")

@@ -16,6 +16,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     Loop,
     Root,
+    RuleClaim,
     ScheduleError,
     around,
     leaves_of,
@@ -65,9 +66,9 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
             f"apply_rule: expected blocks that follow one another, found {', '.join(names)}; "
             f"the order is {', '.join(leaves)}"
         )
-    claim_number = 1 + max(leaf.claim for leaf in root.leaves())
+    own = RuleClaim(rule)
     for leaf in claimed:
-        leaf.rule, leaf.claim = rule, claim_number
+        leaf.form = own
 
 
 def unclaimed(root: Root) -> list[list[str]]:
@@ -102,21 +103,22 @@ def _is_untouched(leaf: BlockLeaf) -> bool:
         for access in (*leaf.reads, *leaf.writes)
     )
     in_order = [loop.name for loop in chain] == names and leaf.at == [loop_index(name) for name in names]
-    return plain and own and in_order and leaf.view is not None and leaf.part == "whole" and not leaf.guards
+    return plain and own and in_order and leaf.view is not None and leaf.is_whole and not leaf.guards
 
 
 def parts_of_tree(root: Root) -> list[TreePart]:
     """Return the parts in order; nodes next to each other that primitives arrange are one."""
     parts: list[TreePart] = []
-    last = -1
+    last: RuleClaim | None = None
     for node in root.body:
         # Two parts of the same rule may follow one another: each `apply_rule` is one.
-        leaf = leaves_of(node)[0]
-        if parts and leaf.claim == last:
+        form = leaves_of(node)[0].form
+        claimed = form if isinstance(form, RuleClaim) else None
+        if parts and claimed is last:
             parts[-1] = TreePart(parts[-1].rule, (*parts[-1].nodes, node))
         else:
-            parts.append(TreePart(leaf.rule or PRIMITIVES_RULE, (node,)))
-        last = leaf.claim
+            parts.append(TreePart(PRIMITIVES_RULE if claimed is None else claimed.rule, (node,)))
+        last = claimed
     return parts
 
 

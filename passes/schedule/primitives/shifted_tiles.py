@@ -16,7 +16,6 @@ from mirlo.passes.schedule.primitives.registers import Carried
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tree import (
     PARALLEL,
-    TILE,
     Guard,
     Loop,
     Node,
@@ -138,7 +137,7 @@ class ShiftedTilesEmitter:
     def tile(self, first: ir.Value | int, size: int) -> None:
         """Emit a tile of this many rows, from one on: all of them exist."""
         function, shift, name = self.function, self.shift, self.loop.name
-        leaves = [leaf for leaf in leaves_of(self.loop) if leaf.part == TILE]
+        leaves = [leaf for leaf in leaves_of(self.loop) if isinstance(leaf.form, TileLeaf)]
         # Another dim may have the same size: a guard of it says nothing of this loop.
         along = (guard for leaf in leaves for guard in leaf.guards if name in guard[0].variables())
         guards = frozenset(guard for guard in along if guard[1] == shift.extent)

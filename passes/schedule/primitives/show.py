@@ -50,7 +50,7 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     if isinstance(form, ShiftedTiles):
         peeled += f" shifted, of {', '.join(map(str, (form.size, *form.rests)))}"
     begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]
-    names = [leaf.name for leaf in begun if leaf.accumulation in node.accumulated]
+    names = [leaf.name for leaf in begun if leaf.form in node.accumulated]
     held = f" with {', '.join(names)} in registers" if names else ""
     if isinstance(form, TileStart):
         yield f"{indent}for {node.name} at tile {form.tile} of {form.size}, aligned to {form.buffer.name}:"
@@ -66,7 +66,7 @@ def _leaf(leaf: BlockLeaf) -> str:
     reads = ", ".join(_access(leaf, access) for access in leaf.reads)
     guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
     after = "".join(f"; then {_after(leaf, each)}" for each in leaf.epilogue)
-    sign = "+=" if leaf.is_reduction and leaf.part != "start" else "="
+    sign = "+=" if leaf.is_reduction and not leaf.is_start else "="
     past = " past the caches" if leaf.is_streamed else ""
     return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}{after}{past}"
 

@@ -15,6 +15,7 @@ from mirlo.passes.schedule.primitives.intrinsic_tiles import BufferTile, TileArg
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.regions import split_by
 from mirlo.passes.schedule.primitives.tree import (
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -101,7 +102,8 @@ class TensorIntrin(Instruction):
                 f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute; extend its axes to "
                 "multiples of the tile (pad_einsum) before they are split"
             )
-        if leaf.part in ("whole", "registers") and leaf.is_reduction or leaf.part == "start":
+        is_begun = leaf.is_whole or isinstance(leaf.form, Accumulation)
+        if is_begun and leaf.is_reduction or leaf.is_start:
             raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
         _require_same_body(self.name, pattern, leaf)
         names = {ours.name: theirs.name for ours, theirs in zip(inner, around(pattern), strict=True)}

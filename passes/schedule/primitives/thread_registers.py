@@ -17,6 +17,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     UNROLLED,
     VECTORIZED,
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -81,7 +82,7 @@ def _is_element(loop: Loop) -> bool:
 def _is_made_for(leaf: BlockLeaf, reader: BlockLeaf, depth: int) -> bool:
     """Return whether a block computes its elements in straight-line code, whose values another block can use."""
     inside = around(leaf)[depth:]
-    if leaf.accumulation is not None:
+    if isinstance(leaf.form, Accumulation):
         region = register_loop(leaf)
         if region not in inside:
             return False

@@ -21,14 +21,17 @@ from mirlo.passes.schedule.primitives.tree import (
     BOUND,
     LOCAL,
     SHARED,
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Guard,
+    InitialValues,
     Loop,
     Node,
     Root,
     ScheduleBuffer,
     ScheduleError,
+    Update,
     around,
     extents_of,
     leaves_of,
@@ -61,7 +64,7 @@ def reduced_threads(leaf: BlockLeaf) -> list[Loop]:
 
 def is_around_exchange(loop: Loop) -> bool:
     """Return whether threads wait for one another in a loop: all of them run all of its iterations."""
-    held = (leaf for leaf in leaves_of(loop) if leaf.part == "registers" and reduced_threads(leaf))
+    held = (leaf for leaf in leaves_of(loop) if isinstance(leaf.form, Accumulation) and reduced_threads(leaf))
     return any(loop.name not in leaf.reduce_loops() for leaf in held) or any(inner.waits for inner in loops_of(loop))
 
 
@@ -74,7 +77,7 @@ def prepare_threads(root: Root) -> None:
         for leaf in leaves_of(nest):
             if reduced_threads(leaf):
                 _require_all_threads(nest, leaf)
-            if leaf.part == "update" and leaf.is_moved:
+            if isinstance(leaf.form, Update) and leaf.is_moved:
                 _require_own_elements(leaf)
         extents = _thread_extents(nest)
         for loop in loops_of(nest):
@@ -173,7 +176,7 @@ def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
             "the reduction, or let each thread keep the result (set_scope 'local')"
         )
     chain = around(leaf)
-    outer = chain[: 1 + next(i for i, loop in enumerate(chain) if leaf.accumulation in loop.accumulated)]
+    outer = chain[: 1 + next(i for i, loop in enumerate(chain) if leaf.form in loop.accumulated)]
     switched = [loop for loop in outer if loop.is_unswitched]
     if switched:
         raise ScheduleError(
@@ -273,7 +276,7 @@ def _require_visible(written: Use, used: Use) -> None:
 
 def _name(leaf: BlockLeaf) -> str:
     """Return the name of a block, of the whole reduction for its initialization."""
-    return leaf.name.removesuffix("_start") if leaf.part == "start" else leaf.name
+    return leaf.form.reduction.name if isinstance(leaf.form, InitialValues) else leaf.name
 
 
 def _outermost_thread(leaf: BlockLeaf) -> Loop | None:

@@ -12,6 +12,7 @@ from mirlo.passes.schedule.primitives.loops import require_serial, unique_loop_n
 from mirlo.passes.schedule.primitives.tree import (
     LETTERS,
     VECTORIZED,
+    Accumulation,
     BlockLeaf,
     BufferAccess,
     Guard,
@@ -99,9 +100,9 @@ def clamp(leaf: BlockLeaf) -> None:
     """Clamp the reads of a block to the last elements in iterations past the end of its loops, which store nothing."""
     if not leaf.guards:
         raise ScheduleError(f"clamp: all iterations of the loops around '{leaf.name}' compute an element")
-    if leaf.rule or leaf.part not in ("whole", "registers"):
+    if leaf.form is not None and not isinstance(leaf.form, Accumulation):
         raise ScheduleError(f"clamp: '{leaf.name}' is decomposed, or scheduled by a rule")
-    if leaf.is_reduction and (leaf.accumulation is None or leaf.view is None or reducer_of(leaf.view) is None):
+    if leaf.is_reduction and (leaf.form is None or leaf.view is None or reducer_of(leaf.view) is None):
         raise ScheduleError(
             f"clamp: '{leaf.name}' is a reduction whose results are not in registers (accumulate), or that does not "
             "end with one operation on its former result, such as a sum"

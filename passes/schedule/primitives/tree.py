@@ -25,8 +25,6 @@ LOCAL, SHARED = "local", "shared"
 """Memory of a thread, its stack on CPUs; of a block of threads."""
 ACCELERATOR_SCOPES: set[str] = set()
 """Memories of accelerators that `command_intrin` names: main memory where the loops are emitted."""
-TILE = "tile"
-"""The part of a block that is a register tile."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
 LETTERS = "ijklmnopqrst"
 
@@ -98,10 +96,29 @@ class BufferAccess:
 
 @dataclass(eq=False)
 class Accumulation:
-    """A reduction whose results are in registers while a loop runs, or several that follow one another."""
+    """The form of a reduction whose results are in registers while a loop runs, or several that follow one another."""
 
     is_in_order: bool = False
     """Whether unrolled loops of the reduction add to one result, iteration by iteration."""
+
+
+@dataclass(frozen=True)
+class InitialValues:
+    """The form of a block that stores the initial values of a reduction."""
+
+    reduction: BlockLeaf
+
+
+@dataclass(frozen=True)
+class Update:
+    """The form of a reduction that adds to what is stored."""
+
+
+@dataclass(eq=False)
+class RuleClaim:
+    """The form of the blocks that one `apply_rule` of a rule of the target schedules."""
+
+    rule: str
 
 
 @dataclass(frozen=True)
@@ -142,19 +159,13 @@ class BlockLeaf:
     at: list[IndexExpr]
     guards: list[Guard] = field(default_factory=list)
     """Expressions and bounds: points at which an expression is not below its bound are skipped."""
-    part: str = "whole"
-    """`start` for the initialization of a reduction, `update` for the rest of it; `registers` where both are."""
+    form: LeafForm | None = None
+    """What it is, other than all of a block at its place in the loops."""
     begin: BlockLeaf | None = None
     """Where a loop of the reduction is partitioned, the first of the blocks that compute it."""
-    accumulation: Accumulation | None = None
-    """Where the results of the reduction are in registers."""
     parent: Loop | Root | None = None
     is_moved: bool = False
     """Whether it was moved into a loop of another block, which may compute an element several times."""
-    rule: str = ""
-    """The rule of the target that schedules it (`apply_rule`)."""
-    claim: int = 0
-    """Which `apply_rule` that is: two of the same rule are two parts."""
     is_clamped: bool = False
     """Whether iterations past the end of loops read the last elements, and store nothing, instead of being skipped."""
     stored_by: list[Guard] = field(default_factory=list)
@@ -171,6 +182,21 @@ class BlockLeaf:
     @property
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it is all of a block, also of a reduction, which no primitive has arranged in another form."""
+        return self.form is None or isinstance(self.form, RuleClaim)
+
+    @property
+    def is_start(self) -> bool:
+        """Return whether it stores the initial values of a reduction."""
+        return isinstance(self.form, InitialValues)
+
+    @property
+    def rule(self) -> str:
+        """Return the rule of the target that schedules it; empty if primitives do."""
+        return self.form.rule if isinstance(self.form, RuleClaim) else ""
 
     @cached_property
     def body(self) -> BlockBody:
@@ -376,6 +402,9 @@ class TileLeaf:
         return [*self.over, *spatial, *self.depth]
 
 
+LeafForm = Accumulation | InitialValues | Update | RuleClaim | TileLeaf
+"""What a block in the tree may be, other than all of a block at its place: a reduction in registers, its initial
+values, what adds to them, a block that a rule schedules, a register tile."""
 LoopForm = LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | TileLeaf
 """What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length, a
 register tile."""
@@ -509,7 +538,7 @@ def around(node: Loop | BlockLeaf) -> list[Loop]:
 
 def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
     """Return the bodies that a block computes: its own, those inlined in it, and those of its epilogue."""
-    if leaf.view is not None and leaf.part != "start":
+    if leaf.view is not None and not leaf.is_start:
         yield leaf.view
     for after in leaf.epilogue:
         yield from views_of(after)
@@ -547,7 +576,7 @@ def parts_of_reduction(root: Root, leaf: BlockLeaf) -> list[BlockLeaf]:
 
 def register_loop(leaf: BlockLeaf) -> Loop | None:
     """Return the loop around a block over which its results are in registers."""
-    return next((loop for loop in around(leaf) if leaf.accumulation in loop.accumulated), None)
+    return next((loop for loop in around(leaf) if leaf.form in loop.accumulated), None)
 
 
 def region_of(loop: Loop) -> list[Loop]:

@@ -77,7 +77,7 @@ def drop_inplace(root: Root) -> None:
 def start_reductions(root: Root) -> None:
     """Begin each reduction that no primitive arranged, in registers if it has an epilogue."""
     for leaf in root.leaves():
-        if not leaf.is_reduction or leaf.part != "whole":
+        if not leaf.is_reduction or not leaf.is_whole:
             continue
         chain, reduced = around(leaf), leaf.reduce_loops()
         if reduced_threads(leaf) or leaf.epilogue:
