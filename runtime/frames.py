@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _SLOTS = 66_000
 """Slots of the frame that gets a chunk of its own. The chunk is twice the next smaller power of two, 1 MB, and half of
-it is left for the frames of calls, more than the limit of recursion allows. Pages that nobody uses take no memory."""
+it is left for the frames of calls, more than the limit of recursion allows. Pages that are not used take no memory."""
 
 
 def with_frame_space(function: Callable[P, T]) -> Callable[P, T]:
