@@ -125,6 +125,26 @@ def test_zero_point_of_run_time() -> None:
     _check(model, np.random.default_rng(8).standard_normal((9, 32)).astype(np.float32))
 
 
+@pytest.mark.parametrize("readers", [1, 2])
+@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 2, 1, 0), (0, 0, 0, 0)])
+def test_images_quantized_at_run_time(pads: tuple[int, ...], readers: int) -> None:
+    """The border is zero also where an image has no zeros, or nothing else; two convolutions read equal bytes."""
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"])]
+    nodes += [
+        helper.make_node("ConvInteger", ["q", f"w{i}", "zero"], [f"y{i}"], pads=pads, strides=[i + 1] * 2)
+        for i in range(readers)
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 9, 7])]
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.INT32, ["a", 8, "b", "c"]) for i in range(readers)]
+    model = _model(nodes, inputs, outputs, {f"w{i}": _weights(8, 4, 3, 3) for i in range(readers)})
+    session, found = exact_session(model), mirlo.compile(model, cache=False)
+    drawn = np.random.default_rng(9).standard_normal((1, 4, 9, 7)).astype(np.float32)
+    for x in (drawn, drawn + 20, drawn - 20, np.zeros_like(drawn), np.full_like(drawn, 3)):
+        results = found(x) if readers > 1 else [found(x)]
+        for result, expected in zip(results, session.run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("zero_x", "zero_w"), [(0, 0), (131, 0), (131, 2)])
 @pytest.mark.parametrize("image_shape", [(1, 4, 9, 9), ("n", 4, "h", "w")])

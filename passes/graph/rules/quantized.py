@@ -17,7 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, padding_pairs, spatial_axes
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, recognize
 from mirlo.runtime.records import dataclass
 
@@ -290,15 +290,18 @@ def _bordered(op: ir.OpView, x: ir.Value, zero: np.integer | ir.Value, b: Rewrit
         pads[axis], pads[kind.rank + axis] = begin, end
     if not any(pads):
         return x
-    padded = b.emit(
-        OPS["pad"], x, pads=pads, mode="constant", value=float(zero) if isinstance(zero, np.integer) else 0.0
-    )
     if isinstance(zero, np.integer):
-        return padded
+        return b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero))
     cast = defining(zero, "relax.cast")
     byte = zero if cast is None else cast.x
     if kind_of(byte).dtype is not kind.dtype:
         return decline("a zero point that is computed is of another type than the data", zero=str(kind_of(byte)))
+    quantize = defining(x, "relax.quantize")
+    if quantize is not None and quantize.zero_point == byte and not quantize.block and only_use(x):
+        # Zero becomes the zero point: the image is padded before, by a number.
+        image = b.emit(OPS["pad"], quantize.x, pads=pads, mode="constant", value=0.0)
+        return b.emit(OPS["quantize"], image, quantize.scale, byte, **quantize.attribute_values())
+    padded = b.emit(OPS["pad"], x, pads=pads, mode="constant", value=0.0)
     sizes = tuple(size if axis in axes else 1 for axis, size in enumerate(kind.shape))
     image = b.emit(OPS["full"], shape=sizes, value=1.0, dtype=DTYPES["bool"])
     inside = b.emit(OPS["pad"], image, pads=pads, mode="constant", value=0.0)

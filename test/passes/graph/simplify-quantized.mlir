@@ -145,3 +145,38 @@ func.func @border(%x: tensor<1x1x4x4xui8>, %z: tensor<ui8>) -> tensor<1x1x4x4xf3
   %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x1x4x4xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
   return %2 : tensor<1x1x4x4xf32>
 }
+
+// -----
+
+// Where the image is quantized here, for this convolution alone, zero is the border before: no image of the border is read.
+// CHECK-LABEL: func.func @border_before(
+// CHECK-NOT:     "relax.where"
+// CHECK:         %[[P:.*]] = "relax.pad"(%arg0) {{.*}} : (tensor<1x1x4x4xf32>) -> tensor<1x1x6x6xf32>
+// CHECK:         %[[X:.*]] = "relax.quantize"(%[[P]], %arg1, %arg2) {dtype = ui8} : (tensor<1x1x6x6xf32>, tensor<f32>, tensor<ui8>)
+// CHECK:         "relax.conv"(%[[X]], %{{.*}}) {{.*}}out_dtype = i32
+func.func @border_before(%x: tensor<1x1x4x4xf32>, %s: tensor<f32>, %z: tensor<ui8>) -> tensor<1x1x4x4xf32> {
+  %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
+  %ws = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %q = "relax.quantize"(%x, %s, %z) {dtype = ui8} : (tensor<1x1x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xui8>
+  %0 = "relax.dequantize"(%q, %s, %z) : (tensor<1x1x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xf32>
+  %1 = "relax.dequantize"(%w, %ws) : (tensor<1x1x3x3xi8>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x1x4x4xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  return %2 : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+// Another reader of the bytes: they are quantized once, and padded after.
+// CHECK-LABEL: func.func @border_of_two_readers(
+// CHECK:         %[[X:.*]] = "relax.quantize"(%arg0, %arg1, %arg2)
+// CHECK:         "relax.pad"(%[[X]])
+// CHECK:         "relax.where"
+func.func @border_of_two_readers(%x: tensor<1x1x4x4xf32>, %s: tensor<f32>, %z: tensor<ui8>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xui8>) {
+  %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
+  %ws = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %q = "relax.quantize"(%x, %s, %z) {dtype = ui8} : (tensor<1x1x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xui8>
+  %0 = "relax.dequantize"(%q, %s, %z) : (tensor<1x1x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xf32>
+  %1 = "relax.dequantize"(%w, %ws) : (tensor<1x1x3x3xi8>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x1x4x4xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  return %2, %q : tensor<1x1x4x4xf32>, tensor<1x1x4x4xui8>
+}
