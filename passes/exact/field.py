@@ -424,10 +424,44 @@ def _helper_call(
 
 
 def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
-    """Return the name of a function that computes x^(modulus - 2); 0 has the inverse 0."""
+    """Return the name of a function that computes inverses; 0 has the inverse 0.
+
+    Of two halves of a vector, only products are inverted: the inverse of one is that of the product times the other.
+    """
     name = f"exact.inverse_{plane.index}_{lanes or 0}"
     if name in f.module.helpers:
         return name
+    if lanes is None or lanes % 2:
+        return _power_of_inverse(f, plane, lanes, name)
+    half = lanes // 2
+    inner = _inverse_helper(f, plane, half)
+    kind, part = llvm_type("i64", lanes), llvm_type("i64", half)
+    g = FunctionText(f.module, name)
+    g.declare(part, inner, [part, "ptr"])
+    zero = g.constant(0, 64, lanes)
+    is_zero = g.op(f"icmp eq {kind} %x, {zero}")
+    test = f"{llvm_type('i1', lanes)} {is_zero}"
+    safe = g.op(f"select {test}, {kind} {g.constant(1, 64, lanes)}, {kind} %x")
+    halves = [
+        g.op(f"shufflevector {kind} {safe}, {kind} poison, {_lanes_text(range(first, first + half))}")
+        for first in (0, half)
+    ]
+    product = reduced(g, times(g, *halves, half), half, plane)
+    inverse = _call(g, inner, [product], half)
+    low, high = (reduced(g, times(g, inverse, other, half), half, plane) for other in reversed(halves))
+    joined = g.op(f"shufflevector {part} {low}, {part} {high}, {_lanes_text(range(lanes))}")
+    result = g.op(f"select {test}, {kind} {zero}, {kind} {joined}")
+    g.effect(f"ret {kind} {result}")
+    g.finish_helper(kind, x=kind)
+    return name
+
+
+def _lanes_text(lanes: range) -> str:
+    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {i}" for i in lanes) + ">"
+
+
+def _power_of_inverse(f: FunctionText, plane: Plane, lanes: int | None, name: str) -> str:
+    """Make a function that computes x^(modulus - 2), and return its name."""
     kind = llvm_type("i64", lanes)
     g = FunctionText(f.module, name)
     g.lines += [

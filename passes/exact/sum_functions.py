@@ -237,13 +237,16 @@ class _SumFunction:
     def _halves(self, address: str, is_splat: bool) -> list[str]:
         """Return residues as integers of 64 bits, those of even lanes and those of odd ones."""
         g, lanes = self.g, self._half_lanes
-        if is_splat or lanes is None:
-            wide = g.op(f"zext i32 {g.op(f'load i32, ptr {address}, align 4')} to i64")
-            return [wide] if lanes is None else [g.splat(wide, "i64", lanes)] * 2
+        if lanes is None:
+            return [g.op(f"zext i32 {g.op(f'load i32, ptr {address}, align 4')} to i64")]
         kind = llvm_type("i64", lanes)
-        both = g.op(f"load {kind}, ptr {address}, align 4")
+        if is_splat:  # an instruction loads a number into all lanes of 32 bits, and none into those of 64
+            element = g.splat(g.op(f"load i32, ptr {address}, align 4"), "i32", self.lanes)
+            both = g.op(f"bitcast {llvm_type('i32', self.lanes)} {element} to {kind}")
+        else:
+            both = g.op(f"load {kind}, ptr {address}, align 4")
         low = g.op(f"and {kind} {both}, {g.constant(_HALF, 64, lanes)}")
-        return [low, g.op(f"lshr {kind} {both}, {g.constant(32, 64, lanes)}")]
+        return [low, low if is_splat else g.op(f"lshr {kind} {both}, {g.constant(32, 64, lanes)}")]
 
     def _residues(self, row: str, start: str, iterations: str, is_first: str) -> None:
         """Emit the sum of a product of residues."""
