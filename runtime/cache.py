@@ -333,8 +333,10 @@ def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
 def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
     result = []
     for item in _list_folder(folder):
+        if item.name.startswith((".", _TEMPORARY)) or not item.name.startswith(prefix):
+            continue
         key, dash, digest = item.name.rpartition("-")
-        if item.name.startswith((".", _TEMPORARY)) or not dash or not item.name.startswith(prefix):
+        if not dash:
             continue
         with contextlib.suppress(OSError):
             status = item.stat()

@@ -96,10 +96,16 @@ def compile_llvm(text: str, opt: int = 2, is_kept: bool = False) -> ObjectsInMem
             engine = make_engine(llvm.parse_assembly(text), machine)
             engine.finalize_object()
         return ObjectsOfEngine(engine)
-    code = _kept_object(text, opt) if is_kept else _object(text, opt)
-    result = link([code], find_symbol)
-    if is_kept:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(result.keep))
+    return compile_kept([text], opt) if is_kept else link([_object(text, opt)], find_symbol)
+
+
+def compile_kept(texts: Sequence[str], opt: int = 2) -> ObjectsInMemory:
+    """Compile texts that are the same in each process, as `compile_llvm` does, and load them at once.
+
+    A text may declare what another one defines. Each is in the user's cache by itself.
+    """
+    result = load_objects([_kept_object(text, opt) for text in texts])
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(result.keep))
     return result
 
 

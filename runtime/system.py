@@ -24,6 +24,8 @@ OBJECT_FORMAT = {"win32": "coff", "darwin": "macho"}.get(sys.platform, "elf")
 LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 """The suffix of shared libraries."""
 
+_MAP_FIXED = 16
+"""Linux: map at an address, in place of what is there."""
 _ARCH_PRCTL = 158
 _GET_PERMITTED, _REQUEST = 0x1022, 0x1023
 _TILE_DATA = 18
@@ -219,6 +221,52 @@ def processor_description() -> str:
     if not any(line.startswith(("flags", "Features")) for line in lines):
         return ""
     return "".join([*sorted(lines), os.uname().machine])
+
+
+def map_repeated(content: memoryview, before: int, repeats: int, after: int) -> tuple[int, int] | None:
+    """Return the address and the bytes of new memory in which a content of whole pages is several times.
+
+    It takes the room of one, and of what is written to. Zeros are before and after it: whole pages before. Return None
+    where the system maps no memory twice, or has none.
+    """
+    step, total = content.nbytes, before + repeats * content.nbytes + after
+    if sys.platform != "linux" or step % mmap.PAGESIZE or before % mmap.PAGESIZE:
+        return None
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    allowed, failed = mmap.PROT_READ | mmap.PROT_WRITE, ctypes.c_void_p(-1).value
+    try:
+        file = os.memfd_create("repeated")
+    except OSError:
+        return None
+    try:
+        with contextlib.suppress(OSError):
+            if os.write(file, content) != step:
+                return None
+            address = library.mmap(None, total, allowed, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+            if address == failed:
+                return None
+            for i in range(repeats):
+                place = address + before + i * step
+                if library.mmap(place, step, allowed, mmap.MAP_PRIVATE | _MAP_FIXED, file, 0) == failed:
+                    unmap_memory(address, total)
+                    return None
+            return address, total
+        return None
+    finally:
+        os.close(file)
+
+
+def unmap_memory(address: int, nbytes: int) -> None:
+    """Return memory of `map_repeated` to the system."""
+    import ctypes
+
+    munmap = ctypes.CDLL(None).munmap
+    munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    munmap(address, nbytes)
 
 
 def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:

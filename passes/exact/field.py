@@ -446,7 +446,7 @@ def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
         g.op(f"shufflevector {kind} {safe}, {kind} poison, {_lanes_text(range(first, first + half))}")
         for first in (0, half)
     ]
-    product = reduced(g, times(g, *halves, half), half, plane)
+    product = reduced(g, times(g, halves[0], halves[1], half), half, plane)
     inverse = _call(g, inner, [product], half)
     low, high = (reduced(g, times(g, inverse, other, half), half, plane) for other in reversed(halves))
     joined = g.op(f"shufflevector {part} {low}, {part} {high}, {_lanes_text(range(lanes))}")

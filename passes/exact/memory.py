@@ -15,7 +15,7 @@ from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import RESIDUE, Plane
-from mirlo.passes.exact.reused_memory import empty_array
+from mirlo.passes.exact.reused_memory import empty_array, repeating_array
 from mirlo.passes.exact.translator import GUARD_BYTES, Argument
 from mirlo.runtime.cache import digest_of
 from mirlo.runtime.records import dataclass
@@ -28,8 +28,9 @@ CHUNK = 1 << 15
 """How many residues are drawn at once, which stay in the processor's cache."""
 POOL = 9973
 """How many elements the contents of memory that is not written yet repeat after: a prime, as no stride of a kernel."""
-DRAWN_INPUTS = 262147
-"""The same for inputs: no two elements that kernels confuse are at a distance that is a multiple of it."""
+DRAWN_INPUTS = 269 << 10
+"""The same for inputs: no two elements that kernels confuse are at a distance that is a multiple of it. So many are
+whole pages of memory."""
 DRAWN = 1021
 """The same for guards around integers."""
 FORM = 1 << 20
@@ -190,15 +191,10 @@ class RandomMemory:
         """Return random elements between guards, which repeat."""
         room = GUARD_BYTES // self.arithmetic.bytes
         guards = self._repeated(2 * room, plane)
-        whole = empty_array(count + 2 * room, guards.dtype)
-        whole[:room], whole[room + count :] = guards[:room], guards[room:]
-        inside = whole[room : room + count]
-        drawn = inside[:DRAWN_INPUTS]
+        drawn = np.empty(min(count, DRAWN_INPUTS), guards.dtype)
         self._draw(drawn, plane)
-        repeats = count // DRAWN_INPUTS
-        if repeats > 1:  # copies take a tenth of the time of drawing
-            inside[: repeats * DRAWN_INPUTS].reshape(repeats, DRAWN_INPUTS)[1:] = drawn
-        inside[repeats * DRAWN_INPUTS :] = inside[: count % DRAWN_INPUTS] if repeats else inside
+        whole = repeating_array(drawn, count, room)
+        whole[:room], whole[room + count :] = guards[:room], guards[room:]
         return whole
 
     def _draw(self, elements: Array, plane: int) -> None:

@@ -9,17 +9,17 @@ from typing import Protocol
 
 import numpy as np
 
-from mirlo.passes.exact.ir_text import ModuleText
+from mirlo.passes.exact.ir_text import HelperText, ModuleText
 from mirlo.passes.exact.memory import Array, GuardedBuffer, number_of
 from mirlo.passes.exact.translator import Argument
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.object_loader import compile_llvm, define_symbol
+from mirlo.runtime.object_loader import compile_kept, compile_llvm, define_symbol
 from mirlo.runtime.records import dataclass
 
 LEVEL, INLINE_LEVEL, HELPER_LEVEL = 0, 1, 2
 """LLVM's levels of code generation: for calls of helpers, for code that runs for long, for helpers."""
-_helpers: dict[str, object] = {}
-"""The code of helpers that were compiled."""
+_helpers: dict[str, HelperText] = {}
+"""The helpers that were compiled."""
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -58,11 +58,12 @@ class NativeFunction:
 
 def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument]) -> NativeFunction:
     """Compile a module, and return its function of this name."""
-    for helper_name, helper in module.helpers.items():
-        if helper_name not in _helpers:
-            code = compile_llvm(_for_this_machine(helper.definition), HELPER_LEVEL, is_kept=True)
-            define_symbol(helper_name, code.address(helper_name))
-            _helpers[helper_name] = code
+    new = {name: helper for name, helper in module.helpers.items() if name not in _helpers}
+    if new:  # loading each by itself takes most of a millisecond
+        helpers = compile_kept([_for_this_machine(helper.definition) for helper in new.values()], HELPER_LEVEL)
+        for helper_name in new:
+            define_symbol(helper_name, helpers.address(helper_name))
+        _helpers.update(new)
     code = compile_llvm(
         _for_this_machine(str(module)), INLINE_LEVEL if module.is_inline or module.has_inline_loops else LEVEL
     )

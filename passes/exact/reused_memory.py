@@ -6,12 +6,15 @@ The first write to memory that is new to a process takes much longer than a late
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mirlo.runtime.system import map_repeated, unmap_memory
 
 LEAST_BYTES = 1 << 20
 """Smaller arrays are those of numpy."""
@@ -32,6 +35,29 @@ def empty_array(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     array = np.frombuffer(block.data, dtype, count)  # no view of an array: `array` lives as long as its own views
     weakref.finalize(array, _give_back, block).atexit = False
     return array
+
+
+def repeating_array(content: npt.NDArray[Any], count: int, room: int) -> npt.NDArray[Any]:
+    """Return an array of `count` elements that repeat a content, with as many as `room` before and after them.
+
+    Those are not set. A content of whole pages is in memory once, where the system can do that: caches have all of it.
+    """
+    repeats, size = count // max(len(content), 1), content.itemsize
+    mapped = None
+    if repeats > 1:
+        rest = count - repeats * len(content)
+        mapped = map_repeated(content.data.cast("B"), room * size, repeats, (rest + room) * size)
+    if mapped is None:
+        whole = empty_array(count + 2 * room, content.dtype)
+        inside = whole[room : room + repeats * len(content)]
+        inside.reshape(repeats, len(content))[:] = content
+    else:
+        bytes_of_all = (ctypes.c_char * mapped[1]).from_address(mapped[0])
+        whole = np.frombuffer(memoryview(bytes_of_all), content.dtype, count + 2 * room)
+        weakref.finalize(whole, unmap_memory, *mapped).atexit = False
+    first = room + repeats * len(content)
+    whole[first : room + count] = content[: count - repeats * len(content)]
+    return whole
 
 
 def release_memory() -> None:

@@ -57,8 +57,8 @@ def test_each_lane_has_its_own_quotient(lanes: int, zeros: float, has_infinities
             plane[special] = memory.rng.choice([INFINITY, MINUS_INFINITY, NAN], special.sum())
         y.planes[1][special] = y.planes[0][special]
         (result,), _ = run_function(function, memory, [x, y], {}, round_constants(seed, ()))
-        for plane, modulus in zip(range(2), (P, (P - 1) // 2), strict=True):
-            numerators, divisors, quotients = (each.planes[plane][:lanes].tolist() for each in (x, y, result))
+        for i, modulus in enumerate((P, (P - 1) // 2)):
+            numerators, divisors, quotients = (each.planes[i][:lanes].tolist() for each in (x, y, result))
             for a, b, q, is_special in zip(numerators, divisors, quotients, special, strict=False):
                 expected = b if is_special else a * pow(b, -1, modulus) % modulus if b else 0
                 assert q == expected, np.array(quotients)

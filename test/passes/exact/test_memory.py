@@ -13,6 +13,7 @@ from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.memory import CHUNK, DRAWN_INPUTS, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
 from mirlo.passes.exact.primes import EXPONENTS, RESIDUE, VALUES, Plane
+from mirlo.passes.exact.reused_memory import repeating_array
 from mirlo.passes.exact.translator import Argument
 
 COUNTS = [0, 1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1]
@@ -47,9 +48,11 @@ def test_unwritten_memory_repeats_and_differs_between_forms(count: int) -> None:
         assert (left != right).all()
 
 
-@pytest.mark.parametrize("count", [0, 1, DRAWN_INPUTS - 1, DRAWN_INPUTS, DRAWN_INPUTS + 1, 2 * DRAWN_INPUTS + 5])
+@pytest.mark.parametrize(
+    "count", [0, 1, DRAWN_INPUTS - 1, DRAWN_INPUTS, DRAWN_INPUTS + 1, 2 * DRAWN_INPUTS, 3 * DRAWN_INPUTS + 5]
+)
 @pytest.mark.parametrize("arithmetic", [FieldArithmetic(True, False), DoubleArithmetic()], ids=["field", "double"])
-def test_inputs_repeat_after_a_prime_number_of_elements(count: int, arithmetic: Arithmetic) -> None:
+def test_inputs_repeat_after_elements_that_no_stride_is_a_multiple_of(count: int, arithmetic: Arithmetic) -> None:
     """What is drawn fills an input, in each plane; the next input has other elements."""
     memory = RandomMemory(arithmetic, 1)
     first, second = (memory.buffer(Argument("in", "f", 0, (count,)), {}) for _ in range(2))
@@ -57,4 +60,27 @@ def test_inputs_repeat_after_a_prime_number_of_elements(count: int, arithmetic: 
         assert len(one) == count and (one[DRAWN_INPUTS:] == one[: max(count - DRAWN_INPUTS, 0)]).all()
         assert len(np.unique(one)) >= 0.99 * min(count, DRAWN_INPUTS)
         assert not (count and np.array_equal(one, other))
-    assert all(DRAWN_INPUTS % divisor for divisor in range(2, int(DRAWN_INPUTS**0.5) + 1))
+    factor = DRAWN_INPUTS & -DRAWN_INPUTS
+    assert all(DRAWN_INPUTS // factor % divisor for divisor in range(2, int((DRAWN_INPUTS // factor) ** 0.5) + 1))
+
+
+def test_memory_that_repeats_is_written_like_any_other() -> None:
+    """What is written to one element changes no other one, nor the guards; memory ends with the last view of it."""
+    memory = RandomMemory(FieldArithmetic(False, False), 1)
+    count = 4 * DRAWN_INPUTS + 3
+    buffer = memory.buffer(Argument("in", "f", 0, (count,)), {})
+    (plane,), guards, before = buffer.planes, buffer.guards(), buffer.checksum()
+    copy = plane.copy()
+    places = [0, 5, DRAWN_INPUTS, 2 * DRAWN_INPUTS + 7, count - 1]
+    plane[places] += 1
+    assert np.flatnonzero(plane != copy).tolist() == places
+    assert buffer.has_guards(guards) and buffer.checksum() != before
+    del buffer
+    assert (plane[places] == copy[places] + 1).all()
+
+
+def test_contents_that_are_no_pages_are_copied() -> None:
+    content = np.arange(1000, dtype=np.int32)
+    whole = repeating_array(content, 3500, 10)
+    assert (whole[10:3510] == np.arange(3500) % 1000).all() and len(whole) == 3520
+    assert (repeating_array(content[:0], 0, 4)[4:-4]).size == 0
