@@ -23,8 +23,8 @@ _LINEAR = ("arith.addi", "arith.subi", "arith.muli", "affine.apply")
 
 
 @dataclass(frozen=True)
-class Product:
-    """A product that each iteration adds to a carried sum."""
+class SumTerm:
+    """A product of loaded elements that each iteration adds to a carried sum."""
 
     total: int
     """The position of the sum among the carried values."""
@@ -36,7 +36,7 @@ class SumLoop:
     """A loop whose carried values are sums of products of loaded elements."""
 
     counter: ir.Value
-    products: Sequence[Product]
+    products: Sequence[SumTerm]
     fixed: Sequence[ir.Operation]
     """Operations that compute the same in each iteration."""
     lanes: int | None
@@ -59,7 +59,7 @@ class _Values:
     loaded: dict[ir.Value, ir.Operation] = field(default_factory=dict)
     products: dict[ir.Value, tuple[ir.Operation, ir.Operation]] = field(default_factory=dict)
     """Products that are not added yet."""
-    added: list[Product] = field(default_factory=list)
+    added: list[SumTerm] = field(default_factory=list)
     fixed: list[ir.Operation] = field(default_factory=list)
 
     def take(self, op: ir.Operation) -> bool:
@@ -99,7 +99,7 @@ class _Values:
         if product != result and not _is_used_once(product):
             return False
         self.totals[result] = self.totals.pop(total)
-        self.added.append(Product(self.totals[result], self.products.pop(product)))
+        self.added.append(SumTerm(self.totals[result], self.products.pop(product)))
         return True
 
 
