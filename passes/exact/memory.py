@@ -29,8 +29,8 @@ CHUNK = 1 << 15
 POOL = 9973
 """How many elements the contents of memory that is not written yet repeat after: a prime, as no stride of a kernel."""
 DRAWN_INPUTS = 269 << 10
-"""The same for inputs: no two elements that kernels confuse are at a distance that is a multiple of it. So many are
-whole pages of memory."""
+"""The same for inputs: no two elements that kernels confuse are at a distance that is a multiple of it.
+They are whole pages of memory."""
 DRAWN = 1021
 """The same for guards around integers."""
 FORM = 1 << 20

@@ -313,16 +313,16 @@ class _SumFunction:
         """Return whether a number outside of the field is among the elements, or the sums."""
         g, kind = self.g, llvm_type("i32", self.lanes)
         accesses, count = self._word("%table", 0), self._word("%table", 1)
-        found = g.at_entry("alloca i1, align 1")
-        g.effect(f"store i1 false, ptr {found}, align 1")
+        special_flag = g.at_entry("alloca i1, align 1")
+        g.effect(f"store i1 false, ptr {special_flag}, align 1")
 
         def note(greatest: str, lanes: int | None) -> None:
             text = greatest
             if lanes is not None:
                 text = g.call("i32", f"llvm.vector.reduce.umax.v{lanes}i32", (llvm_type("i32", lanes), greatest))
             is_special = g.op(f"icmp uge i32 {text}, {g.constant(P, 32, None)}")
-            before = g.op(f"load i1, ptr {found}, align 1")
-            g.effect(f"store i1 {g.op(f'or i1 {before}, {is_special}')}, ptr {found}, align 1")
+            before = g.op(f"load i1, ptr {special_flag}, align 1")
+            g.effect(f"store i1 {g.op(f'or i1 {before}, {is_special}')}, ptr {special_flag}, align 1")
 
         def access(number: str) -> None:
             word = g.op(f"add i64 {g.op(f'mul i64 {number}, {ACCESS_WORDS}')}, {HEAD_WORDS}")
@@ -349,4 +349,4 @@ class _SumFunction:
             note(g.op(f"select i1 {starts}, {kind} {zero}, {kind} {loaded}"), self.lanes)
 
         self._loop(count, total)
-        return g.op(f"load i1, ptr {found}, align 1")
+        return g.op(f"load i1, ptr {special_flag}, align 1")
