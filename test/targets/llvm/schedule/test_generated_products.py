@@ -13,7 +13,19 @@ from onnx_models import make_model, node
 from presets import PROCESSORS
 
 import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import PrimView, prim_functions
+from mirlo.frontends.onnx.importer import import_model
 from mirlo.passes.exact.verdict import EQUAL
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.blocks.contraction.forms import row_major
+from mirlo.passes.schedule.blocks.group import whole_group
+from mirlo.passes.schedule.primitives.group_plan import schedule_of
+from mirlo.passes.session import Session
+from mirlo.targets.llvm.options import find_machine
+from mirlo.targets.llvm.schedule.contraction.plan import plan_of
+from mirlo.targets.llvm.schedule.contraction.tiled import ContractionLoops, loops_of_contraction
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.verify.model import verify_model
 
@@ -102,6 +114,56 @@ def test_products_are_exact(seed: int) -> None:
         wide = np.int64 if product.is_of_bytes else np.float64
         expected = np.einsum(product.equation, a.astype(wide), b.astype(wide))
         np.testing.assert_allclose(f(*given), expected, rtol=0 if product.types[0] != np.float16 else 2e-3)
+
+
+def loops_of_axes(model: onnx.ModelProto, processor: str) -> list[ContractionLoops]:
+    """Return the loops of the contractions of a model; require that each axis of the analysis has one of its own.
+
+    It is as long as the axis, and operands move along it as the analysis says.
+    """
+    result: list[ContractionLoops] = []
+    module, store = import_model(model)
+    with module.context, ir.Location.unknown():
+        passes = "simplify,legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,pack-weights"
+        session = Session(store, options={"machine": PROCESSORS[processor]})
+        Pipeline(f"builtin.module({passes})").run(module, session, verify_each=False)
+        for function in prim_functions(module.operation):
+            group = whole_group(PrimView(function), find_machine(PROCESSORS[processor]))
+            plan = plan_of(group.blocks, group.kept, group.machine)
+            if isinstance(plan, Decline):
+                continue
+            s = schedule_of(group)
+            block = s.blocks()[0]
+            found = loops_of_contraction(s, block, plan.roles)
+            steps, axes = s.steps(block), {axis.id: axis for axis in plan.roles.contraction.axes}
+            assert {*found.of_axis.values(), *found.units, *found.over} == {*s.loops(block)}
+            assert sorted(found.of_axis) == sorted(axes)
+            for id_, loop in found.of_axis.items():
+                assert s.extent(loop) == axes[id_].extent
+                for side in (plan.roles.rows, plan.roles.columns):
+                    stride = row_major(side.access.dims, side.access.shape).stride(axes[id_])
+                    assert steps[loop][side.factor.position] == stride
+            row_axis = [] if plan.tile.row_axis is None else [plan.tile.row_axis]
+            spatial = [*plan.loops.columns, plan.roles.lane_axis, *plan.loops.rows, *row_axis]
+            parts = [part for axis in spatial for part in axis.parts if part in axes]
+            assert sorted(parts) == sorted(axis.id for axis in plan.roles.contraction.spatial)
+            result.append(found)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_loops_are_found_by_axes(seed: int) -> None:
+    loops_of_axes(Product(seed).model, "icelake")
+
+
+@pytest.mark.parametrize("processor", ["zen3", "icelake", "neoverse-n1"])
+@pytest.mark.parametrize("columns", [1, 48, 70, 100, 192, 200])
+def test_loops_of_panels_are_found_by_axes(columns: int, processor: str) -> None:
+    """Columns that are stored as panels have a loop over panels, of which the last may be smaller, and one in them."""
+    weights = np.ones((24, columns), np.float32)
+    model = make_model([node("MatMul", "a b", "y")], {"a": (onnx.TensorProto.FLOAT, [40, 24])}, ["y"], {"b": weights})
+    (found,) = loops_of_axes(model, processor)
+    assert len(found.of_axis) in ({2} if columns == 1 else {4} if columns > 150 else {3, 4})
 
 
 BYTE_CPUS = ("x86-64-v3", "cascadelake", "neoverse-n1", "neoverse-n2")
