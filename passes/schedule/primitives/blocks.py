@@ -25,6 +25,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    TreeBlock,
     Update,
     around,
     axis_name,
@@ -337,11 +338,11 @@ def pad_einsum(root: Root, leaf: BlockLeaf, multiples: Sequence[int]) -> list[Bl
             if is_result:
                 copies[-1].reads[0].buffer, copies[-1].writes[0].buffer = copy, source
             else:
-                copies[-1].domain = shape
+                copies[-1].block = TreeBlock.copy(shape)
                 copies[-1].reads[0].outside = _zero(source)
             insert_nest(nest_of(root, copies[-1]), leaf, before=not is_result)
         access.buffer = known[id(source), shape]
-    leaf.domain = tuple(domain)
+    leaf.block = TreeBlock(leaf.kinds, tuple(domain), leaf.view)
     for loop, extent in zip(loops, domain, strict=True):
         loop.extent = extent
     return copies
@@ -427,7 +428,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
     start = BlockLeaf(
-        f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
+        f"{leaf.name}_start", leaf.block, [], [changed(access) for access in leaf.writes],
         [index.replace({**values, **zero}) for index in leaf.at], form=InitialValues(leaf),
     )  # fmt: skip
     # All elements get their initial value, also partial results for which no iteration is left.
@@ -542,10 +543,8 @@ def _copy_of(root: Root, buffer: ScheduleBuffer, scope: str) -> ScheduleBuffer:
 def _copy_leaf(root: Root, name: str, source: ScheduleBuffer, target: ScheduleBuffer) -> BlockLeaf:
     name = unused_name(name, {leaf.name for leaf in root.leaves()})
     axes = [loop_index(axis_name(i)) for i in range(len(source.shape))]
-    kinds = ("spatial",) * len(source.shape)
-    return BlockLeaf(
-        name, kinds, source.shape, [BufferAccess(source, axes)], [BufferAccess(target, list(axes))], None, []
-    )
+    reads, writes = [BufferAccess(source, axes)], [BufferAccess(target, list(axes))]
+    return BlockLeaf(name, TreeBlock.copy(source.shape), reads, writes, [])
 
 
 def nest_of(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:

@@ -10,7 +10,7 @@ from mirlo.dialects.tir.block import SPATIAL, Block, Yield
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, widened
 from mirlo.passes.schedule.primitives.register_tile import sides_of
-from mirlo.passes.schedule.primitives.tree import BlockLeaf, Root, ScheduleError, TileLeaf, around
+from mirlo.passes.schedule.primitives.tree import BlockLeaf, Root, ScheduleError, TileLeaf, TreeBlock, around
 
 
 def convert(root: Root, copy: BlockLeaf) -> None:
@@ -42,7 +42,8 @@ def compute_in_copy(root: Root, copy: BlockLeaf, kind: ir.Type, emit: Callable[[
     buffer = copy.writes[0].buffer
     for writer in root.leaves():
         if any(access.buffer is buffer for access in writer.writes):
-            writer.view = _block(root, len(writer.domain), buffer.element, kind, emit)
+            view = _block(root, len(writer.domain), buffer.element, kind, emit)
+            writer.block = TreeBlock(writer.kinds, writer.domain, view)
     buffer.element = kind
 
 

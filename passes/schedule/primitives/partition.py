@@ -139,7 +139,7 @@ def _part(loop: Loop, low: Dim, extent: Dim, names: set[str], blocks: set[str], 
 
 
 def _leaf(leaf: BlockLeaf, name: str, values: dict[str, IndexExpr]) -> BlockLeaf:
-    result = changed(
+    return changed(
         leaf,
         name=name,
         reads=[changed(access) for access in leaf.reads],
@@ -148,9 +148,6 @@ def _leaf(leaf: BlockLeaf, name: str, values: dict[str, IndexExpr]) -> BlockLeaf
         guards=[(index.replace(values), bound) for index, bound in leaf.guards],
         parent=None,
     )
-    if leaf.view is not None:
-        result.__dict__["body"] = leaf.body
-    return result
 
 
 def _copy(

@@ -18,6 +18,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    TreeBlock,
     around,
     axis_name,
     leaves_of,
@@ -63,14 +64,14 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         raise ScheduleError(f"rfactor: '{name}' has partial results already")
     root.buffers.append(partial)
     axes = [loop_index(axis_name(i)) for i in range(len(shape))]
-    kinds = (*("spatial",) * len(buffer.shape), "reduce")
+    block = TreeBlock((*("spatial",) * len(buffer.shape), "reduce"), shape, _combine(root, leaf, op, shape))
     reads, writes = [BufferAccess(partial, list(axes))], [BufferAccess(buffer, axes[:-1])]
-    combined = BlockLeaf(name, kinds, shape, reads, writes, _combine(root, leaf, op, shape), [])
+    combined = BlockLeaf(name, block, reads, writes, [])
     if nest is not None:
         _insert_after(root, leaf, nest, combined)
     leaf.name = f"{name}_rf"
     leaf.at = [*leaf.at, loop_index(loop.name)]
-    leaf.kinds, leaf.domain = (*leaf.kinds, "spatial"), (*leaf.domain, loop.extent)
+    leaf.block = TreeBlock((*leaf.kinds, "spatial"), (*leaf.domain, loop.extent), leaf.view)
     leaf.writes = [changed(written, buffer=partial, at=[*written.at, loop_index(axis_name(len(leaf.at) - 1))])]
     if nest is None:
         insert_nest(nest_of(root, combined), leaf)

@@ -20,6 +20,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    TreeBlock,
     around,
     axis_name,
     nested,
@@ -91,7 +92,7 @@ def _copy(
     read = BufferAccess(source, [index.replace(names) for index in place])
     write = BufferAccess(tile, [loop_index(axis_name(len(outer) + i)) for i in range(len(loops))])
     return BlockLeaf(
-        name, ("spatial",) * len(axes), tuple(loop.extent for loop in axes), [read], [write], None,
+        name, TreeBlock.copy([loop.extent for loop in axes]), [read], [write],
         [loop_index(loop.name) for loop in axes], list(leaf.guards),
     )  # fmt: skip
 

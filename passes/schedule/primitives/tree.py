@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
+from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
@@ -145,17 +146,35 @@ class BlockBody:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class TreeBlock:
+    """What a block of the tree computes, wherever it is: the kinds and extents of its axes, and its body."""
+
+    kinds: tuple[str, ...]
+    domain: tuple[Dim, ...]
+    view: BlockView | None = None
+    """The block of a function; None for a copy, which has no body."""
+
+    @staticmethod
+    def copy(shape: Sequence[Dim]) -> TreeBlock:
+        """Return a block that copies elements, with an axis for each dim."""
+        return TreeBlock((SPATIAL,) * len(shape), tuple(shape))
+
+    @cached_property
+    def body(self) -> BlockBody:
+        """Return the body of a block that is no copy."""
+        assert self.view is not None
+        return BlockBody.of(self.view)
+
+
 @dataclass(eq=False)
 class BlockLeaf:
     """A block in the tree: its axes as expressions of the loops around it."""
 
     name: str
-    kinds: tuple[str, ...]
-    domain: tuple[Dim, ...]
+    block: TreeBlock
     reads: list[BufferAccess]
     writes: list[BufferAccess]
-    view: BlockView | None
-    """The block; None for a copy."""
     at: list[IndexExpr]
     guards: list[Guard] = field(default_factory=list)
     """Expressions and bounds: points at which an expression is not below its bound are skipped."""
@@ -198,11 +217,25 @@ class BlockLeaf:
         """Return the rule of the target that schedules it; empty if primitives do."""
         return self.form.rule if isinstance(self.form, RuleClaim) else ""
 
-    @cached_property
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of the axes: `spatial` or `reduce`."""
+        return self.block.kinds
+
+    @property
+    def domain(self) -> tuple[Dim, ...]:
+        """Return the extents of the axes."""
+        return self.block.domain
+
+    @property
+    def view(self) -> BlockView | None:
+        """Return the block of a function; None for a copy."""
+        return self.block.view
+
+    @property
     def body(self) -> BlockBody:
         """Return the body of a block that is no copy."""
-        assert self.view is not None
-        return BlockBody.of(self.view)
+        return self.block.body
 
     def touches(self, buffer: ScheduleBuffer) -> bool:
         """Return whether the block reads or writes a buffer."""
@@ -672,4 +705,4 @@ def leaf_of(name: str, block: BlockView, buffers: Mapping[ir.Value, ScheduleBuff
         return BufferAccess(buffers[operand.value], indices, operand.outside)
 
     reads, writes = [access(operand) for operand in block.inputs], [access(output) for output in block.outputs]
-    return BlockLeaf(name, block.axes, tuple(block.domain), reads, writes, block, at)
+    return BlockLeaf(name, TreeBlock(block.axes, tuple(block.domain), block), reads, writes, at)
