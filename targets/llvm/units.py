@@ -52,6 +52,8 @@ class CompilationUnit:
     """The operations in the text of a kernel."""
     has_helpers: bool = False
     """Whether a kernel has functions of its own, which LLVM may inline."""
+    has_tiles: bool = False
+    """Whether a kernel has loops with an annotation, those of register tiles."""
 
 
 def split(
@@ -79,7 +81,9 @@ def split(
     called = dict.fromkeys(name for root in roots for name in uses[root])
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]
-    made_by, readable = _made_by(settings), apart is not None or settings.form != OBJECT
+    # What is not kept is compared with the other units of this module only.
+    made_by = _made_by(settings) if shared else str(settings)
+    readable = apart is not None or settings.form != OBJECT
     by_name = {name: _kernel_unit(name, operations, texts, uses, made_by, readable) for name in kernels}
     symbols = {name: unit.symbol for name, unit in by_name.items()}
     units: dict[str, CompilationUnit] = {}
@@ -122,10 +126,11 @@ def kernel_units(modules: Mapping[str, ir.Module], settings: CodeSettings) -> li
     if len(functions) > 1:
         merge_kernels((0, name, operations) for name, operations in functions.items())
     units: dict[str, CompilationUnit] = {}
+    made_by = _made_by(settings)
     for name, operations in functions.items():
         texts = {symbol: _text(op) for symbol, op in operations.items()}
         uses = {symbol: _references(text, operations) for symbol, text in texts.items()}
-        unit = _kernel_unit(name, operations, texts, uses, _made_by(settings))
+        unit = _kernel_unit(name, operations, texts, uses, made_by)
         units.setdefault(unit.key, unit)
     return [unit for unit in units.values() if len(unit.text) > BUNDLED or unit.has_helpers]
 
@@ -146,15 +151,19 @@ def _bundled(units: Sequence[CompilationUnit], settings: str, shared: bool) -> l
     longest, size = (BUNDLED, BUNDLE) if shared else (WHOLE_BUNDLE, WHOLE_BUNDLE)
     joined: list[CompilationUnit] = []
     bundles: dict[bool, list[CompilationUnit]] = {True: [], False: []}
+    sizes = dict.fromkeys(bundles, 0)
     for unit in units:
         if len(unit.text) > longest or unit.has_helpers:
             joined.append(unit)
             continue
-        bundle = bundles[LOOP_ANNOTATION in unit.text]
-        if bundle and sum(len(each.text) for each in (*bundle, unit)) > size:
+        kind, characters = unit.has_tiles, len(unit.text)
+        bundle = bundles[kind]
+        if bundle and sizes[kind] + characters > size:
             joined.append(_joined(bundle, settings))
             bundle.clear()
+            sizes[kind] = 0
         bundle.append(unit)
+        sizes[kind] += characters
     return joined + [_joined(bundle, settings) for bundle in bundles.values() if bundle]
 
 
@@ -196,7 +205,11 @@ def _kernel_unit(
     symbol = shown or f"mirlo_{_digest('', text)[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
     functions = [member for member in own if operations[member].name == "func.func"]
-    return CompilationUnit(name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1)
+    # To search a text takes a hundredth of the time of looking at its operations.
+    has_tiles = any(LOOP_ANNOTATION in part for part in named)
+    return CompilationUnit(
+        name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1, has_tiles=has_tiles
+    )
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
