@@ -130,7 +130,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: TiledContraction, instruction:
     spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
     columns = D.static_dim(s.extent(spatial[-1]))
     loops = loops_of_contraction(s, block, plan.roles)
-    units, panels, (lane,) = loops.units, loops.of(plan.loops.columns), loops.of([plan.roles.lane_axis])
+    units, (*panels, lane) = loops.units, loops.of([*plan.loops.columns, plan.roles.lane_axis])
     row_axes = [*plan.loops.rows, *([] if plan.tile.row_axis is None else [plan.tile.row_axis])]
     rows = [loop for loop in s.memory_order(block) if loop in loops.of(row_axes)]
     if not loops.over:

@@ -35,8 +35,8 @@ def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
     row_axes = [] if tile.row_axis is None else [tile.row_axis]
     spatial = [*plan.loops.columns, roles.lane_axis, *plan.loops.rows, *row_axes]
     s.reorder(*loops.units, *loops.of(spatial), *loops.over)
-    panels, rows = loops.fuse(s, plan.loops.columns), loops.fuse(s, plan.loops.rows)
-    (lane,) = loops.fuse(s, [roles.lane_axis]) or [s.add_unit_loop(block)]
+    *panels, lane = loops.of([*plan.loops.columns, roles.lane_axis])  # a copy of a panel has columns of one dim
+    rows = loops.fuse(s, plan.loops.rows)
     (row,) = loops.fuse(s, row_axes) or [s.add_unit_loop(block)]
     over, depth = split_sum(s, block, loops.over, tile)
     blocks: list[str] = []
@@ -110,13 +110,13 @@ class ContractionLoops:
     """Those of the reduction, in the order of the rows in memory."""
 
     def of(self, axes: Sequence[BlockAxis]) -> list[str]:
-        """Return the loops that axes consist of, outermost first; the axis of a scalar has none."""
-        return [self.of_axis[part] for axis in axes for part in axis.parts if part in self.of_axis]
+        """Return the loops that axes consist of, outermost first."""
+        return [self.of_axis[part] for axis in axes for part in axis.parts]
 
     def fuse(self, s: Schedule, axes: Sequence[BlockAxis]) -> list[str]:
         """Return one loop for each axis, fused of those that it consists of."""
         parts = [self.of([axis]) for axis in axes]
-        return [s.fuse(*each) if len(each) > 1 else each[0] for each in parts if each]
+        return [s.fuse(*each) if len(each) > 1 else each[0] for each in parts]
 
 
 def loops_of_contraction(s: Schedule, block: str, roles: ContractionRoles) -> ContractionLoops:
@@ -125,6 +125,8 @@ def loops_of_contraction(s: Schedule, block: str, roles: ContractionRoles) -> Co
     for loop, parts in zip(s.loops(block), roles.contraction.parts, strict=True):
         split = s.split(loop, (None, *(part.extent for part in parts[1:]))) if len(parts) > 1 else [loop]
         loops |= {part.id: each for part, each in zip(parts, split, strict=False)}
+    if roles.lane_axis.id not in loops:  # of a scalar
+        loops[roles.lane_axis.id] = s.add_unit_loop(block)
     units = [loop for loop in s.loops(block) if loop not in loops.values()]
     over = [loops[axis.id] for axis in roles.order]
     if not over:
