@@ -133,6 +133,20 @@ def walk(ir: Any, operation: Any, visit: Callable[[Any], Any], order: Any = None
         raise raised[0]
 
 
+def find_named(rewrite: Any, operation: Any, names: Iterable[str]) -> list[Any]:
+    """Return the operations of these names in the reachable blocks inside of another one, inner ones first.
+
+    The bindings have no search by name, but patterns have one. The function of a pattern is one of C, in which no
+    interrupt is raised: MLIR's frames are compiled without exceptions.
+    """
+    found: dict[Any, Any] = {}
+    patterns = rewrite.RewritePatternSet(operation.context)
+    for name in names:
+        patterns.add(name, found.__setitem__)
+    rewrite.walk_and_apply_patterns(operation, patterns.freeze())
+    return [each.operation for each in found]
+
+
 @contextmanager
 def diagnostics_to(context: Any, handle: Callable[[Any], bool]) -> Iterator[None]:
     """Call `handle` for each diagnostic of a context inside; it returns whether other handlers are left out.

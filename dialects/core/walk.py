@@ -5,11 +5,11 @@ Exceptions in callbacks are raised unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from mirlo.dialects import wheel
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, rewrite
 
 
 def walk(
@@ -22,6 +22,30 @@ def walk(
     The result of `visit` decides whether the walk goes on, skips the operations inside, or ends.
     """
     wheel.walk(ir, op.operation, visit, order)
+
+
+def find_named(op: ir.Operation | ir.OpView | ir.Module, names: Iterable[str]) -> list[ir.Operation]:
+    """Return the operations of these names inside of another one, inner ones first.
+
+    MLIR looks for them: Python is called for what is found only, where a walk takes most of its time for the others.
+    """
+    root = op.operation
+    functions = [root, *wheel.find_named(rewrite, root, ("func.func",))]
+    if any(len(region.blocks) > 1 for function in functions for region in function.regions):
+        return _walked(root, frozenset(names))  # MLIR leaves out blocks that nothing reaches
+    return wheel.find_named(rewrite, root, names)
+
+
+def _walked(root: ir.Operation, names: frozenset[str]) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if inner.name in names and inner != root:
+            found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    walk(root, visit)
+    return found
 
 
 def with_nested(op: ir.Operation) -> Iterator[ir.Operation]:

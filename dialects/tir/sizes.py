@@ -25,7 +25,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
 from mirlo.dialects.core.types import dim_attributes, dims_of_attribute
 from mirlo.dialects.core.value import Value, create, emit_constant
-from mirlo.dialects.core.walk import walk
+from mirlo.dialects.core.walk import find_named
 from mirlo.dialects.tir.block import TirOp
 from mirlo.runtime.records import dataclass
 
@@ -178,15 +178,7 @@ class SizeEmitter:
 
 def sizes_in(function: ir.OpView) -> list[ir.Operation]:
     """Return the `tir.size` operations of a function."""
-    sizes: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "tir.size":
-            sizes.append(op)
-        return ir.WalkResult.ADVANCE
-
-    walk(function, visit, ir.WalkOrder.PRE_ORDER)
-    return sizes
+    return find_named(function, ["tir.size"])
 
 
 def bind_symbols(function: ir.OpView) -> None:

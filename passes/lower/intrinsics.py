@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import ModuleIndex
-from mirlo.dialects.core.walk import walk
+from mirlo.dialects.core.walk import find_named, walk
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
@@ -268,20 +268,6 @@ def _plain(value: object) -> object:
 
 
 def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
-    """Return the operations to lower, in program order, and the external calls: walking all operations is slow."""
-    intrinsics: list[ir.Operation] = []
-    calls: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        name = operation.name
-        if name.startswith("tir."):
-            if name[4:] in INTRINSICS:
-                intrinsics.append(operation)
-            elif name == CALL:
-                calls.append(operation)
-        elif name in OWN:
-            intrinsics.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    walk(root, visit)
-    return intrinsics, calls
+    """Return the operations to lower, in program order, and the external calls."""
+    found = find_named(root, [*(f"tir.{name}" for name in INTRINSICS), *OWN, CALL])
+    return [each for each in found if each.name != CALL], [each for each in found if each.name == CALL]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
-from mirlo.dialects.core.walk import diagnostics_to, walk
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.walk import diagnostics_to, find_named, walk
 
 TEXT = """
 func.func @f(%n: index) {
@@ -84,3 +85,40 @@ def test_what_a_handler_of_diagnostics_raises_is_kept(module: ir.Module) -> None
 
     with pytest.raises(Stopped, match="text"), diagnostics_to(module.context, handle):
         ir.Location.unknown(module.context).emit_error("text")
+
+
+BLOCKS = """
+module {
+  func.func @f(%n: index, %x: f32) {
+    scf.for %i = %n to %n step %n {
+      %0 = math.exp %x : f32
+      scf.for %j = %n to %n step %n { %1 = math.exp %x : f32 }
+      %2 = math.sqrt %x : f32
+    }
+    return
+  }
+  module { func.func @g(%x: f32) { %0 = math.exp %x : f32 return } }
+  func.func private @empty()
+}
+"""
+UNREACHED = """
+func.func @f(%x: f32) {
+  %0 = math.exp %x : f32
+  return
+^unreached:
+  %1 = math.exp %x : f32
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("text", [BLOCKS, UNREACHED, TEXT, "module {}"])
+@pytest.mark.parametrize("names", [["math.exp"], ["scf.for", "math.sqrt"], ["math.exp", "scf.for"], ["tir.size"], []])
+def test_operations_of_names_are_those_of_a_walk(text: str, names: list[str]) -> None:
+    with make_context(), ir.Location.unknown():
+        root = ir.Module.parse(text).operation
+        expected: list[ir.Operation] = []
+        walk(root, lambda op: [op.name in names and expected.append(op), ir.WalkResult.ADVANCE][1])
+        before = str(root)
+        assert find_named(root, names) == expected
+        assert str(root) == before
