@@ -15,8 +15,6 @@ from mirlo.runtime.records import dataclass
 _CLOSE = 1e-3
 """Tolerance for constants in models that were stored as 16-bit floats."""
 _DEEPEST = 6
-_POWERS = ("relax.multiply", "relax.divide", "relax.square", "relax.power")
-"""Operators of products that are decomposed into their operands."""
 
 
 @dataclass
@@ -31,7 +29,7 @@ class _Product:
         return math.isclose(self.number, number, rel_tol=_CLOSE) and (self.power, len(self.others)) == (power, others)
 
 
-@recognize("relax.multiply", producers=["relax.add", *_POWERS])
+@recognize("relax.multiply")
 def gelu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * 0.5 * (1 + erf(x / sqrt 2)), in any order, and its tanh approximation, by GELU."""
     for term in _product(op.output, None, b).others:

@@ -10,9 +10,6 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize
 
-_RECIPROCALS = [f"relax.{name}" for name in ("sqrt", "rsqrt", "reciprocal", "divide", "multiply", "reshape")]
-"""Operators of which one computes the factor, or the divisor, of a row that is normalized; a reshape adds dims of 1."""
-
 
 class _Deviation(NamedTuple):
     """sqrt(mean of the squares of a value over trailing axes + epsilon)."""
@@ -24,7 +21,7 @@ class _Deviation(NamedTuple):
     """Whether the mean of the value is subtracted first, as mean(x^2) - mean(x)^2 does."""
 
 
-@recognize("relax.divide", "relax.multiply", producers=_RECIPROCALS)
+@recognize("relax.divide", "relax.multiply")
 def normalization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
     is_quotient = op.operation.name == "relax.divide"

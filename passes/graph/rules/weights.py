@@ -11,8 +11,11 @@ from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, simplify
 
+_WEIGHTED = ("relax.conv", "relax.matmul")
+"""The operators whose constant weights are changed."""
 
-@simplify("relax.multiply", "relax.divide", producers=["relax.conv", "relax.matmul", "relax.add"])
+
+@simplify("relax.multiply", "relax.divide", producers=[*_WEIGHTED, "relax.add"])
 def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold a scale per channel into constant weights of a convolution or product, also across an added constant."""
     is_product = op.operation.name == "relax.multiply"
@@ -83,7 +86,7 @@ def batch_norm_as_affine(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 def _weighted(value: ir.Value, b: Rewriter) -> ir.OpView | None:
     """Return the producer in the same block: a float convolution or product with constant weights and a single use."""
-    for name in ("relax.conv", "relax.matmul"):
+    for name in _WEIGHTED:
         producer = defining(value, name)
         if producer is None or not (only_use(value) and beside(value, b)):
             continue
