@@ -139,12 +139,12 @@ def find_named(rewrite: Any, operation: Any, names: Iterable[str]) -> list[Any]:
     The bindings have no search by name, but patterns have one. The function of a pattern is one of C, in which no
     interrupt is raised: MLIR's frames are compiled without exceptions.
     """
-    found: dict[Any, Any] = {}
+    matches: dict[Any, Any] = {}
     patterns = rewrite.RewritePatternSet(operation.context)
     for name in names:
-        patterns.add(name, found.__setitem__)
+        patterns.add(name, matches.__setitem__)
     rewrite.walk_and_apply_patterns(operation, patterns.freeze())
-    return [each.operation for each in found]
+    return [each.operation for each in matches]
 
 
 @contextmanager

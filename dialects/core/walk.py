@@ -37,15 +37,15 @@ def find_named(op: ir.Operation | ir.OpView | ir.Module, names: Iterable[str]) -
 
 
 def _walked(root: ir.Operation, names: frozenset[str]) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    matches: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         if inner.name in names and inner != root:
-            found.append(inner)
+            matches.append(inner)
         return ir.WalkResult.ADVANCE
 
     walk(root, visit)
-    return found
+    return matches
 
 
 def with_nested(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -269,5 +269,5 @@ def _plain(value: object) -> object:
 
 def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
     """Return the operations to lower, in program order, and the external calls."""
-    found = find_named(root, [*(f"tir.{name}" for name in INTRINSICS), *OWN, CALL])
-    return [each for each in found if each.name != CALL], [each for each in found if each.name == CALL]
+    operations = find_named(root, [*(f"tir.{name}" for name in INTRINSICS), *OWN, CALL])
+    return [each for each in operations if each.name != CALL], [each for each in operations if each.name == CALL]
