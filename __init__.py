@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-from mirlo.runtime.garbage import FewerCollections, make_old
+from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.known_packages import PackageModules, package_modules
 from mirlo.runtime.locks import UNCUT
 
@@ -97,7 +97,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
     with UNCUT, FewerCollections():
         value = getattr(importlib.import_module(_LAZY[name]), name)
-        make_old()
     globals()[name] = value
     return value
 

@@ -1,8 +1,7 @@
 """Python's search for cycles of garbage, less often while a model is compiled.
 
 A compilation makes hundreds of thousands of objects that it keeps, few of them in cycles: looking through them after
-every 700 new ones takes a tenth of its time. When it ends, Python looks through what is new since: not through the
-modules that were imported before, which stay.
+every 700 new ones takes a tenth of its time.
 """
 
 from __future__ import annotations
@@ -20,20 +19,9 @@ _running = 0
 _usual = gc.get_threshold()
 
 
-def make_old() -> None:
-    """Move all objects to the oldest generation, which Python searches rarely, without a search.
-
-    Nothing is done where a program keeps objects out of all searches: they would be searched then.
-    """
-    if not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()
-
-
 def _collect_less() -> None:
     # 0 is how some programs turn it off.
     if 0 < _usual[0] < _OBJECTS:
-        make_old()
         gc.set_threshold(_OBJECTS, *_usual[1:])
 
 

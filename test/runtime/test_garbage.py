@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from mirlo.runtime.garbage import FewerCollections, UsualCollections, make_old
+from mirlo.runtime.garbage import FewerCollections, UsualCollections
 
 
 @pytest.fixture(autouse=True)
@@ -72,36 +72,3 @@ def test_without_a_command_around_it_nothing_changes() -> None:
     with UsualCollections():
         assert gc.get_threshold()[0] == 5_000
     assert gc.get_threshold()[0] == 5_000
-
-
-@pytest.fixture
-def nothing_frozen():
-    """Put what `conftest.py` keeps out of searches among the others during a test."""
-    frozen = gc.get_freeze_count()
-    gc.unfreeze()
-    yield
-    if frozen:
-        gc.freeze()
-
-
-def test_what_is_there_before_is_not_searched_again(nothing_frozen: None) -> None:
-    before: list[object] = []
-    with FewerCollections():
-        during: list[object] = []
-        assert _is_old(before) and not _is_old(during)
-        with FewerCollections():
-            assert not _is_old(during)
-
-
-def test_objects_that_a_program_keeps_out_of_searches_stay_out(nothing_frozen: None) -> None:
-    before: list[object] = []
-    gc.freeze()
-    after: list[object] = []
-    make_old()
-    count = gc.get_freeze_count()
-    gc.unfreeze()
-    assert count and _is_old(before) and not _is_old(after)
-
-
-def _is_old(wanted: object) -> bool:
-    return any(each is wanted for each in gc.get_objects(generation=2))
