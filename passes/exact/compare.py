@@ -49,7 +49,10 @@ from mirlo.passes.exact.verdict import (
 
 ROUNDS = 2
 MORE_ROUNDS = 6
-"""Rounds beside those, where the two forms compare elements with different constants."""
+"""Rounds beside those, where the two forms compare elements with different constants.
+
+Up to a fifth of the values are beyond both constants in a round: two rounds may miss a single wrong element.
+"""
 LARGE = 1000.0
 """The scale of inputs in the round of large numbers: exponentials overflow where a maximum is not subtracted."""
 RANGE_TOLERANCE = 1e-6
@@ -97,7 +100,7 @@ class KernelPair:
         )  # fmt: skip
         is_easy = rounds > 1 and not symbols  # one round is one of all kinds of faults
         compared = tuple(operations.compared_constants())
-        if compared and rounds > 1 and self._has_other_bounds():
+        if rounds > 1 and not operations.compare_alike():
             rounds += MORE_ROUNDS
         settings = RoundSettings(0, compared=compared, has_easy_sums=is_easy)
         for count, chosen in enumerate(search):
@@ -118,14 +121,6 @@ class KernelPair:
             self.definition.name, EQUAL, rounds=total, bits=self.definition.proven_bits(rounds, final),
             sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share, ranges=ranges,
         )  # fmt: skip
-
-    def _has_other_bounds(self) -> bool:
-        """Return whether the two forms compare elements with different constants.
-
-        Up to a fifth of the values are beyond both constants in a round: two rounds may miss a single wrong element.
-        """
-        definition, scheduled = (OperationList(each) for each in (self.definition.operation, self.scheduled))
-        return definition.compared_constants() != scheduled.compared_constants()
 
     def _find_symbols(self) -> list[str]:
         dims = [*self.definition.dims(), *symbols_of_function(self.scheduled.opview)]

@@ -36,8 +36,8 @@ class OperationList:
     """The operations of functions, which are visited once."""
 
     def __init__(self, *functions: ir.Operation):
-        self._all = [op for function in functions for op in operations_in(function)]
-        self.names = frozenset(op.name for op in self._all)
+        self._by_function = [list(operations_in(function)) for function in functions]
+        self.names = frozenset(op.name for operations in self._by_function for op in operations)
 
     @property
     def has_exponentials(self) -> bool:
@@ -50,22 +50,35 @@ class OperationList:
     @property
     def has_infinities(self) -> bool:
         """Return whether infinities or NaN are among the constants."""
-        return any(not math.isfinite(value) for _, value in self._constants)
+        return any(not math.isfinite(value) for constants in self._constants for _, value in constants)
 
     def rounded_constants(self) -> list[float]:
         """Return the constants of kernels and small ones of graphs that may stand for other numbers."""
-        return sorted(value for value in {value for _, value in self._constants} if is_rounded(value))
+        return sorted(filter(is_rounded, {value for constants in self._constants for _, value in constants}))
 
     def compared_constants(self) -> list[float]:
         """Return the constants whose position in the order matters: operands of maxima and comparisons."""
-        return sorted({
-            value for op, value in self._constants
-            if op.name != "tir.block" and math.isfinite(value) and _is_compared(op.results[0])
-        })  # fmt: skip
+        return sorted(set[float]().union(*self._compared))
+
+    def compare_alike(self) -> bool:
+        """Return whether all functions compare elements with the same constants."""
+        return all(each == self._compared[0] for each in self._compared)
 
     @cached_property
-    def _constants(self) -> list[tuple[ir.Operation, float]]:
-        return [each for op in self._all for each in _constants(op)]
+    def _compared(self) -> list[set[float]]:
+        """Return the constants that each function compares elements with."""
+        return [
+            {
+                value for op, value in constants
+                if op.name != "tir.block" and math.isfinite(value) and _is_compared(op.results[0])
+            }
+            for constants in self._constants
+        ]  # fmt: skip
+
+    @cached_property
+    def _constants(self) -> list[list[tuple[ir.Operation, float]]]:
+        """Return the float constants of each function."""
+        return [[each for op in operations for each in _constants(op)] for operations in self._by_function]
 
 
 def _is_compared(value: ir.Value) -> bool:
