@@ -16,7 +16,7 @@ from mirlo.passes.schedule.primitives.sum_blocks import sum_block
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
-from mirlo.targets.llvm.schedule.cost import DEPTH_BLOCKS, MIN_K_BLOCK, ROW_BLOCKS
+from mirlo.targets.llvm.schedule.cost import DEPTH_BLOCKS, MIN_K_BLOCK, PANELS_TO_SHARE, ROW_BLOCKS
 
 PANELS, ROWS, BOTH = 0, 1, 2
 """What threads divide."""
@@ -41,6 +41,12 @@ class LoopOrder:
     def is_reordered(self) -> bool:
         """Return whether panels are no longer read one after the other, each once."""
         return bool(self.row_block or self.rows_outside)
+
+    def shared_loops(self, outer: int, inner: int) -> int:
+        """Return what threads divide: the loops around tiles, of this many iterations, or those of tiles as well."""
+        if self.share is not None:
+            return self.share
+        return BOTH if outer < min(PANELS_TO_SHARE, inner) else PANELS
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ from mirlo.passes.schedule.primitives.nests import arrange_copy, fuse_contiguous
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS
+from mirlo.targets.llvm.schedule.contraction.orders import BOTH, PANELS, ROWS, LoopOrder
 from mirlo.targets.llvm.schedule.contraction.tile_leaf import prefetch_operands, tile_choices
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     ContractionRoles,
     RegisterTile,
     TiledContraction,
     TiledLoops,
-    tiles_at_edges,
 )
-from mirlo.targets.llvm.schedule.cost import COPY_VECTORS, PANELS_TO_SHARE
+from mirlo.targets.llvm.schedule.cost import COPY_VECTORS
 
 
 def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
@@ -32,12 +31,10 @@ def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
     roles, tile, order = plan.roles, plan.tile, plan.loops.order
     loops = loops_of_contraction(s, block, roles)
     copies = copy_operands(s, block, plan)
-    row_axes = [] if tile.row_axis is None else [tile.row_axis]
-    spatial = [*plan.loops.columns, roles.lane_axis, *plan.loops.rows, *row_axes]
-    s.reorder(*loops.units, *loops.of(spatial), *loops.over)
-    *panels, lane = loops.of([*plan.loops.columns, roles.lane_axis])  # a copy of a panel has columns of one dim
+    *panels, lane = loops.of(plan.column_axes)  # a copy of a panel has columns of one dim
+    s.reorder(*loops.units, *panels, lane, *loops.of(plan.row_axes), *loops.over)
     rows = loops.fuse(s, plan.loops.rows)
-    (row,) = loops.fuse(s, row_axes) or [s.add_unit_loop(block)]
+    (row,) = loops.fuse(s, tile.row_axes) or [s.add_unit_loop(block)]
     over, depth = split_sum(s, block, loops.over, tile)
     blocks: list[str] = []
     if plan.part is not None and plan.part.columns:
@@ -50,13 +47,13 @@ def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
     blocks += block_of_rows
     outer, inner = around_tiles(plan, [*panels, panel], [*rows, tiles])
     s.reorder(*loops.units, *blocks, *outer, *inner, *over, row, *vectors, *depth)
-    for tap in over[len(over) - (1 if tile.is_short else len(plan.loops.unrolled)) :]:
+    for tap in over[len(over) - plan.unrolled_loops :]:
         s.unroll(tap)
     if plan.packing.packs_panels:
         copies += pack_panel(s, block, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
-    parts = s.partition(tiles, [rows.start // tile.rows for rows, _ in tiles_at_edges(roles.rows, tile)[1:]])
+    parts = s.partition(tiles, plan.change_points)
     inside = len([row, *vectors, *depth])
     for each in parts:
         (placed,) = s.blocks(each)
@@ -68,7 +65,7 @@ def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
     if order.row_block:
         s.parallel(blocks[-1])
     elif plan.part is None:
-        share(s, outer, [part for loop in inner for part in (parts if loop == tiles else [loop])], order.share)
+        share(s, outer, [part for loop in inner for part in (parts if loop == tiles else [loop])], order)
     return TiledLoops(blocks, outer, panel, tiles, over)
 
 
@@ -138,9 +135,7 @@ def loops_of_contraction(s: Schedule, block: str, roles: ContractionRoles) -> Co
 def copy_operands(s: Schedule, block: str, plan: TiledContraction) -> list[str]:
     """Copy operands with elements beyond edges that the loops do not skip; return copies that are converted."""
     converted: list[str] = []
-    for side in (plan.roles.rows, plan.roles.columns):
-        if not side.padded_dims and not side.is_converted:
-            continue
+    for side in plan.copied_sides:
         buffer = s.reads(block)[side.factor.position]
         copy = s.pad(block, buffer, side.padded_dims) if side.padded_dims else s.cache_read(block, buffer)
         arrange_copy(s, copy, plan.tile.lanes * plan.tile.group_size)
@@ -173,12 +168,9 @@ def pack_panel(s: Schedule, block: str, panel: str, plan: TiledContraction) -> l
     s.pack(s.reads(block)[columns.factor.position], [*along, at], [(along[-1], tile.group.size)] if tile.group else ())
     vectors, lane = s.split(loops[at], (None, tile.lanes))
     steps, inner = [loops[dim] for dim in along], list[str]()
-    squares = [] if tile.group is None else [tile.group.size]
-    if not plan.has_contiguous_columns:
-        squares.insert(0, tile.lanes)
-    if squares:  # elements that are contiguous along K, and those of a group, are transposed in registers
+    if plan.transposed_squares:
         is_masked = plan.machine.masked and tile.group is None and isinstance(s.extent(steps[-1]), int)
-        last, *inner = s.split(steps.pop(), (None, *squares), "mask" if is_masked else "peel")
+        last, *inner = s.split(steps.pop(), (None, *plan.transposed_squares), "mask" if is_masked else "peel")
         steps.append(last)
     is_unrolled = tile.group is not None or plan.has_contiguous_columns
     s.reorder(*([*steps, vectors] if is_unrolled else [vectors, *steps]), *inner[:1], lane, *inner[1:])
@@ -189,14 +181,11 @@ def pack_panel(s: Schedule, block: str, panel: str, plan: TiledContraction) -> l
         s.transpose(inner[0])
     elif steps and plan.has_smaller_panel:  # whole panels without masks
         s.unswitch(steps[0])
-    is_cast = tile.group is None and columns.needs_cast(plan.roles.contraction.product.accumulate_type)
-    return [copy] if is_cast else []
+    return [copy] if plan.converts_panels else []
 
 
-def share(s: Schedule, outer: list[str], inner: list[str], chosen: int | None = None) -> None:
-    """Divide the outer loops among threads, or all of them where there are few iterations."""
+def share(s: Schedule, outer: list[str], inner: list[str], order: LoopOrder) -> None:
+    """Divide the outer loops among threads, the inner ones, or all of them."""
     counts = [prod(D.estimate_dim(s.extent(each)) for each in loops) for loops in (outer, inner)]
-    if chosen is None:
-        chosen = BOTH if counts[0] < min(PANELS_TO_SHARE, counts[1]) else PANELS
-    for loop in {PANELS: outer, ROWS: inner, BOTH: [*outer, *inner]}[chosen]:
+    for loop in {PANELS: outer, ROWS: inner, BOTH: [*outer, *inner]}[order.shared_loops(*counts)]:
         s.parallel(loop)

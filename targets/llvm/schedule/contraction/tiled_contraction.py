@@ -65,6 +65,11 @@ class RegisterTile:
         return self.vectors if self.dot else self.vectors * self.lanes
 
     @property
+    def row_axes(self) -> tuple[BlockAxis, ...]:
+        """Return the axis of its rows; none where it has one row."""
+        return () if self.row_axis is None else (self.row_axis,)
+
+    @property
     def group_size(self) -> int:
         """Return the elements along K that one instruction multiplies."""
         return 1 if self.group is None else self.group.size
@@ -130,6 +135,31 @@ class TiledContraction:
     """What of it is computed, if it is a part of other loops."""
 
     @property
+    def column_axes(self) -> tuple[BlockAxis, ...]:
+        """Return the axes that the column operand depends on, outermost first; the last one is that of the lanes."""
+        return *self.loops.columns, self.roles.lane_axis
+
+    @property
+    def row_axes(self) -> tuple[BlockAxis, ...]:
+        """Return the axes that the column operand does not depend on; the last one is that of a tile's rows, if any."""
+        return *self.loops.rows, *self.tile.row_axes
+
+    @property
+    def unrolled_loops(self) -> int:
+        """Return how many loops of the reduction are unrolled, the innermost ones."""
+        return 1 if self.tile.is_short else len(self.loops.unrolled)
+
+    @property
+    def change_points(self) -> list[int]:
+        """Return the tiles of rows at which those with or without products beyond an edge begin, but the first ones."""
+        return [rows.start // self.tile.rows for rows, _ in tiles_at_edges(self.roles.rows, self.tile)[1:]]
+
+    @property
+    def copied_sides(self) -> list[ContractionOperand]:
+        """Return the operands that tiles read from a copy, with a border or converted."""
+        return [side for side in (self.roles.rows, self.roles.columns) if side.padded_dims or side.is_converted]
+
+    @property
     def has_own_rows(self) -> bool:
         """Return whether tiles read rows of their own for every column, which no panel shares."""
         return self.roles.have_own_rows and not self.packing.packs_panels
@@ -146,6 +176,21 @@ class TiledContraction:
         if self.tile.group is None:
             return bool(columns.stride(self.roles.lane_axis) == 1)
         return bool(columns.stride(self.loops.reduce[-1]) != self.tile.group.size)
+
+    @property
+    def transposed_squares(self) -> list[int]:
+        """Return the extents of the loops along K of which packing transposes squares, and of those in them.
+
+        So it does with elements that are contiguous along K, and with those of a group.
+        """
+        group = [] if self.tile.group is None else [self.tile.group.size]
+        return group if self.has_contiguous_columns else [self.tile.lanes, *group]
+
+    @property
+    def converts_panels(self) -> bool:
+        """Return whether packing converts elements; those of groups are multiplied as they are."""
+        kind = self.roles.contraction.product.accumulate_type
+        return self.tile.group is None and self.roles.columns.needs_cast(kind)
 
     @property
     def has_smaller_panel(self) -> bool:
@@ -230,8 +275,7 @@ class BlockOfRows:
             order = LoopOrder(depth_axis=axis, depth_block=self.depth)
             loops = replace(loops, reduce=(replace(axis, extent=self.depth),), order=order)
         if self.is_one:
-            if tile.row_axis is not None:
-                loops = replace(loops, rows=(*loops.rows, tile.row_axis))
+            loops = replace(loops, rows=whole.row_axes)
             tile = replace(tile, row_axis=None, rows=1)
         return replace(whole, roles=roles, tile=tile, loops=loops, part=self)
 

@@ -144,9 +144,7 @@ def loops_of_axes(model: onnx.ModelProto, processor: str) -> list[ContractionLoo
                 for side in (plan.roles.rows, plan.roles.columns):
                     stride = row_major(side.access.dims, side.access.shape).stride(axes[id_])
                     assert steps[loop][side.factor.position] == stride
-            row_axis = [] if plan.tile.row_axis is None else [plan.tile.row_axis]
-            spatial = [*plan.loops.columns, plan.roles.lane_axis, *plan.loops.rows, *row_axis]
-            parts = [part for axis in spatial for part in axis.parts if part in axes]
+            parts = [part for axis in (*plan.column_axes, *plan.row_axes) for part in axis.parts if part in axes]
             assert sorted(parts) == sorted(axis.id for axis in plan.roles.contraction.spatial)
             result.append(found)
     return result

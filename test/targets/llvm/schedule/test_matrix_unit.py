@@ -19,7 +19,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import permits_tiles
-from mirlo.targets.llvm.schedule.contraction.matrix_unit import RowTiles, row_tiles
+from mirlo.targets.llvm.schedule.contraction.matrix_unit_choices import RowTiles, row_tiles
 from mirlo.testing import assert_verified
 from mirlo.tools.fuzz.guarded_memory import GuardedMemory
 
