@@ -108,10 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if result.failures or result.unfinished else 0
     if options.again:
         deadline = time.monotonic() + 60 * (options.minutes or MINUTES)
-        failed = [each for each in latest(read_results()) if each.failures or each.unfinished]
+        failed = sorted(failing(latest(read_results())), key=cost_again)
         repeated = [run_again(each, options.jobs, deadline) for each in failed]
         print("\n".join(lines_of(repeated)) if repeated else "Nothing failed in the last run of each shard.")
-        return 1 if any(each.failures or each.unfinished for each in repeated) else 0
+        return 1 if failing(repeated) else 0
     if options.status or options.write:
         if options.write:
             random_graphs.commit_runs()
@@ -201,9 +201,24 @@ def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
     return _record(result, ["--shard", result.shard], parts_of(number, count), jobs, deadline)
 
 
+def failing(results: Sequence[Result]) -> list[Result]:
+    """Return the runs in which something failed or was not finished."""
+    return [each for each in results if each.failures or each.unfinished]
+
+
+def parts_again(last: Result) -> list[str]:
+    """Return the targets of the Makefile that failed in a shard, or were not finished."""
+    return [part for part in PARTS if any(_is_of(part, each) for each in (*last.failures, *last.unfinished))]
+
+
+def cost_again(last: Result) -> float:
+    """Return the processor time of the targets that run again; the tests that failed are few."""
+    return sum(PARTS[part] for part in parts_again(last))
+
+
 def run_again(last: Result, jobs: int, deadline: float) -> Result:
     """Run what failed in a shard, or was not finished, and record what still fails; tests that passed count as such."""
-    parts = [part for part in PARTS if any(_is_of(part, each) for each in (*last.failures, *last.unfinished))]
+    parts = parts_again(last)
     tests = [test_of(each) for each in last.failures if not each.startswith("make ")]
     again = replace(last, date=_now(), commit=commit(), processor=processor(), whole=last.whole or last.commit)
     if "tests" in last.unfinished or any(each.startswith(ENDED) for each in last.failures):

@@ -94,6 +94,24 @@ def test_what_failed_runs_again(
     assert nightly.run_again(replace(result, commit="dddd", failures=("test/a.py::test_b",)), 2, 0.0).whole == "aaaa"
 
 
+def test_shards_whose_targets_take_long_run_again_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [
+        Result("1/3", "2026-11-28 10:00", "aaaa", "Zen", unfinished=("make test-avx2",)),
+        Result("2/3", "2026-11-28 10:00", "aaaa", "Zen", failures=("test/a.py::test_b",)),
+        Result("3/3", "2026-11-28 10:00", "aaaa", "Zen"),
+    ]
+    shards: list[str] = []
+
+    def run_again(last: Result, jobs: int, deadline: float) -> Result:
+        shards.append(last.shard)
+        return last
+
+    monkeypatch.setattr(nightly, "read_results", lambda: runs)
+    monkeypatch.setattr(nightly, "run_again", run_again)
+    assert nightly.main(["--again"]) == 1
+    assert shards == ["2/3", "1/3"]
+
+
 @pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "a/b", "1/8/2"])
 def test_shards_that_are_none(text: str) -> None:
     with pytest.raises(SystemExit, match=f"shard '{text}': expected which of how many, such as 3/8"):
