@@ -328,6 +328,23 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
     return [test for _, _, test in sorted(ranked)]
 
 
+def nearest_first(path: str, tests: Sequence[str]) -> list[str]:
+    """Return tests in their order, those first whose file is named as a file, then those of its folder.
+
+    What runs when a module is imported is reached by all tests, of which few look at it.
+    """
+    words = set(Path(path).stem.split("_"))
+    folder = Path(path).parent.as_posix()
+
+    def distance(test: str) -> int:
+        file = Path(test.partition("::")[0])
+        is_named = words <= set(file.stem.split("_"))
+        is_near = file.parent.as_posix() in (f"test/{folder}", f"{folder}/tests")
+        return 3 - 2 * is_named - is_near
+
+    return sorted(tests, key=distance)
+
+
 class Tree:
     """A copy of the tracked files in which a change is made and tests run."""
 
@@ -521,7 +538,7 @@ def try_all(
                 mutant = next(waiting, None) if time.monotonic() < deadline else None
             if mutant is None:
                 return
-            verdict = tree.judge(mutant, tests.get(mutant.number, []), effort)
+            verdict = tree.judge(mutant, nearest_first(mutant.path, tests.get(mutant.number, [])), effort)
             with lock, open(study.work / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")
                 print(describe(verdict), flush=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import FLOAT_PREDICATES, INT_PREDICATES, Value
 
 N = D.parse("n")
 CASES: dict[str, tuple[str, Callable[[Value], ir.Value], list[str]]] = {
@@ -34,3 +34,13 @@ def test_what_operators_emit(name: str) -> None:
             made = compute(argument)
         assert [op.operation.name for op in block.operations] == wanted
         assert wanted or made == argument
+
+
+def test_numbers_of_predicates_are_those_of_mlir() -> None:
+    """Comparisons are ordered, without `u` for integers, and those with `u` are true for NaN, as `ne` is."""
+    integers = {str(each).removeprefix("s"): each.value for each in arith.CmpIPredicate}
+    assert integers == INT_PREDICATES
+    floats = {str(each): each.value for each in arith.CmpFPredicate}
+    named = {"one": "one", "ne": "une", "unordered": "uno"}
+    wanted = {name: floats[named.get(name, name if name.startswith("u") else f"o{name}")] for name in FLOAT_PREDICATES}
+    assert wanted == FLOAT_PREDICATES

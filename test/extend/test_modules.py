@@ -105,6 +105,14 @@ def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.Monke
     assert "mirlo" not in installed_modules()
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_records_its_users(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extenders, "_EXTENDERS", {})
+    name = importlib.import_module(f"mirlo.extend.{module}").__all__[0]
+    exec(f"from mirlo.extend.{module} import {name}", {"__name__": "script"})
+    assert "script" in extenders.foreign_extenders()
+
+
 def test_what_a_user_registered_stays() -> None:
     def function() -> None: ...
 

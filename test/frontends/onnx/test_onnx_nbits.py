@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from onnx_models import F32, I64, make_model, node
 
 import mirlo
+from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.targets.llvm.options import find_machine
 
@@ -185,3 +186,24 @@ def test_products(bits: int, block: int, level: int, zeros: bool) -> None:
     )  # fmt: skip
     model = build([made], {"x": (F32, ["m", rows])}, constants, [])
     check(model, 2e-2 if level == 4 else 1e-5, RANDOM.standard_normal((3, rows)).astype(np.float32))
+
+
+@pytest.mark.parametrize("level, activations", [(0, None), (1, None), (2, None), (3, "bf16"), (4, "i8")])
+def test_levels_of_accuracy(level: int, activations: str | None) -> None:
+    assert f'activations = "{activations}"' in imported_product(level) or activations is None
+    assert activations or "activations" not in imported_product(level)
+
+
+@pytest.mark.parametrize("level", [-1, 5])
+def test_levels_that_there_are_not(level: int) -> None:
+    with pytest.raises(OnnxImportError, match=f"attribute 'accuracy_level' must be 0 to 4, got {level}"):
+        imported_product(level)
+
+
+def imported_product(level: int) -> str:
+    """Return the text of a product with 4 bits whose activations may be represented as a level says."""
+    constants = {"w": np.zeros((8, 1, 16), np.uint8), "s": np.ones((8, 1), np.float32)}
+    product_node = node(
+        "MatMulNBits", "x w s", "y", domain="com.microsoft", K=32, N=8, bits=4, block_size=32, accuracy_level=level
+    )
+    return str(import_model(build([product_node], {"x": (F32, [2, 32])}, constants, []))[0])

@@ -52,6 +52,16 @@ def test_packages_of_plugins_are_tested_by_their_own_tests() -> None:
     assert paths and not any("tests" in Path(path).parts for path in paths)
 
 
+def test_tests_that_are_named_as_a_file_are_tried_first() -> None:
+    tests = [
+        "test/driver/test_a.py::test_b", "test/runtime/test_cache.py::test_c", "test/passes/test_locks.py::test_d",
+        "test/runtime/test_locks.py::test_e[1]",
+    ]  # fmt: skip
+    assert mutation.nearest_first("runtime/locks.py", tests) == [tests[3], tests[2], tests[1], tests[0]]
+    assert mutation.nearest_first("dialects/core/dims.py", tests) == tests
+    assert mutation.nearest_first("dialects/core/dims.py", []) == []
+
+
 def test_a_folder_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         mutation.main(["--folder", "passes/exact", "--folder", "passes/exakt", "--map"])
