@@ -248,7 +248,8 @@ class TileEmitter(TileOperands, TileEpilogue):
             return loop(zero, end, sums)
         if isinstance(count, int) and count <= block:
             return self._added(sums, loop(zero, end, self._new_sums(sums)))
-        is_even = isinstance(count, int) and count % block == 0 and end == self.index(count)
+        is_known = isinstance(count, int) and end == self.index(count)
+        is_even = is_known and count % block == 0
 
         def of_block(i: ir.Value) -> list[ir.Value]:
             last: ir.Value = Value(i) + self.index(block)
@@ -258,9 +259,12 @@ class TileEmitter(TileOperands, TileEpilogue):
         def in_registers(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
             return self._added(held, of_block(i))
 
-        def in_memory(i: ir.Value, *_: ir.Value) -> list[ir.Value]:
-            own, kinds = of_block(i), [each.type for each in sums]
-            before = partial(self._loaded, memory, kinds)
+        def in_memory(i: ir.Value) -> None:
+            own = of_block(i)
+            self._store(memory, self._added(self._loaded(memory, kinds), own))
+
+        def of_few_blocks(i: ir.Value, *_: ir.Value) -> list[ir.Value]:
+            own, before = of_block(i), partial(self._loaded, memory, kinds)
             totals = either(
                 compare("eq", i, zero), lambda: self._added(sums, own), lambda: self._added(before(), own), kinds
             )
@@ -272,7 +276,12 @@ class TileEmitter(TileOperands, TileEpilogue):
         elements = sum(each.type.shape[0] for each in sums)
         own = object()  # loops that threads divide have memory of their own, for each thread
         memory = self.constants.scratch(own, elements, sums[0].type.element_type)
-        return for_loop(zero, end, self.index(block), in_memory, sums, rolled=True)
+        kinds = [each.type for each in sums]
+        if not is_known:  # there may be one block, of few products
+            return for_loop(zero, end, self.index(block), of_few_blocks, sums, rolled=True)
+        self._store(memory, sums)
+        for_loop(zero, end, self.index(block), in_memory, rolled=True)
+        return self._loaded(memory, kinds)
 
     def _places(self, kinds: Sequence[ir.Type]) -> list[ir.Value]:
         """Return where vectors are in memory, one after the other."""

@@ -12,6 +12,11 @@ from onnx_models import F32, make_model, node
 from scheduled import Kernel, tensor
 
 import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.frontends.onnx.importer import import_model
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.testing import assert_verified
 
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((32, 32, 32, 48), (0, 1, 2)),  # statistics of batch norm, channels last
@@ -80,23 +85,38 @@ def test_errors_of_products(depth: int, target: str) -> None:
     assert errors[0] <= 2 * errors[1], f"{errors[0] / errors[1]:.1f} times numpy's"
 
 
-@pytest.mark.parametrize(("size", "depth"), [(512, 1), (513, 2), (1 << 20, 2)])
+@pytest.mark.parametrize(("size", "depth"), [(512, 1), (513, 2), (1 << 20, 3)])
 def test_blocks_of_products(size: int, depth: int) -> None:
+    """There is a loop over blocks around that over products; the most products have tiles of 9 and 5 rows around it."""
+
     def build(p: Any, a: Any, b: Any) -> Any:
         return p.reduce("add", (14, 32), (size,), lambda i, j, k: a.at(i, k) * b.at(k, j))
 
     text = Kernel(build, [tensor(14, size), tensor(size, 32)], options={"machine": "avx512vnni"}).text
-    assert _nested(text) == depth
+    assert _nested(text, "scf.for") == depth
 
 
-def _nested(text: str) -> int:
-    """Return the most loops around one another that carry accumulators."""
+def _nested(text: str, loop: str = r"scf\.for .* iter_args") -> int:
+    """Return the most loops around one another, by default of those that carry accumulators."""
     most, open_at = 0, list[int]()
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
         while open_at and line.strip() and indent <= open_at[-1]:
             del open_at[-1]
-        if re.search(r"scf\.for .* iter_args", line):
+        if re.search(loop, line):
             open_at.append(indent)
             most = max(most, len(open_at))
     return most
+
+
+@pytest.mark.parametrize("depth", [900, 960])
+def test_known_blocks_of_products_have_no_branches(depth: int) -> None:
+    """Accumulators that registers do not hold beside those of a block are in memory, from before the first block on."""
+    model = make_model([node("MatMul", "a b", "y")], {"a": (F32, [12, depth]), "b": (F32, [depth, 32])}, ["y"])
+    assert_verified(model, "llvm{cpu=icelake-server}", cache=False)
+    module, store = import_model(model)
+    with module.context, ir.Location.unknown():
+        passes = "legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,schedule{target=llvm machine=avx512vnni}"
+        Pipeline(f"builtin.module({passes})").run(module, Session(store))
+    text = str(module)
+    assert "scf.if" not in text and text.count("scf.for") == 2
