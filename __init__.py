@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections
 from mirlo.runtime.known_packages import PackageModules, package_modules
 from mirlo.runtime.locks import UNCUT
 

@@ -40,7 +40,7 @@ func.func @main(%x: tensor<4x8xf32> {relax.name = "x"}) -> (tensor<4x8xf32> {rel
 """
 TARGETS = ("c", "nvvm", "spirv")
 PROCESSES = (
-    "mirlo.targets.llvm.worker", "mirlo.passes.byoc.isolate", "mirlo.tools.bench.child",
+    "mirlo.targets.llvm.processes", "mirlo.passes.byoc.isolate", "mirlo.tools.bench.child",
     "mirlo.runtime.bounded_process", "mirlo.runtime.image_process",
 )  # fmt: skip
 """Modules that are programs of processes."""

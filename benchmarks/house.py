@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mirlo.benchmarks.features import new_features
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE_KINDS = ("lines of code", "signatures", "imports", "docstrings", "comments", "blank lines")

@@ -31,7 +31,6 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
         return _placed(cached)
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
-    from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
     compiler = Compiler(request, build)
@@ -48,6 +47,8 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if cached is not None:
         return _placed(cached)  # the file has the weights in the order in which the code reads them
     if isinstance(compiled, Artifact) and not compiler.is_loaded and model_runner() is None:
+        from mirlo.runtime.unloaded import UnloadedModel
+
         return UnloadedModel(compiled, session.params, "it was compiled to be saved, with 'load=False'")
     request.report("load")
     return load_built(compiled, session.params)
@@ -55,15 +56,16 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 def load_built(compiled: Artifact | CompiledProgram, params: ParameterStore) -> Executable | Program | UnloadedModel:
     """Load the result of the compiler."""
-    from mirlo.runtime.program import Program
+    if isinstance(compiled, Artifact):
+        return load_compiled(compiled, params)
+    from mirlo.runtime.program import Program  # five modules, for models with sequences, optional values or strings
 
-    return load_compiled(compiled, params) if isinstance(compiled, Artifact) else _placed(Program(compiled, params))
+    return _placed(Program(compiled, params))
 
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:
     """Load a compiled model, here or on a board; if neither is possible, return one whose call raises the reason."""
     from mirlo.runtime.executable import Executable
-    from mirlo.runtime.unloaded import UnloadedModel
 
     runner = model_runner()
     if runner is not None:
@@ -71,6 +73,8 @@ def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | Un
     try:
         return Executable(artifact, params)
     except NotForThisMachine as problem:
+        from mirlo.runtime.unloaded import UnloadedModel
+
         return UnloadedModel(artifact, params, str(problem))
 
 

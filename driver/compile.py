@@ -25,9 +25,7 @@ from mirlo.frontends.foreign import (
     frontend_of,
 )
 from mirlo.runtime.callbacks import Expected, check_result
-from mirlo.runtime.dropped_interrupts import keeping_interrupts
-from mirlo.runtime.frames import with_frame_space
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections, keeping_interrupts, with_frame_space
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
@@ -124,9 +122,11 @@ _CONVERTED = Expected("a ConvertedModel", lambda value: isinstance(value, Conver
 
 def _wrapped(converted: ConvertedModel, compiled: CompiledModel) -> object:
     """Apply the front end's wrapper to an executable; leave a model for another machine unchanged."""
+    if converted.wrap is None:
+        return compiled
     from mirlo.runtime.unloaded import UnloadedModel
 
-    return compiled if converted.wrap is None or isinstance(compiled, UnloadedModel) else converted.wrap(compiled)
+    return compiled if isinstance(compiled, UnloadedModel) else converted.wrap(compiled)
 
 
 def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedModel:

@@ -1,10 +1,13 @@
-"""The compiler: from a model to the artifact of a target by import, passes and emission."""
+"""The compiler: from a model to the artifact of a target by import, passes and emission.
+
+Instruments of its passes report progress and write the IR of every stage.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -20,18 +23,18 @@ from mirlo.driver.models import ModelError, OpenedModel, open_model, require_siz
 from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
 from mirlo.driver.programs import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest, require_one_build
-from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.outline import EXTERNAL, functions_of, string_fact
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.entry import PLANNED, entry_or_none
+from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.layers.once_per_layer import divide_steps, run_once_per_layer
 from mirlo.passes.locations import describe, kernel_nodes
 from mirlo.passes.memory.plan import MemoryRecord
-from mirlo.passes.memory.weights import RELEASE
+from mirlo.passes.memory.weights import RELEASE, release_unnamed
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Leaf, Step
@@ -42,10 +45,67 @@ from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import OutOfMemoryError, nearest
 from mirlo.runtime.memory import require_available
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import METADATA as REGIONS
 
 if TYPE_CHECKING:
+    from mirlo.passes.pipeline_parser import Step
     from mirlo.runtime.compiled_program import CompiledProgram
+
+
+@dataclass
+class PipelineProgress(Instrument):
+    """Reports the progress of a pipeline."""
+
+    progress: Callable[[str], None]
+
+    def before_pass(self, step: Step, op: ir.OpView) -> None:
+        self.progress(step.name)
+
+
+RELEASING = ("simplify", "fold-constant", "convert-layout", "pack-weights")
+"""Passes that put new constants in the place of others."""
+
+
+@dataclass
+class ReleaseWeights(Instrument):
+    """Releases arrays without a constant that refers to them, after passes that create new ones."""
+
+    session: Session
+
+    def after_pass(self, step: Step, op: ir.OpView) -> None:
+        if step.name in RELEASING:
+            release_unnamed(op, self.session)
+
+
+@dataclass
+class SaveStages(Instrument):
+    """Writes the module of every stage and the passes that it has before it: `00-import.mlir`, `01-legalize.mlir`..."""
+
+    folder: Path
+    session: Session
+    count: int = field(default=0, init=False)
+    last: str = field(default="import", init=False)
+
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
+        self._write(op, remaining)
+        step = remaining[0]
+        self.last = step.name
+
+    def end_run(self, op: ir.OpView) -> None:
+        self._write(op, ())
+
+    def _write(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write IR to '{self.folder}': {error.strerror or error}") from error
+        path = self.folder / f"{self.count:02}-{self.last}.mlir"
+        from mirlo.passes.reproducer import configuration
+
+        write_ir(op, path, self.session, enable_debug_info=True, header=configuration(remaining))
+        self.count += 1
+
 
 MIN_OPERATORS_FOR_WORKERS = 100
 """Operators, constants included, of a graph whose kernels are worth several processes."""

@@ -6,7 +6,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.installed import register_in
 from mirlo.dialects.core.traits import OnnxName, Trait
-from mirlo.dialects.relax.infer_windows import kernel_permutation
+from mirlo.dialects.relax.infer import kernel_permutation
 from mirlo.dialects.relax.reduce import reductions_of_onnx
 from mirlo.passes.byoc.codegen import (
     Artifact,

@@ -6,7 +6,7 @@ Converters of front ends in packages, such as `tosa_converter`, are names of thi
 from mirlo.dialects.bindings import func, ir, new_context, stablehlo
 from mirlo.dialects.context import graph_operations, make_context
 from mirlo.dialects.core import dims
-from mirlo.dialects.core.dense import dense_attribute, read_dense, resource_bytes
+from mirlo.dialects.core.attributes import dense_attribute, read_dense, resource_bytes
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim, symbols_of
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.installed import import_modules, register_in
@@ -27,8 +27,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.relax.collectives import FromParts
 from mirlo.dialects.relax.elementwise import Compare
-from mirlo.dialects.relax.infer import BOOL, FLOAT
-from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
+from mirlo.dialects.relax.infer import BOOL, CHANNELS_LAST, FLOAT
 from mirlo.dialects.relax.vision import RATIO
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation, broadcast_shape

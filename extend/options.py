@@ -6,6 +6,7 @@ from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.options import (
     ANYTHING,
     BOOLEAN,
+    MOST_RANKS,
     TEXT,
     OptionFlag,
     UnknownOption,
@@ -29,6 +30,7 @@ __all__ = [
     "BOOLEAN",
     "CompileOptionError",
     "FRAMEWORKS",
+    "MOST_RANKS",
     "OptionFlag",
     "TEXT",
     "UnknownOption",

@@ -20,7 +20,6 @@ from mirlo.runtime.processes import (
     send_message,
 )
 from mirlo.runtime.rank_place import (
-    MOST_RANKS,
     TIMEOUT,
     RankError,
     RankPlace,
@@ -34,7 +33,6 @@ from mirlo.runtime.system import effective_user
 
 __all__ = [
     "HeartbeatMonitor",
-    "MOST_RANKS",
     "PERIOD",
     "RankError",
     "RankPlace",

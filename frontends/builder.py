@@ -15,7 +15,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import arith, ir, scf, tensor
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, BroadcastDiffers, Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_numpy
 from mirlo.dialects.core.op import DialectOp, OpError

@@ -28,8 +28,8 @@ from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
 from mirlo.runtime.callbacks import Expected, check_result, describe_raised
-from mirlo.runtime.dropped_interrupts import keeping_interrupts, raise_dropped
 from mirlo.runtime.errors import nearest_name
+from mirlo.runtime.interpreter import keeping_interrupts, raise_dropped
 from mirlo.runtime.records import dataclass
 
 

@@ -5,34 +5,139 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import interrupts, packed, system, threads
 from mirlo.runtime.arena import ArenaPool
-from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.artifact import Artifact, TensorSpec, describe
 from mirlo.runtime.container import address_of
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
-from mirlo.runtime.dtypes import MAX_RANK
-from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
+from mirlo.runtime.entry_points import EntryPoint, offered
+from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import GivenOutputs, bind, convert, random_input
+from mirlo.runtime.inputs import GivenOutputs, bind, check_output, convert, is_same_memory, outputs_given, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.memory import MemoryUse
 from mirlo.runtime.names import POLLS, REQUIRE
-from mirlo.runtime.on_device import DeviceCall, run_on_device
-from mirlo.runtime.outputs import OutputArrays
-from mirlo.runtime.package_methods import package_method
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.profile import Profile, TimedRun, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
-from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
+
+if TYPE_CHECKING:
+    from mirlo.runtime.profile import Profile, TimedRun
+    from mirlo.runtime.update import UpdatingCall
+
+
+class OutputArrays:
+    """Makes and checks the arrays of the outputs of a model."""
+
+    def __init__(self, artifact: Artifact, sizes: Sizes, arenas: ArenaPool) -> None:
+        self._arenas = arenas
+        self.specs = artifact.outputs
+        self.names = [spec.name for spec in self.specs]
+        late = set(artifact.late)
+        self.late = {i for i, spec in enumerate(self.specs) if late.intersection(map(str, spec.shape))}
+        """The outputs of data-dependent sizes."""
+        indices = {spec.name: i for i, spec in enumerate(artifact.inputs)}
+        self._aliases = {name: indices[source] for name, source in artifact.aliases.items()}
+        self._dtypes = [numpy_dtype(spec.dtype) for spec in self.specs]
+        self._sizes = sizes
+
+    def from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
+        """Return copies on the CPU, in the caller's arrays where they are given."""
+        result: list[np.ndarray] = []
+        for spec, array, output in zip(self.specs, arrays, outputs_given(self.specs, out), strict=True):
+            result.append(array.numpy(None if output is None else check_output(spec, array.shape, output, result)))
+        return result
+
+    def updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
+        requested = outputs_given(self.specs, out)
+        result: dict[int, np.ndarray] = {}
+        for i in self.late:
+            array, source = requested[i], self._aliases.get(self.specs[i].name)
+            if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
+                result[i] = array
+        return result
+
+    def with_late(
+        self, results: Sequence[np.ndarray | None], late: Allocations, record: RecordWords, out: GivenOutputs
+    ) -> list[np.ndarray]:
+        """Return the outputs, including those with data-dependent sizes."""
+        late.require()
+        result: list[np.ndarray] = []
+        requested = outputs_given(self.specs, out)
+        for i, (spec, array) in enumerate(zip(self.specs, results, strict=True)):
+            if array is None:
+                array = late.output(i, self._dtypes[i], self._sizes.shape(spec.shape, record))
+                wanted = requested[i]
+                if wanted is not None:
+                    wanted = check_output(spec, array.shape, wanted, result)
+                    if not is_same_memory(wanted, array):
+                        wanted[...] = array
+                    array = wanted
+            result.append(array)
+        return result
+
+    def before_call(self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]) -> list[np.ndarray | None]:
+        """Return new arrays, or the caller's; None for each output whose size is not known yet."""
+        results: list[np.ndarray | None] = []
+        for i, (spec, dtype, output) in enumerate(
+            zip(self.specs, self._dtypes, outputs_given(self.specs, out), strict=True)
+        ):
+            if i in self.late:
+                results.append(None)
+                continue
+            shape = self._sizes.shape(spec.shape, record)
+            if min(shape, default=0) < 0:
+                raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
+            if output is None:
+                try:
+                    results.append(self._arenas.empty(dtype, shape))
+                except OutOfMemoryError as error:
+                    raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
+                continue
+            source = self._aliases.get(spec.name)
+            others = inputs
+            if source is not None and is_same_memory(output, inputs[source]):
+                others = [array for i, array in enumerate(inputs) if i != source]
+            taken = [array for array in others + results if array is not None]
+            results.append(check_output(spec, shape, output, taken))
+        return results
+
+
+METHODS = "mirlo.methods"
+"""The entry point group of former methods of `Executable`, which functions of packages replace."""
+
+
+def package_method(name: str) -> Any:
+    """Return the function or property of this name, with a warning that names its place; None if there is none."""
+    if name.startswith("_"):
+        return None
+    entry = _method_entry(name)
+    if entry is not None:
+        place = entry.value.replace(":", ".")
+        warnings.warn(f"Executable.{name} is now {place}(executable, ...)", DeprecationWarning, stacklevel=3)
+        return entry.load()
+    command = install_command(METHODS, name)
+    if command is not None:
+        raise AttributeError(f"Executable.{name} is a function of a package that is not installed: {command}")
+    return None
+
+
+@cache
+def _method_entry(name: str) -> EntryPoint | None:
+    return next((entry for entry in offered(METHODS) if entry.name == name), None)
 
 
 class Executable(KernelCodeOwner):
@@ -200,6 +305,8 @@ class Executable(KernelCodeOwner):
 
         Without inputs, random ones are used; `dims` are the sizes of their dynamic dims.
         """
+        from mirlo.runtime.profile import Profile, make_profile, tick_length  # for few calls, as those below
+
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
         if not arrays and not named:
@@ -219,6 +326,8 @@ class Executable(KernelCodeOwner):
 
     def run_timed(self, inputs: Mapping[str, np.ndarray]) -> TimedRun:
         """Run the model like `run`, and return the results with the time stamps of the kernels."""
+        from mirlo.runtime.profile import TimedRun
+
         kernels, values = self.artifact.kernels, bind(self.inputs, (), inputs)
         stamps = np.zeros(len(kernels) + 1, np.uint64) if kernels else None
         start = time.perf_counter()
@@ -247,6 +356,8 @@ class Executable(KernelCodeOwner):
 
         `constants` are inputs that stay the same in all calls.
         """
+        from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
+
         known = self.aliases
         wrong = {output: name for name, output in outputs.items() if known.get(output) != name}
         if wrong or set(outputs) != set(arrays):
@@ -348,6 +459,8 @@ class Executable(KernelCodeOwner):
             self._sizes.require(record)
 
     def _run_on_device(self, values: Sequence[object], out: object, stream: object) -> list[DeviceArray]:
+        from mirlo.runtime.on_device import DeviceCall, run_on_device  # for models on devices
+
         side = self._code.device
         if side is None:
             raise InputError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.callbacks import Expected, callback, check_callbacks, checked, is_a, is_time, optional
-from mirlo.runtime.elf_linker import BadObject, ObjectsInMemory
+from mirlo.runtime.elf_linker import BadObject, ObjectsInMemory, symbols_of
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.host_cpu import AMX, host_cpu
@@ -17,7 +17,6 @@ from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.names import POLLS
 from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
-from mirlo.runtime.object_symbols import symbols_of
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import permits_tiles
 

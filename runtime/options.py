@@ -25,6 +25,8 @@ from typing import Any, Literal, SupportsIndex, TypeGuard
 from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.records import dataclass
 
+MOST_RANKS = 1024
+"""Most ranks of a model, in the option `ranks` and in the variables of launchers: each is connected with all others."""
 MAX_DIGITS = 20
 """Digits of an integer in a text: it has at most 64 bits."""
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.options import MOST_RANKS
 from mirlo.runtime.records import dataclass
 
 STARTERS = (
@@ -24,8 +25,6 @@ TIMEOUT_SECONDS = 600.0
 """The first by default: as long as compiling a model may take."""
 HEARTBEAT_SECONDS = 10.0
 """The second by default: a process counts four times a second while it runs, also on a machine with many others."""
-MOST_RANKS = 1024
-"""Most ranks of a model: each is connected with all others."""
 
 
 class RankError(MirloError, RuntimeError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.dialects.bindings import ir, passmanager
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all

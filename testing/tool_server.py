@@ -36,7 +36,7 @@ IMPORTED = (
     "mirlo.driver.compile", "mirlo.driver.compiler", "mirlo.runtime.program", "mirlo.passes.lower.expansions",
     *LLVM.rule_modules, "mirlo.targets.llvm.pipeline", "mirlo.targets.llvm.emit", "mirlo.targets.llvm.nbits.convert",
     "mirlo.targets.llvm.winograd.convert", "mirlo.targets.llvm.trees.convert", "mirlo.targets.llvm.pack_weights",
-    "mirlo.passes.graph.simplify", "mirlo.passes.graph.fold_constant", "mirlo.passes.graph.layout",
+    "mirlo.passes.graph.rewrite", "mirlo.passes.graph.fold_constant", "mirlo.passes.graph.layout",
     "mirlo.passes.fuse.fuse_tir", "mirlo.passes.lower.loops", "mirlo.passes.bounds.verify_bounds",
     "mirlo.passes.schedule.primitives.emit", "mirlo.driver.tune.database", "mirlo.tools.cli.compile",
     "mirlo.tools.cli.explaining", "onnx", "numpy.random", "llvmlite.binding",

@@ -44,8 +44,7 @@ from mirlo.passes.upstream import STATISTICS, find_upstream
 from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import replacing
-from mirlo.runtime.frames import with_frame_space
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections, with_frame_space
 from mirlo.runtime.names import shell_word, terminal_streams
 from mirlo.runtime.processes import leave, silence
 from mirlo.runtime.records import dataclass

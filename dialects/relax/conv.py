@@ -15,22 +15,20 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
-    FLOAT,
-    product_dtype,
-    require_equal_dims,
-    require_kind,
-    require_vector,
-    same_dtype,
-)
-from mirlo.dialects.relax.infer_windows import (
     CHANNELS_FIRST,
     DATA_LAYOUTS,
+    FLOAT,
     KERNEL_LAYOUTS,
     channel_axis,
     data_shape,
     kernel_axes,
     padding_pairs,
     per_dim,
+    product_dtype,
+    require_equal_dims,
+    require_kind,
+    require_vector,
+    same_dtype,
     spatial_axes,
     spatial_rank,
     window_count,

@@ -12,14 +12,16 @@ from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_kind
-from mirlo.dialects.relax.infer_windows import (
+from mirlo.dialects.relax.infer import (
     CHANNELS_FIRST,
     DATA_LAYOUTS,
+    FLOAT,
+    NUMBER,
     channel_axis,
     data_shape,
     padding_pairs,
     per_dim,
+    require_kind,
     spatial_axes,
     spatial_rank,
     window_count,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.sharding import Labels, ShardingRule, positional_labels, view_labels, without
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.infer_windows import channel_axis
+from mirlo.dialects.relax.infer import channel_axis
 
 Results = Sequence[TensorType]
 OF_FIRST = (frozenset({0}),)

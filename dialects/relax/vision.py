@@ -18,13 +18,16 @@ from mirlo.dialects.relax.infer import (
     FLOAT,
     INTEGER,
     NUMBER,
+    padding_pairs,
+    per_dim,
     require_equal_dims,
     require_kind,
     require_rank,
     same_dtype,
     shape_text,
+    spatial_rank,
+    window_count,
 )
-from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, spatial_rank, window_count
 
 
 class Col2im(RelaxOp, name="col2im"):

@@ -1,9 +1,16 @@
-"""Import of an ONNX model: one function `@main` of relax operators, and the weights in a parameter store."""
+"""Import of an ONNX model: one function `@main` of relax operators, and the weights in a parameter store.
+
+Nodes without a converter are searched for before, so that all are reported at once. The others are folded or
+converted; branches and loops become regions.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
@@ -13,23 +20,204 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
+from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Body
-from mirlo.frontends.onnx.choices import BranchSearch, Choices
+from mirlo.frontends.onnx.choices import BranchSearch, Choices, Ended, Frame, frames_after
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
-from mirlo.frontends.onnx.graph import MICROSOFT, STRING_CODE, NodeDef, ValueDef
+from mirlo.frontends.onnx.errors import (
+    OnnxImportError,
+    Unsupported,
+    UnsupportedOperatorError,
+    plural,
+    unsupported_report,
+)
+from mirlo.frontends.onnx.expansion import EXPANSION_DEPTH
+from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
+from mirlo.frontends.onnx.graph import GRAPH, GRAPHS, MICROSOFT, STRING_CODE, GraphDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.inputs import InputTypes, Shapes, model_inputs
-from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Observer, Skipped
+from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait, Observer, Skipped
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
+from mirlo.frontends.onnx.schema_table import schema_of
+from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration, ObjectValue, Scope, join, kind_of
 from mirlo.frontends.sizes import DimSymbols, Solutions, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
+
+MAX_DEFERRED = 16
+"""Most operations on sizes in a chain that are made only where the result is needed: each is a dozen calls deeper."""
+
+
+class Body(NodeImporter):
+    """The import of one model."""
+
+    def traits_of(self, domain: str, operator: str) -> frozenset[NodeTrait]:
+        return CONVERTERS.traits(domain, operator)
+
+    def converters_of(self, domain: str, operator: str, version: int) -> Sequence[Callable[[Node], Converted]]:
+        return CONVERTERS.find(domain, operator, version)
+
+    def folded(self, node: Node, compute: Callable[[], Tensor]) -> Sequence[Tensor] | None:
+        deferred = self._deferred(node.inputs)
+        results = fold(node, compute) or fold_fractions(node, compute)
+        for value in results or ():
+            value.deferred = 0 if value.compute is None else deferred + 1
+        return results
+
+    def _deferred(self, inputs: Sequence[AnyValue | None]) -> int:
+        """Return the number of deferred operations that these values need; make those of long chains."""
+        most = 0
+        for value in inputs:
+            if not isinstance(value, Tensor) or value.made is not None:
+                continue
+            if value.deferred == MAX_DEFERRED:
+                self.full(value)
+            else:
+                most = max(most, value.deferred)
+        return most
+
+    def describe(self, node: Node, result: Tensor) -> None:
+        result.fractions = fractions_of(node, result) if result.fractions is None else result.fractions
+        result.partial = result.partial or partial_of(node)
+
+    def moved_strings(
+        self, node: Node, convert: Callable[[list[AnyValue | None]], Sequence[AnyValue | None]]
+    ) -> Sequence[AnyValue | None]:
+        from mirlo.frontends.onnx.strings import moved  # few models have strings
+
+        return moved(node, convert)
+
+    def forked(self, frame: Frame) -> list[AnyValue]:
+        from mirlo.frontends.onnx import regions  # few models have branches and loops
+
+        step, scope = frame.order[frame.index], frame.scope
+        condition = scope.find(step.inputs[0])
+        if not isinstance(condition, Tensor):
+            raise Skipped
+        around, after = self.frames[:-1], frames_after(self.frames)
+        last = after[-1] if after else frame
+        is_subgraph = last is not self.frames[0]
+
+        def end(flag: bool) -> list[AnyValue]:
+            label = f"{step.name}:{'then' if flag else 'else'}/"
+            inner = self._scope_of_rest(frame, label)
+            self.choices = {**(self.choices or {}), self.place_of(step, inner): flag}
+            within = self.frames
+            try:
+                self.frames = list(around)
+                values = self.nodes(frame.order[frame.index :], frame.wanted, inner)
+                for outer in after:
+                    self.frames = self.frames[:-1]
+                    values = self._nodes_after(outer, values, self._scope_of_rest(outer, label))
+            except Ended as ended:
+                values = ended.values
+            finally:
+                self.frames = within
+            return _as_declared(values, last) if is_subgraph else values
+
+        steps_around = list(self.steps)
+        self.steps.append((step, scope))
+        values = regions.fork(self, condition, [partial(end, True), partial(end, False)])
+        self.steps = steps_around
+        if after:
+            raise Ended(after[-1], values)
+        return values
+
+    def _nodes_after(self, frame: Frame, values: Sequence[AnyValue], scope: Scope) -> list[AnyValue]:
+        """Import the nodes that follow the current node of a frame, given the results that replace that node."""
+        assert frame.outputs is not None
+        step = frame.order[frame.index]
+        self.assign(step, frame.outputs(values), scope)
+        self.observer.imported(step, scope)
+        return self.nodes(frame.order[frame.index + 1 :], frame.wanted, scope)
+
+    @staticmethod
+    def _scope_of_rest(frame: Frame, label: str) -> Scope:
+        """Return a scope for the rest of a frame in a branch."""
+        inner = frame.scope.within(f"{frame.scope.prefix}{label}")
+        inner.declared = frame.scope.declared
+        return inner
+
+    def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+        from mirlo.frontends.onnx import regions
+
+        return regions.choose(self, condition, then_graph, else_graph)
+
+    def loop(
+        self,
+        iteration: LoopIteration | GraphDef,
+        limit: Tensor | None,
+        going: Tensor | None,
+        carried: Sequence[AnyValue],
+        room: Dim | None = None,
+    ) -> list[Any]:
+        from mirlo.frontends.onnx import regions
+
+        if not isinstance(iteration, LoopIteration):
+            iteration = regions.iteration_of_graph(self, iteration, len(carried))
+        return regions.repeat(self, iteration, limit, going, carried, room)
+
+
+def _as_declared(values: Sequence[AnyValue], frame: Frame) -> list[AnyValue]:
+    """Return the results of a subgraph; those of one element get their declared rank, as others may have either."""
+    return [_of_shape(value, frame.scope.declared.get(name)) for name, value in zip(frame.wanted, values, strict=True)]
+
+
+def _of_shape(value: AnyValue, shape: tuple[int, ...] | None) -> AnyValue:
+    if shape is None or not isinstance(value, Tensor) or value.type.elements != 1 or any(dim != 1 for dim in shape):
+        return value
+    return value if value.shape == shape else value.reshape(shape)
+
+
+def unsupported_nodes(model: LoadedModel) -> list[Unsupported]:
+    """Return nodes of the model, of subgraphs and of called functions that cannot be imported."""
+    return list(_Search(model).run())
+
+
+class _Search:
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model.content
+        self.seen: set[tuple[str, str, str]] = set()
+        self.waiting: deque[tuple[Sequence[NodeDef], Mapping[str, int], str, int]] = deque()
+        """Nodes to visit of a graph or function, with opsets, name prefix, and function depth."""
+        self.depth = 0
+
+    def run(self) -> Iterator[Unsupported]:
+        """Search functions in the order of their depth, up to the import's limit."""
+        self.waiting.append((self.model.graph.nodes, self.model.opsets, "", 0))
+        while self.waiting:
+            nodes, opsets, prefix, self.depth = self.waiting.popleft()
+            if self.depth <= EXPANSION_DEPTH:
+                yield from self.nodes(nodes, opsets, prefix)
+
+    def nodes(self, nodes: Sequence[NodeDef], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:
+        for node in nodes:
+            name = f"{prefix}{node.name}"
+            yield from self.node(node, name, opsets)
+            for attribute in node.attributes:
+                if attribute.kind in (GRAPH, GRAPHS):
+                    for graph in attribute.graphs:
+                        yield from self.nodes(graph.nodes, opsets, f"{name}/")
+
+    def node(self, node: NodeDef, name: str, opsets: Mapping[str, int]) -> Iterator[Unsupported]:
+        key = domain, operator, _ = node.domain, node.operator, node.overload
+        body = self.model.functions.get(key)
+        if body is None:
+            version = opsets.get(domain, 0)
+            if CONVERTERS.find(domain, operator, version):
+                return
+            operator_schema = schema_of(domain, operator, version)
+            if operator_schema is not None and not operator_schema.deprecated:
+                if operator_schema.has_context_dependent_function:  # of input types, which are not known yet
+                    return
+                body = functions.static_body(operator_schema, version)
+        if body is None:
+            yield Unsupported(domain, operator, version, name, CONVERTERS.since(domain, operator))
+        elif key not in self.seen:
+            self.seen.add(key)
+            self.waiting.append((body.nodes, functions.opsets(body, opsets), f"{name}/", self.depth + 1))
+
 
 SHOWN_PROBLEMS = 20
 COMPUTED = "the import computed it, or it changes nothing"

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
-from mirlo.frontends.onnx.kinds import kind_of
+from mirlo.frontends.onnx.values import kind_of
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.records import dataclass

@@ -15,8 +15,7 @@ from mirlo.dialects.relax.base import object_type
 from mirlo.dialects.relax.calls import CallPacked
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import join, tensor_type
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, join, tensor_type
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 

@@ -18,10 +18,18 @@ from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import sizes_if
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
-from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.node import NodeImporter
 from mirlo.frontends.onnx.objects import object_of
-from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue
+from mirlo.frontends.onnx.values import (
+    AnyValue,
+    LoopIteration,
+    ObjectValue,
+    join,
+    kind_of,
+    tensor_kind,
+    tensor_type,
+    without_shapes,
+)
 from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
 from mirlo.runtime.records import dataclass

@@ -8,17 +8,16 @@ from math import prod
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.surgery import erase_op, is_dead
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.create import Constant
 from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import tensor_kind
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, selected_strings, strings
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, selected_strings, strings, tensor_kind
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.tir.block import CallExtern, For
 from mirlo.dialects.tir.buffers import START
 from mirlo.dialects.tir.compute import (
     BOOL,
@@ -23,7 +24,6 @@ from mirlo.dialects.tir.compute import (
 from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import as_expr, element_of_scalar, emit
-from mirlo.dialects.tir.loops import CallExtern, For
 from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic, emit_own
 from mirlo.frontends.script.assignments import as_value, reassigned_names
 from mirlo.frontends.script.describe import describe, is_number, kind_of

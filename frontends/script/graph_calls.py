@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints, dense_attribute
 from mirlo.dialects.core.dim_algebra import SymbolicDim
 from mirlo.dialects.core.dims import UNKNOWN, Dim, symbols_of
 from mirlo.dialects.core.dtypes import dtype_of_numpy

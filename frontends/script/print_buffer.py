@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.core.walk import walk
+from mirlo.dialects.tir.block import CallExtern, For
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
-from mirlo.dialects.tir.loops import CallExtern, For
 from mirlo.dialects.tir.own_intrinsics import OWN, is_scalar_function
 from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, scalar_dtype
 from mirlo.frontends.script.print_tensor import INDENT, buffer_type, index_text

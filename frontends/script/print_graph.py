@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.attributes import REQUIRED
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import REQUIRED, read_dense
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import DialectOp, OpError, infer_results

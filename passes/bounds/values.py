@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, loop_index, number
 from mirlo.dialects.core.types import TensorType

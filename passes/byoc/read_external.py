@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.dims import Dim, symbols_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType

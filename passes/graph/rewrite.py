@@ -1,4 +1,4 @@
-"""Rewriting of relax operators by rules, to a fixed point with a bound."""
+"""Rewriting of relax operators by rules, to a fixed point with a bound, and the pass `simplify`, which does that."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mirlo.passes.apply_rules import RULE_WATCH, AppliedRule, NoRule, RuleCall, 
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import COMBINE, DEFAULT, LAYOUT, RECOGNIZE, SIMPLIFY, Decline, NoMatch, Rule, RuleBook
 from mirlo.runtime.records import dataclass
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.search import Match
     from mirlo.passes.graph.requested_layouts import RequestedLayouts
     from mirlo.passes.session import Session
+
 
 MAX_SWEEPS = 32
 _RULES = ModuleIndex("mirlo.passes.graph.rules")
@@ -325,3 +327,30 @@ def _owners(values: Sequence[ir.Value]) -> list[ir.Operation]:
 def _apply(op: ir.Operation, rules: Sequence[Rule], rewriter: Rewriter) -> AppliedRule | NoRule:
     call = RuleCall((op.opview, rewriter))
     return apply_rules(op, rules, lambda rule: call, rewriter.at, plain_value)
+
+
+@register_pass
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Simplify the graph algebraically: remove operators, or replace them by cheaper ones with the same result.
+
+    The rules are in `passes/graph/rules` and run to a fixed point. Rules that recognize a decomposed operator come
+    first.
+    """
+
+    name = "simplify"
+    keeps_layers = True
+    contained = True
+    trusted = True
+    anchor = "func.func"
+    combine: bool = option(True, "put operators into one that patterns of code generators name one by one")
+    explain: bool = option(False, "print why pattern rules declined operators")
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        if not len(op.operation.regions[0].blocks):
+            return
+        for book in (RECOGNIZE, COMBINE) if self.combine else (RECOGNIZE,):
+            rewrite(op, book, session)
+            if self.explain:
+                explain(op, book, session)
+        rewrite(op, SIMPLIFY, session)

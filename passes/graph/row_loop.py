@@ -14,7 +14,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp, OpError, class_of, sharding_rule_of
 from mirlo.dialects.core.sharding import ShardingRule

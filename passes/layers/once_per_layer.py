@@ -17,8 +17,6 @@ from mirlo.passes.entry import entry_or_none, find_entry
 from mirlo.passes.graph.unknown import UNKNOWN, UnknownConstants
 from mirlo.passes.instrumentation import Instrument, PassFailed
 from mirlo.passes.layers.find import find_layers
-from mirlo.passes.layers.repeat import repeat_layer
-from mirlo.passes.layers.represent import keep_representatives
 from mirlo.passes.memory.weights import RELEASE, release_unnamed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Nested, Step
@@ -119,6 +117,10 @@ def _run_on_some(
     constants = [layer.operations[group[0]].opview for layer in layers.layers for group in layer.constants]
     if not all(constant.param is None or constant.param in session.params for constant in constants):
         return decline("the parameters of the layers are not available")
+    # For models with equal layers only.
+    from mirlo.passes.layers.repeat import repeat_layer
+    from mirlo.passes.layers.represent import keep_representatives
+
     original, notes, known = clone_module(module), len(session.notes), set(session.params)
     unknown = session.options[UNKNOWN] = UnknownConstants()
     try:

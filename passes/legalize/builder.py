@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType

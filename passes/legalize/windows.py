@@ -10,7 +10,7 @@ from typing import TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
+from mirlo.dialects.relax.infer import channel_axis, padding_pairs, per_dim, spatial_axes
 from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
 from mirlo.runtime.records import dataclass
 

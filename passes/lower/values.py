@@ -21,10 +21,10 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.value import FLOAT_PREDICATES, INT_PREDICATES
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
+from mirlo.dialects.tir.block import CallExtern
 from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
-from mirlo.dialects.tir.compute.storage import as_expr, emit
-from mirlo.dialects.tir.loops import CallExtern
+from mirlo.dialects.tir.compute.narrow import as_expr, emit
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number

@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import arith, func, ir, memref, scf
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.symbols import is_entry, mark_entry

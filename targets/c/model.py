@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, symbol_name
 from mirlo.passes.byoc.read_external import Constants

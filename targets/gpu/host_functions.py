@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType

@@ -1,4 +1,7 @@
-"""Pass `group-images`: gradients of weights as sums over groups of images."""
+"""Pass `group-images`: gradients of weights as sums over groups of images.
+
+A batch is computed in several steps where what is computed of all its images needs much memory.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,48 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import product
+from mirlo.dialects.core.dims import Dim, product
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
+from mirlo.dialects.relax.infer import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import kind_of
-from mirlo.passes.graph.row_loop import emit_loop
+from mirlo.passes.graph.row_loop import emit_loop, row_at
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.image_groups import group_at, grouped, images_at_once
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
+
+
+AT_ONCE = 2 << 20
+"""Most bytes that are computed of the images of a group: of fewer, products have few rows."""
+
+
+def images_at_once(batch: Dim, image_bytes: Dim, least: int = 0) -> Dim:
+    """Return how many images a group has of which each needs this memory: a divisor of the batch.
+
+    Groups may have `least` bytes in any case. A batch or an image whose size is known at run time only is not divided.
+    """
+    if not isinstance(batch, int) or not isinstance(image_bytes, int):
+        return batch
+    most = max(AT_ONCE, least)
+    divisors = (count for count in range(batch, 0, -1) if batch % count == 0)
+    return next((count for count in divisors if count * image_bytes <= most), min(1, batch))
+
+
+def grouped(images: ir.Value, count: Dim) -> ir.Value:
+    """Emit a view of images as groups of this many, at the insertion point."""
+    batch, *rest = kind_of(images).shape
+    view: ir.Value = OPS["reshape"].make(images, shape=(batch // count, count, *rest))
+    return view
+
+
+def group_at(groups: ir.Value, index: ir.Value) -> ir.Value:
+    """Emit the read of one group of images, at the insertion point."""
+    images: ir.Value = OPS["reshape"].make(row_at(groups, index), shape=kind_of(groups).shape[1:])
+    return images
 
 
 @register_pass

@@ -13,9 +13,8 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.object_loader import compile_llvm
 from mirlo.runtime.system import moving_among_cores
 from mirlo.targets.llvm.cpus import X86
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import Machine, Rates
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.rates import Rates
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 
 SECONDS = 0.3

@@ -37,9 +37,8 @@ from mirlo.targets.llvm.cpus import (
     Cpu,
     arch_of,
 )
-from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
+from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError, stored_rates
 from mirlo.targets.llvm.processor import Processor, host_processor
-from mirlo.targets.llvm.rates import stored_rates
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions

@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, spatial_axes
+from mirlo.dialects.relax.infer import channel_axis, kernel_axes, spatial_axes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, option, register_pass

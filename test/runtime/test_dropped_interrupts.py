@@ -13,7 +13,7 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.passes import pipeline
 from mirlo.passes.registry import Pass
-from mirlo.runtime.dropped_interrupts import keeping_interrupts, raise_dropped
+from mirlo.runtime.interpreter import keeping_interrupts, raise_dropped
 
 
 @pytest.fixture(autouse=True)

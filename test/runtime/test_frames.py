@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mirlo.runtime.frames import with_frame_space
+from mirlo.runtime.interpreter import with_frame_space
 
 resource = pytest.importorskip("resource")
 

@@ -12,11 +12,10 @@ import pytest
 
 from mirlo.runtime import loaders
 from mirlo.runtime.artifact import TensorSpec, save
-from mirlo.runtime.elf_linker import BadObject
+from mirlo.runtime.elf_linker import BadObject, symbols_of
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.object_loader import define_symbol
-from mirlo.runtime.object_symbols import symbols_of
 from mirlo.runtime.params import ParameterStore
 
 CALLS = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mirlo
-from mirlo.runtime import extenders, former_names, known_packages, package_methods
+from mirlo.runtime import executable, extenders, former_names, known_packages
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.extenders import extension_modules, foreign_extenders, installed_modules
@@ -40,15 +40,15 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (package / "parts" / "__init__.py").write_text("VALUE = 1\n")
     (package / "parts" / "inner.py").write_text("VALUE = []\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for module in (known_packages, package_methods, folders, extenders):
+    for module in (known_packages, executable, folders, extenders):
         monkeypatch.setattr(module, "offered", lambda group: [each for each in ENTRIES if each.group == group])
     monkeypatch.setattr(extenders, "declared_groups", lambda: sorted({each.group for each in ENTRIES}))
     finders, names = list(sys.meta_path), set(sys.modules)
-    package_methods._entry.cache_clear()
+    executable._method_entry.cache_clear()
     monkeypatch.setattr(sys, "meta_path", [each for each in finders if not isinstance(each, PackageModules)])
     sys.meta_path.append(PackageModules())
     yield
-    package_methods._entry.cache_clear()
+    executable._method_entry.cache_clear()
     for name in set(sys.modules) - names:
         if "unit" in name:
             del sys.modules[name]

@@ -16,14 +16,14 @@ from mirlo.driver.request import CompileRequest
 from mirlo.extend.command import PackageCommand
 from mirlo.extend.gpu import emit_kernels, gpu_pipeline, kernel_texts
 from mirlo.extend.target import CodeForm, Target, register_target
-from mirlo.tools.cli import packages
+from mirlo.tools.cli.arguments import _add_command
 
 
 def run_command(command: PackageCommand) -> None:
     """Run the command of a package."""
     entry = types.SimpleNamespace(name="callbacks", load=lambda: command)
     parser = argparse.ArgumentParser()
-    packages._add_command(entry, parser.add_subparsers(), lambda commands, name, text: commands.add_parser(name))
+    _add_command(entry, parser.add_subparsers(), lambda commands, name, text: commands.add_parser(name))
     arguments = parser.parse_args(["callbacks"])
     arguments.execute(arguments)
 

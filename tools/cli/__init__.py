@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from mirlo.runtime.frames import with_frame_space
-from mirlo.runtime.garbage import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections, with_frame_space
 from mirlo.runtime.names import terminal_streams
 from mirlo.runtime.processes import leave, silence
 from mirlo.tools.cli.arguments import Arguments, make_parser

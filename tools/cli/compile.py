@@ -10,8 +10,7 @@ from mirlo.runtime.files import resolved
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
-from mirlo.tools.cli.progress import Progress
-from mirlo.tools.cli.results import compiled_result
+from mirlo.tools.cli.progress import Progress, compiled_result
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

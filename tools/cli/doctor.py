@@ -15,10 +15,10 @@ from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.private_folders import unsafe_folder
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores, permits_tiles
+from mirlo.targets.llvm.machine import rates_file, store_rates, stored_rates
 from mirlo.targets.llvm.measure import measure
 from mirlo.targets.llvm.options import described_machine, host_identity, host_machine
 from mirlo.targets.llvm.processor import host_processor
-from mirlo.targets.llvm.rates import rates_file, store_rates, stored_rates
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import MissingParts
 from mirlo.tools.tables import bytes_text, columns

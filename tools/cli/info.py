@@ -13,7 +13,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.compile_report import arena_lines, precision_lines, region_lines
 from mirlo.tools.cli.errors import CompiledAlready
 from mirlo.tools.cli.files import is_compiled, require_file
-from mirlo.tools.cli.results import tensor_json
+from mirlo.tools.cli.progress import tensor_json
 from mirlo.tools.tables import approximation_lines, bytes_text, columns
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx import model as models
     from mirlo.frontends.onnx.importer import unsupported_nodes
     from mirlo.frontends.onnx.inputs import graph_inputs, input_types
-    from mirlo.frontends.onnx.kinds import tensor_kind
+    from mirlo.frontends.onnx.values import tensor_kind
     from mirlo.runtime.artifact import TensorSpec
 
     loaded = models.load(arguments.model)

@@ -20,8 +20,7 @@ from mirlo.tools.cli.compile_report import region_lines
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.options import given_flags
-from mirlo.tools.cli.progress import Progress
-from mirlo.tools.cli.results import compiled_result, linked_result
+from mirlo.tools.cli.progress import Progress, compiled_result, linked_result
 from mirlo.tools.library_forms import library_forms
 
 

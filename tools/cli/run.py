@@ -16,8 +16,8 @@ from mirlo.tools.cli.compile_report import executable_regions
 from mirlo.tools.cli.errors import CommandError, CompiledAlready
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
 from mirlo.tools.cli.options import given_flags
+from mirlo.tools.cli.progress import array_json, latency_json
 from mirlo.tools.cli.remote import board_options
-from mirlo.tools.cli.results import array_json, latency_json
 from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.tables import columns, number
 

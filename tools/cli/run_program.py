@@ -14,7 +14,7 @@ from mirlo.runtime.inputs import random_input
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import write_arrays
-from mirlo.tools.cli.results import array_json, latency_json, profile_json
+from mirlo.tools.cli.progress import array_json, latency_json, profile_json
 from mirlo.tools.tables import columns
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import EXTRA_DIALECTS, make_context
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.dtypes import dtype_of_numpy
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType

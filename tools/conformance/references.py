@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mirlo.dialects.core.dtypes import DType, dtype
-from mirlo.dialects.relax.infer_windows import CHANNELS_FIRST, kernel_permutation, padding_pairs, per_dim
+from mirlo.dialects.relax.infer import CHANNELS_FIRST, kernel_permutation, padding_pairs, per_dim
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.tools.conformance.case import ANY, FLOATS, Draw, OperatorCase, UndefinedResult, reference, varied
 

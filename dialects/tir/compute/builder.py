@@ -41,7 +41,7 @@ from mirlo.dialects.tir.compute.expr import (
     select,
 )
 from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
-from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
+from mirlo.dialects.tir.compute.narrow import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.runtime.records import dataclass
 

@@ -27,6 +27,7 @@ from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import index
 from mirlo.dialects.core.walk import walk
+from mirlo.dialects.tir.block import CallExtern
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     INPLACE,
@@ -44,8 +45,7 @@ from mirlo.dialects.tir.buffers import (
 )
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, ExprLike, constant, lift
-from mirlo.dialects.tir.compute.storage import as_expr, emit, from_storage, to_storage
-from mirlo.dialects.tir.loops import CallExtern
+from mirlo.dialects.tir.compute.narrow import as_expr, emit, from_storage, to_storage
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices
 

@@ -6,7 +6,6 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
@@ -16,6 +15,8 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
+    join,
+    kind_of,
 )
 from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of

@@ -10,10 +10,9 @@ from mirlo.dialects.relax.infer import broadcast_shapes
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.kinds import tensor_kind, tensor_type
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, tensor_kind, tensor_type
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.regex.automaton import compiled
 from mirlo.runtime.regex.syntax import RegexError

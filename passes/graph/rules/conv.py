@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.conv import split_kernel
-from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, spatial_axes
+from mirlo.dialects.relax.infer import channel_axis, padding_pairs, spatial_axes
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline, simplify
 

@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, window_phases
+from mirlo.dialects.relax.infer import padding_pairs, per_dim, window_phases
 from mirlo.dialects.relax.slice import slice_size
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST

@@ -6,7 +6,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import channel_axis, kernel_permutation, spatial_axes
+from mirlo.dialects.relax.infer import channel_axis, kernel_permutation, spatial_axes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, Layouts
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, remade

@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, padding_pairs, spatial_axes
+from mirlo.dialects.relax.infer import channel_axis, kernel_axes, padding_pairs, spatial_axes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, recognize

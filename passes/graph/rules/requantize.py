@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes
+from mirlo.dialects.relax.infer import channel_axis, kernel_axes
 from mirlo.dialects.relax.meanings import ROUNDING_SHIFT
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, combine, decline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
+from mirlo.dialects.relax.infer import data_shape, kernel_axes
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr

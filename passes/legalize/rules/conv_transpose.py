@@ -17,7 +17,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.conv import Conv
-from mirlo.dialects.relax.infer_windows import per_dim, window_phases
+from mirlo.dialects.relax.infer import per_dim, window_phases
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, tensor_type

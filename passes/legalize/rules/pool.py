@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
+from mirlo.dialects.relax.infer import channel_axis, data_shape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, identity_of, select, sqrt
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
+from mirlo.dialects.relax.infer import padding_pairs, per_dim
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Permute, Reshape
 from mirlo.dialects.tir.compute import (

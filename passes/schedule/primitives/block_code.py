@@ -14,8 +14,10 @@ from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lanes import (
     LaneGuards,
     LoopLanes,
+    StoreLanes,
     can_vectorize,
     count_active_lanes,
+    emit_streamed,
     mask_of_guards,
     narrowed,
     undecided_guards,
@@ -23,7 +25,6 @@ from mirlo.passes.schedule.primitives.lanes import (
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.points import PointEmitter
 from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults
-from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.primitives.tiles import clamped_values, keeps_tile
 from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,

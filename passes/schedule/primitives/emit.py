@@ -14,20 +14,20 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.value import Value, compare, create, index
+from mirlo.dialects.tir.block import For
 from mirlo.dialects.tir.buffers import STACK_LIMIT, element_bytes
-from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.primitives.block_code import BlockEmitter, store_each
-from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.kernels import limits_of
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
 from mirlo.passes.schedule.primitives.lanes import (
     LaneGuards,
+    StoreLanes,
     can_vectorize,
     count_active_lanes,
     edge_tests,
@@ -48,7 +48,6 @@ from mirlo.passes.schedule.primitives.ranges import (
 )
 from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, accumulate
 from mirlo.passes.schedule.primitives.shifted_tiles import RowSpan, ShiftedTilesEmitter
-from mirlo.passes.schedule.primitives.streams import StoreLanes
 from mirlo.passes.schedule.primitives.sum_blocks import SumBlocks
 from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
 from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread
@@ -84,6 +83,7 @@ from mirlo.passes.schedule.primitives.tree import (
     set_children,
 )
 from mirlo.passes.schedule.primitives.tree_passes import run_passes
+from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
 
 MAX_UNROLL = 256
 """Most iterations of a loop that are emitted one by one."""

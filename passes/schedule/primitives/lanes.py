@@ -1,4 +1,7 @@
-"""Vectorized loops of a schedule: one lane per iteration, with a mask where some iterations are left out."""
+"""Vectorized loops of a schedule: one lane per iteration, with a mask where some iterations are left out.
+
+The primitive `stream` makes stores go past the caches.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,22 @@ from mirlo.dialects.core.index_expr import Extents, IndexExpr, contiguous_stride
 from mirlo.dialects.core.value import compare, create, emit_constant, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
-from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, either
 from mirlo.passes.schedule.primitives import lane_access
 from mirlo.passes.schedule.primitives.analysis import KnownValues
-from mirlo.passes.schedule.primitives.contiguity import is_beyond, is_within
+from mirlo.passes.schedule.primitives.contiguity import is_beyond, is_within, position_of
 from mirlo.passes.schedule.primitives.held import Register, register_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.tree import (
+    VECTORIZED,
     BlockBody,
     BlockLeaf,
     BufferAccess,
     Guard,
     Loop,
+    ScheduleError,
     Update,
     around,
     extents_of,
@@ -572,3 +577,41 @@ def sum_of_lanes(reducer: Reducer, vectors: list[ir.Value], placed: PlacedBuffer
         return reducer.horizontal(vectors)
     # Threads of GPUs have short vectors, and no reductions of them.
     return in_pairs(reducer.combine, [list(lane) for lane in zip(*map(elements_of, vectors), strict=True)])
+
+
+def stream(leaf: BlockLeaf) -> None:
+    """Store the vectors of a block's result past the caches (non-temporal stores)."""
+    loop = leaf.parent
+    if not isinstance(loop, Loop) or loop.kind != VECTORIZED or loop.body != [leaf]:
+        raise ScheduleError(f"stream: '{leaf.name}' is not alone in a vectorized loop")
+    stored = [(access, access.at) for access in leaf.writes if not access.is_held]
+    if leaf.is_reduction or len(stored) != 1 or leaf.epilogue:
+        raise ScheduleError(f"stream: expected '{leaf.name}' to store one result, which is no reduction")
+    ((access, _),) = stored
+    position, lanes = position_of(access, leaf.place(access)), loop.extent
+    assert isinstance(lanes, int), "vectors have a known length"
+    size = lanes * element_bytes(access.buffer.element)
+    if size & (size - 1):
+        raise ScheduleError(f"stream: expected vectors of a power of two of bytes, found {size} in '{leaf.name}'")
+    others = [count for atom, count in position.terms.items() if atom != loop.name]
+    is_whole = D.is_certain(lambda: all(count % lanes == 0 for count in (*others, position.constant)))
+    if position.coefficient(loop.name) != 1 or not is_whole:
+        raise ScheduleError(f"stream: vectors of '{leaf.name}' do not begin at multiples of their {lanes} elements")
+    leaf.is_streamed = True
+
+
+def emit_streamed(stores: Sequence[StoreLanes], leaf: BlockLeaf, placed: PlacedBuffers) -> None:
+    """Emit the stores of a block, past the caches if memory is aligned: arrays of callers may begin anywhere."""
+    loop = leaf.parent
+    assert isinstance(loop, Loop) and isinstance(loop.extent, int), "vectors have a known length"
+    (access,) = (access for access in leaf.writes if not access.is_held)
+    size = loop.extent * element_bytes(access.buffer.element)
+    kind = ir.IndexType.get()
+    address = create("memref.extract_aligned_pointer_as_index", kind, placed[access.buffer].flat)
+    is_aligned = compare("eq", create("arith.andi", kind, address, index(size - 1)), index(0))
+
+    def each(past_caches: int) -> None:
+        for store in stores:
+            store(past_caches)
+
+    either(is_aligned, lambda: each(size), lambda: each(0))

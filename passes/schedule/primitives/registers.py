@@ -20,8 +20,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import create
-from mirlo.dialects.tir.block import Yield
-from mirlo.dialects.tir.loops import ReduceThreads
+from mirlo.dialects.tir.block import ReduceThreads, Yield
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.primitives.index import LoopValues

@@ -16,12 +16,12 @@ from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.primitives import blocks, loops
 from mirlo.passes.schedule.primitives.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.primitives.kernels import limits_of, require_axis, require_scope
+from mirlo.passes.schedule.primitives.lanes import stream
 from mirlo.passes.schedule.primitives.partition import partition
 from mirlo.passes.schedule.primitives.queries import LoopQueries
 from mirlo.passes.schedule.primitives.register_tile import prefetch, register_tile
 from mirlo.passes.schedule.primitives.registers import accumulate
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
-from mirlo.passes.schedule.primitives.streams import stream
 from mirlo.passes.schedule.primitives.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.primitives.tiles import cache_tile, clamp
 from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace

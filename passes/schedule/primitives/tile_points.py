@@ -15,7 +15,6 @@ from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.core.value import compare
 from mirlo.passes.schedule.loops import either, when
 from mirlo.passes.schedule.primitives.contiguity import in_iterations
-from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
 from mirlo.passes.schedule.primitives.tree import (
@@ -25,6 +24,7 @@ from mirlo.passes.schedule.primitives.tree import (
     TileLeaf,
 )
 from mirlo.passes.schedule.primitives.vector_memory import (
+    FunctionConstants,
     Piece,
     Position,
     VectorMemory,

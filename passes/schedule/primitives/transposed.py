@@ -19,10 +19,9 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.primitives.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.passes.schedule.primitives.lane_access import EdgeTest
-from mirlo.passes.schedule.primitives.lanes import LaneGuards, LoopLanes, StoreLanes, mask_of_guards
+from mirlo.passes.schedule.primitives.lanes import LaneGuards, LoopLanes, StoreLanes, emit_streamed, mask_of_guards
 from mirlo.passes.schedule.primitives.loops import set_kind
 from mirlo.passes.schedule.primitives.memory import PlacedBuffers
-from mirlo.passes.schedule.primitives.streams import emit_streamed
 from mirlo.passes.schedule.primitives.tree import (
     UNROLLED,
     VECTORIZED,

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirlo.extend.options import OptionFlag, compile_option, integer, is_list, is_text, optional, values_that
-from mirlo.extend.ranks import MOST_RANKS
+from mirlo.extend.options import (
+    MOST_RANKS,
+    OptionFlag,
+    compile_option,
+    integer,
+    is_list,
+    is_text,
+    optional,
+    values_that,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.compute.loops import Buffer
-from mirlo.dialects.tir.compute.storage import emit
+from mirlo.dialects.tir.compute.narrow import emit
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.slice import MAX_SELECT_OPERANDS
 from mirlo.passes.rules import Decline, decline, legalize

@@ -12,12 +12,11 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.elf_linker import BadObject
+from mirlo.runtime.elf_linker import BadObject, symbols_of
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fat import LOADER as FAT
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.native import NativeCode, is_native, native_code
-from mirlo.runtime.object_symbols import symbols_of
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sizes import Sizes

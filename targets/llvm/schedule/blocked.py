@@ -8,15 +8,15 @@ loops.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
-from functools import partial
 from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -28,6 +28,7 @@ from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
@@ -43,8 +44,9 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_TILES_PER_BLOCK,
     ROWS_TO_PACK_FOR,
 )
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction, emit_by_rows
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
@@ -89,14 +91,18 @@ def plan_blocked(
     local = tuple(v for v in _in_order(scores, rows) if v in kept)
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
     parts = []
-    for contraction, access in ((first, scores.writes[0][1]), (last, last.plan.roles.rows.access)):
-        part = _plan_block(contraction, access, width)
+    for contraction, (access, reads_rows) in (
+        (first, (scores.writes[0][1], False)),
+        (last, (last.plan.roles.rows.access, True)),
+    ):
+        part = _plan_block(contraction, access, width, reads_rows)
         if isinstance(part, Decline):
             return part
         parts.append(part)
     blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights, choices)
     if is_dynamic and not isinstance(blocks, Decline):
-        blocks = replace(blocks, slots=threads if rows.rows else 1)
+        fields = {each.name: getattr(blocks, each.name) for each in dataclasses.fields(BlockedPlan)}
+        blocks = DynamicBlockedPlan(**fields, slots=threads if rows.rows else 1)
     return _leaving_out(blocks, group, choices)
 
 
@@ -109,7 +115,9 @@ def _in_order(contraction: Contraction, rows: RowsPlan) -> list[ir.Value]:
     return [output.value for block in (*_blocks_of(contraction), *rows.group.blocks) for output in block.outputs]
 
 
-def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width: Dim) -> RowBlockContraction | Decline:
+def _plan_block(
+    contraction: VectorContractionPlan, access: TensorAccess, width: Dim, reads_rows: bool
+) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `access` reads or writes rows of this width."""
     plan, unit = contraction.plan, row_major(access.dims, access.shape)
     roles, around = plan.roles, plan.loops
@@ -128,22 +136,28 @@ def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width:
     if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (roles.lane_axis, *around.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
     try:
-        loops = loops_of_block(contraction.group, plan, unit, width, BlockOfRows())
+        loops = loops_of_block(contraction.group, plan, width, reads_rows, BlockOfRows())
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return RowBlockContraction(plan, contraction.group, unit, loops)
+    return RowBlockContraction(plan, contraction.group, loops)
 
 
 def loops_of_block(
-    group: BlockGroup[Machine], plan: TiledContraction, form: IndexExpr, width: Dim, part: BlockOfRows
+    group: BlockGroup[Machine], plan: TiledContraction, width: Dim, reads_rows: bool, part: BlockOfRows
 ) -> BlockLoops:
     """Arrange the loops of a contraction for one block.
 
-    `form` is the position, by the axes, of an element of rows of this width: those that it reads or writes.
+    Rows of this width are those that it reads, or else those that it writes.
     """
     s = schedule_of(group)
     loops = arrange_contraction(s, part.choices(plan))
-    outer = {loop: (form.coefficient(loops.axes[loop]) // width, s.extent(loop)) for loop in loops.outer}
+    block, steps = s.blocks()[-1], s.steps(s.blocks()[-1])
+    outer: dict[str, tuple[Dim, Dim]] = {}
+    for loop in loops.outer:
+        step = steps[loop][plan.roles.rows.factor.position] if reads_rows else s.strides(block, loop)[1][0]
+        if step is None or step % width != 0:
+            raise ScheduleError(f"'{loop}' does not step evenly by rows")
+        outer[loop] = step // width, s.extent(loop)
     is_counted = part.is_counted and plan.tile.row_axis is not None
     return BlockLoops(s, loops, outer, is_counted)
 
@@ -206,7 +220,7 @@ def _leaving_out(
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
         return plan
-    if plan.slots is not None:
+    if isinstance(plan, DynamicBlockedPlan):
         block = _dynamic_block(plan.extent, plan.width, plan.first.plan, choices.block_rows, is_cut=True)
         return replace(plan, limit=limit, block=block)
     if plan.extent < 4 * MIN_MASKED_ROWS:
@@ -284,8 +298,7 @@ def schedule_blocks(
         resolved = choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None))
         return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, resolved)
     try:
-        emit = partial(emit_by_rows, buffers, single.view, single.rows, single.plan.emit, plan.emit)
-        return buffers.build(emit, {**facts, "one_row": True})
+        return buffers.build(lambda: _emit_either(plan, single, buffers), {**facts, "one_row": True})
     finally:
         single.view.op.erase()
 
@@ -322,9 +335,10 @@ def _plan_one_row(
 
 def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
     """Return the rows of a head, a symbol, and the heads that share keys: a loop, or fused with the rows."""
-    rows = plan.tokens
-    if rows is None:
+    symbols = D.symbols_of(plan.extent)
+    if len(symbols) != 1 or symbols & D.symbols_of(plan.width):
         return None
+    rows = D.symbol(next(iter(symbols)))
     if plan.extent == rows:
         heads = plan.loops[-1][1] if plan.loops and plan.loops[-1][0] == rows else None
     else:
@@ -332,3 +346,17 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
         if plan.extent != rows * heads:
             return None
     return (rows, heads) if isinstance(heads, int) else None
+
+
+def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
+    """Emit both plans, and the branch that selects one."""
+    memory = TensorBuffers(buffers)
+    for value, own in outside_values(buffers.view, single.view):
+        memory.place(own, buffers.buffer(value))
+    is_one = compare("eq", index(single.rows), index(1))
+    either(is_one, lambda: single.plan.emit(memory), lambda: plan.emit(TensorBuffers(buffers)))
+
+
+def outside_values(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:
+    """Return the arguments and results of a function, with those of a copy."""
+    return list(zip((*view.arguments, *view.returned), (*other.arguments, *other.returned), strict=True))

@@ -13,7 +13,7 @@ from mirlo.dialects.core.value import Value, compare, create, emit_constant, sel
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, LoopFunction, constant, minimum
 from mirlo.dialects.tir.compute import select as select_value
-from mirlo.dialects.tir.compute.storage import as_expr, emit
+from mirlo.dialects.tir.compute.narrow import as_expr, emit
 from mirlo.passes.legalize.rules.tree import bounded, compared, descent_loop, first_score
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import flat, lane_mask, splat

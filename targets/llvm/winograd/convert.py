@@ -15,7 +15,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.relax.infer_windows import padding_pairs
+from mirlo.dialects.relax.infer import padding_pairs
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import (
     constant_reader,
@@ -29,7 +29,7 @@ from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.row_loop import emit_loop, with_row
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.image_groups import group_at, grouped, images_at_once
+from mirlo.targets.llvm.group_images import group_at, grouped, images_at_once
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.winograd import ConvolutionView, declined
 from mirlo.targets.llvm.winograd.functions import Tiling, gradient_function, input_function, output_function

@@ -14,12 +14,11 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.loops import either, loop_over_tiles, when
-from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import PartRange, ScheduleError
-from mirlo.passes.schedule.primitives.vector_memory import Piece, VectorMemory
+from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants, Piece, VectorMemory
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.part_rules import function_group

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.attributes import dense_attribute
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS

@@ -10,8 +10,8 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.targets.llvm import image_groups
-from mirlo.targets.llvm.image_groups import images_at_once
+from mirlo.targets.llvm import group_images
+from mirlo.targets.llvm.group_images import images_at_once
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_groups_of_images(
     attributes = f"""strides = array<i64: {stride}, {stride}>, padding = array<i64: {pad}, {pad}, {pad}, {pad}>,
         data_layout = "N*C", kernel_layout = "*IO\""""
     arenas = []
-    for most in (1, image_groups.AT_ONCE):
-        monkeypatch.setattr(image_groups, "AT_ONCE", most)
+    for most in (1, group_images.AT_ONCE):
+        monkeypatch.setattr(group_images, "AT_ONCE", most)
         with make_context(), ir.Location.unknown():
             executable = mirlo.compile(ir.Module.parse(_text(kinds, attributes, window)), threads=threads, cache=False)
         for got, expected in zip(executable(x, w, gradient), (want, by_weight), strict=True):

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mirlo.targets.llvm import measure, options, rates
+from mirlo.targets.llvm import machine, measure, options
 from mirlo.targets.llvm.cpus import CPUS
+from mirlo.targets.llvm.machine import Rates, rates_file, store_rates, stored_rates
 from mirlo.targets.llvm.options import described_machine, host_identity, host_machine, machine_of
 from mirlo.targets.llvm.processor import Processor, host_processor
-from mirlo.targets.llvm.rates import Rates, rates_file, store_rates, stored_rates
 
 REMEMBERED = (stored_rates, host_machine, options.parse_options)
 
 
 @pytest.fixture
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(rates, "user_cache", lambda: tmp_path / "mirlo")
+    monkeypatch.setattr(machine, "user_cache", lambda: tmp_path / "mirlo")
     for remembered in REMEMBERED:
         remembered.cache_clear()
     yield

@@ -14,7 +14,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.object_symbols import symbols_of
+from mirlo.runtime.elf_linker import symbols_of
 from mirlo.targets.llvm.cpus import CPUS, WASM_THREADS, X86
 from mirlo.targets.llvm.library.objects import has_pool, pool_object
 from mirlo.targets.llvm.processor import Processor, host_processor

@@ -21,10 +21,9 @@ from mirlo.runtime.cache import Cache
 from mirlo.targets.llvm import processes, units
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface
-from mirlo.targets.llvm.processes import CompileTask, compile_all
+from mirlo.targets.llvm.processes import CompileTask, compile_all, receive, send
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.targets.llvm.units import CompilationUnit, split
-from mirlo.targets.llvm.worker import receive, send
 
 CHAIN = """
 func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.runtime.device_array import capsule_of
 from mirlo.runtime.dlpack import element_of, tensor_of
-from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import element_type_of
 from mirlo.testing.ptx.fake_cuda import FakeDriver
 

@@ -9,8 +9,8 @@ import pytest
 
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.known_packages import COMMANDS, PACKAGES
-from mirlo.tools.cli import main, packages
-from mirlo.tools.cli.packages import PackageCommand
+from mirlo.tools.cli import arguments, main
+from mirlo.tools.cli.arguments import PackageCommand
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -26,9 +26,9 @@ DOUBLE = PackageCommand("print a number twice as large", _add_arguments, _execut
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("double", f"{__name__}:DOUBLE", packages.GROUP)
+    entry = EntryPoint("double", f"{__name__}:DOUBLE", arguments.GROUP)
     monkeypatch.setattr(EntryPoint, "load", lambda self: DOUBLE)
-    monkeypatch.setattr(packages, "offered", lambda group: [entry] if group == packages.GROUP else [])
+    monkeypatch.setattr(arguments, "offered", lambda group: [entry] if group == arguments.GROUP else [])
 
 
 @pytest.mark.usefixtures("installed")
@@ -47,7 +47,7 @@ def test_a_server_collects_garbage_as_usual(lasts: bool, monkeypatch: pytest.Mon
     """Else one collection looks at a million objects of requests, while all threads wait."""
     seen: list[int] = []
     command = PackageCommand("serve", _add_arguments, lambda arguments: seen.append(gc.get_threshold()[0]), lasts)
-    monkeypatch.setattr(packages, "offered", lambda group: [EntryPoint("double", "x:X", packages.GROUP)])
+    monkeypatch.setattr(arguments, "offered", lambda group: [EntryPoint("double", "x:X", arguments.GROUP)])
     monkeypatch.setattr(EntryPoint, "load", lambda self: command)
     before = gc.get_threshold()
     gc.set_threshold(701)
@@ -60,8 +60,8 @@ def test_a_server_collects_garbage_as_usual(lasts: bool, monkeypatch: pytest.Mon
 
 
 def test_help_imports_no_package(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [EntryPoint(name, "no_such_module:X", packages.GROUP) for name in ("double", *COMMANDS)]
-    monkeypatch.setattr(packages, "offered", lambda group: entries)
+    entries = [EntryPoint(name, "no_such_module:X", arguments.GROUP) for name in ("double", *COMMANDS)]
+    monkeypatch.setattr(arguments, "offered", lambda group: entries)
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     printed = " ".join(capsys.readouterr().out.split())
@@ -71,7 +71,7 @@ def test_help_imports_no_package(capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 def test_a_missing_package_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "offered", lambda group: [])
+    monkeypatch.setattr(arguments, "offered", lambda group: [])
     for name, package in PACKAGES["commands"].items():
         with pytest.raises(SystemExit, match="2"):
             main([name])

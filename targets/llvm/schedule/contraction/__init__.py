@@ -28,7 +28,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
-from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
+from mirlo.targets.llvm.schedule.contraction.tile_leaf import prefetch_bytes
 from mirlo.targets.llvm.schedule.contraction.tiled import arrange_contraction
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import ContractionRoles, LoopsAround, TiledContraction
 from mirlo.targets.llvm.schedule.part_rules import function_group

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from mirlo.runtime.garbage import FewerCollections, UsualCollections
+from mirlo.runtime.interpreter import FewerCollections, UsualCollections
 
 
 @pytest.fixture(autouse=True)
