@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
 from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
+from mirlo.dialects.core.surgery import clone_module
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.dialects.tir.buffers import FOREIGN
@@ -73,8 +74,8 @@ def open_model(
         params = model.params
         model = model.module
     if isinstance(model, ir.Module):
-        with model.context:
-            copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
+        copy = clone_module(model)
+        copy.operation.verify()
         opened = _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
         return _with_shapes(opened, shapes, "the module")
     if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
@@ -152,7 +153,7 @@ def _substituted(kind: TensorType, sizes: Mapping[str, Dim]) -> TensorType:
 
 
 def _checked(model: OpenedModel) -> OpenedModel:
-    """Check the properties of a module that passes rely on and MLIR's verifier does not check; return the module."""
+    """Check the properties of a valid module that passes rely on and MLIR's verifier does not check; return it."""
     problems: list[str] = []
 
     def note(diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
@@ -162,7 +163,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
     with model.module.context as context:
         try:
             with diagnostics_to(context, note):
-                Pipeline("verify-calls").run(model.module, model.session)
+                Pipeline("verify-calls").run(model.module, model.session, verify_each=False)
         except PassFailed as failure:
             raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
         select_entry(model.module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypedDict
 
@@ -146,25 +147,28 @@ def _is_kernel_call(op: ir.Operation) -> bool:
 def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[KernelInfo]:
     """Return a row per call, for profiles."""
     functions = {symbol_name(f): f.operation for f in module.body.operations}
-    rows = []
+    rows, by_callee = [], dict[str, KernelInfo]()
     for call in calls_of(main):
         source = ", ".join(names_of(call.location)) or describe(call.location)
         if call.name in REGIONS:
             rows.append(KernelInfo(call.name, source, "control", 0, 0, inside=len(_calls_inside(call))))
             continue
-        symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-        function = functions[symbol]
-        attributes = function.attributes
-        flops = flops_of(function)
-        operands = list(call.operands)
-        kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
-        if packed.TYPES in attributes:
-            symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
-            operands = operands[2:]
-        moved = sum(each for each in moved_bytes(function, [v.type for v in operands]) if isinstance(each, int))
-        known_flops = flops if isinstance(flops, int) else 0
-        rows.append(KernelInfo(symbol, source, kind, known_flops, moved, _expected_cycles(attributes)))
+        callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        if callee not in by_callee:  # the types of operands are those of the function's parameters
+            by_callee[callee] = _kernel_row(callee, functions[callee], [value.type for value in call.operands])
+        rows.append(replace(by_callee[callee], source=source))
     return rows
+
+
+def _kernel_row(symbol: str, function: ir.Operation, types: list[ir.Type]) -> KernelInfo:
+    """Return the row of the calls of a function with operands of these types, without their nodes."""
+    attributes, flops = function.attributes, flops_of(function)
+    kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
+    if packed.TYPES in attributes:
+        symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
+        types = types[2:]
+    moved = sum(each for each in moved_bytes(function, types) if isinstance(each, int))
+    return KernelInfo(symbol, "", kind, flops if isinstance(flops, int) else 0, moved, _expected_cycles(attributes))
 
 
 def _expected_cycles(attributes: ir.OpAttributeMap) -> int:

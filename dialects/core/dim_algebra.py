@@ -299,10 +299,13 @@ class SymbolicDim:
             and (atom_parts(self.terms[0][0][0]) is None)
         )
 
-    def symbols(self) -> set[str]:
+    def symbols(self) -> frozenset[str]:
         """Return the names of the symbols that this dim depends on."""
-        symbols = (text.SYMBOL.findall(atom) for atoms, _ in self.terms for atom in atoms)
-        return {name for names in symbols for name in names if name not in text.FUNCTIONS}
+        known: frozenset[str] | None = self.__dict__.get("_symbols")
+        if known is None:
+            names = (name for atoms, _ in self.terms for atom in atoms for name in text.SYMBOL.findall(atom))
+            known = self.__dict__["_symbols"] = frozenset(name for name in names if name not in text.FUNCTIONS)
+        return known
 
 
 MAX_TERMS = 1024
@@ -483,6 +486,7 @@ def _restore(terms: tuple[tuple[Monomial, int], ...]) -> SymbolicDim:
     return UNKNOWN if terms == UNKNOWN.terms else SymbolicDim(terms)
 
 
+@lru_cache(maxsize=4096)
 def symbol(name: str) -> SymbolicDim:
     """Return the dim that consists of this symbol."""
     if not is_symbol_name(name):

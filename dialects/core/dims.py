@@ -123,9 +123,12 @@ def _estimate(dim: SymbolicDim) -> int:
     return next((size for size in estimates if isinstance(size, int) and size > 1), 1)
 
 
-def symbols_of(dim: Dim) -> set[str]:
+_NONE: frozenset[str] = frozenset()
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
     """Return the names of the symbols that a dim depends on."""
-    return set() if isinstance(dim, int) else dim.symbols()
+    return _NONE if isinstance(dim, int) else dim.symbols()
 
 
 def is_static(dim: Dim) -> bool:

@@ -93,7 +93,7 @@ class CheckedDims:
     """Dims that are not negative, in the order of their checks; each is found by one of its symbols."""
 
     def __init__(self, dims: Iterable[Dim] = ()) -> None:
-        self._by_symbol: dict[str, list[tuple[int, Dim, set[str]]]] = {}
+        self._by_symbol: dict[str, list[tuple[int, Dim, frozenset[str]]]] = {}
         self._dims: list[Dim] = []
         self.extend(dims)
 

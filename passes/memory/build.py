@@ -74,6 +74,8 @@ class PlannedFunction:
     """The number of loops around the insertion point."""
     regions: int = 0
     """The number of regions around the insertion point, which a call may not enter."""
+    _memrefs: dict[int, ir.Type] = field(default_factory=dict)
+    """The buffer types of tensor types, by address."""
 
     def build(self, arena: Dim) -> None:
         """Replace the function over tensors by one over buffers."""
@@ -84,7 +86,7 @@ class PlannedFunction:
         inputs, outputs = body.arguments, list(body.terminator.operands)
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
         self.packed = packed.PackedCalls(self.module, packed.packed_names(operations), self.symbols.words)
-        types = [storage_memref(v.type) for v in values] + self.packed.argument_types()
+        types = [self.memref(v.type) for v in values] + self.packed.argument_types()
         # A slice of a weight begins at any byte: what views take is memory of bytes.
         self.sliced = {op.opview.x.owner.opview.param for op in operations if op.name == ROW}
         for i, name in enumerate(by_name, len(inputs) + len(outputs)):
@@ -191,6 +193,13 @@ class PlannedFunction:
         """Return the record of the call, which is an argument of functions that need it."""
         assert self.record is not None
         return self.record
+
+    def memref(self, tensor: ir.Type) -> ir.Type:
+        """Return the buffer type of a tensor type; layers have the same few."""
+        address = hash(tensor)
+        if address not in self._memrefs:
+            self._memrefs[address] = storage_memref(tensor)
+        return self._memrefs[address]
 
     def size(self, dim: Dim) -> ir.Value:
         """Return the value of a dim at the insertion point."""
@@ -307,7 +316,7 @@ class PlannedFunction:
         """Return the buffer of a tensor, created on first use."""
         result = self.buffers.get(value)
         if result is None:
-            wanted, root = storage_memref(value.type), self.assignment.root(value)
+            wanted, root = self.memref(value.type), self.assignment.root(value)
             if value in self.assignment.parts:
                 result = self._part(value, root, wanted)
             elif root != value:
@@ -352,7 +361,7 @@ class PlannedFunction:
         return memref.ViewOp(wanted, self.weights[view.x.owner.opview.param], start, []).result
 
     def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
-        wanted = storage_memref(tensor)
+        wanted = self.memref(tensor)
         if storage.slot is not None:
             return memref.ViewOp(wanted, self.slots.memory(storage), index(0), []).result
         if storage.output is None:

@@ -178,7 +178,7 @@ class NonnegativeDim:
     text: str
 
     @property
-    def symbols(self) -> set[str]:
+    def symbols(self) -> frozenset[str]:
         return D.symbols_of(self.dim)
 
 

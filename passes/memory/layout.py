@@ -33,6 +33,8 @@ class Interval:
 @dataclass
 class _ArenaSlot:
     size: Dim
+    estimate: int
+    """The estimate of the size."""
     members: list[Interval] = field(default_factory=list)
     """In the order of their steps: no two of them are alive at the same time."""
 
@@ -86,15 +88,12 @@ def _slots(buffers: Sequence[Interval], alignment: int) -> list[_ArenaSlot]:
         size = aligned(buffer.size, alignment)
         free = [slot for slot in slots if slot.has_room(buffer)]
         wanted = D.estimate_dim(size)
-        best = min(
-            free,
-            key=lambda s: (max(D.estimate_dim(s.size), wanted) - D.estimate_dim(s.size), D.estimate_dim(s.size)),
-            default=None,
-        )
+        best = min(free, key=lambda s: (max(s.estimate, wanted) - s.estimate, s.estimate), default=None)
         if best is None:
-            slots.append(_ArenaSlot(size, [buffer]))
+            slots.append(_ArenaSlot(size, wanted, [buffer]))
             continue
         best.size = D.maximum(best.size, size)
+        best.estimate = D.estimate_dim(best.size)
         best.add(buffer)
     return slots
 

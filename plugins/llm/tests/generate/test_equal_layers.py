@@ -24,6 +24,10 @@ import mirlo
 from mirlo.extend.runtime import UnloadedModel
 
 
+OPERATIONS = 50
+"""More operations than a layer has."""
+
+
 def compile_folder(folder: Path) -> UnloadedModel:
     """Compile a model for a processor that this one need not be."""
     compiled = mirlo.compile(FORM.open(str(folder)), cache=False, target="llvm{cpu=znver4}", jobs=1, load=False)
@@ -90,6 +94,24 @@ def test_work_grows_linearly(tmp_path: Path) -> None:
     least = calls(2)  # what each compilation does
     few, many = (calls(layers) - least for layers in (4, 10))
     assert many <= 4.4 * few  # 8 layers more than 2 are 4 times 2
+
+
+@pytest.mark.sample(0)
+def test_what_is_computed_once_for_all_layers(tmp_path: Path) -> None:
+    """Rows of profiles are those of kernels; operations of the graph are verified when it is built, opened and done."""
+
+    def calls(layers: int) -> dict[str, int]:
+        folder, profile = write_layers(tmp_path / str(layers), layers), cProfile.Profile()
+        profile.runcall(compile_folder, folder)
+        counts: dict[str, int] = {}
+        for (_, _, name), (_, count, *_) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+            counts[name] = counts.get(name, 0) + count
+        return counts
+
+    calls(2)
+    few, many = calls(12), calls(16)
+    assert many["moved_bytes"] == few["moved_bytes"]
+    assert many["_verify"] - few["_verify"] <= 3 * 4 * OPERATIONS
 
 
 def test_code_for_another_machine_is_named(tmp_path: Path) -> None:
