@@ -12,7 +12,7 @@ import numpy as np
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
     """Write a file `.safetensors`, and optionally PEFT's configuration next to it."""
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "int64": "I64"}
-    names["float8_e4m3fn"] = "F8_E4M3"
+    names |= {"float8_e4m3fn": "F8_E4M3", "uint8": "U8", "int8": "I8"}
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, array in tensors.items():
         offsets = [len(data), len(data) + array.nbytes]

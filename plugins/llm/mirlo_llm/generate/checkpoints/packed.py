@@ -1,4 +1,4 @@
-"""Quantized matrices in safetensors, as GPTQ, AWQ, MLX, compressed-tensors and DeepSeek store them."""
+"""Quantized matrices in safetensors, as GPTQ, AWQ, MLX, compressed-tensors, DeepSeek and gpt-oss store them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ MIN_BLOCK = 16
 """Fewest elements with one scale in kernels; larger groups are divided into blocks of a power of two."""
 FLOAT8 = "float8_e4m3fn"
 """The type of floats of 8 bits, as numpy calls it."""
+MXFP4, MXFP4_BLOCK = "mxfp4", 32
+"""The method of gpt-oss: floats of 4 bits, with a power of two as the scale of this number of elements."""
 _GROUPS_MOST = 1 << 20
 _SCALES = ("float16", "bfloat16", "float32")
 _SWITCHED = re.compile(r"(.+)\.switch_mlp\.(\w+)\.(weight|scales|biases|bias)")
 """Tensor names of all experts of a layer in folders of MLX."""
+_STACKED = re.compile(r"(.+)_(blocks|scales)")
+"""Tensor names of all experts of a layer in folders of gpt-oss."""
 _EXPERT = re.compile(r"(.+)\.experts\.\d+\.(\w+)")
 _MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 """Mixtral's names of an expert's matrices."""
@@ -56,6 +60,8 @@ def read_weights(path: Path, config: JsonObject) -> Tensors:
         tensors = dict(_separate_switches(tensors))
     else:
         suffixes, read = _form(stored)
+        if stored.text("quant_method") == MXFP4:
+            tensors = dict(_separate_stacks(tensors))
     result: Tensors = {name: each for name, each in tensors.items()}
     for name in tensors:
         suffix = next((each for each in suffixes if name.endswith(each)), "")
@@ -379,6 +385,37 @@ def _floats(tall: int, wide: int) -> Form:
     return tuple(f".{end}" for end in ends), read
 
 
+def _mxfp4(stored: JsonObject) -> Form:
+    """Return the reader of MXFP4: blocks u8[rows, groups, 16], two codes in a byte, and exponents u8[rows, groups]."""
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        blocks = matrix.take("blocks", ("uint8",), None, None, MXFP4_BLOCK // 2)
+        rows, groups = blocks.shape[:2]
+        depth = MXFP4_BLOCK * matrix.groups(MXFP4_BLOCK * groups, MXFP4_BLOCK)
+        exponents = matrix.take("scales", ("uint8",), rows, groups)
+        if (exponents == NO_NUMBER).any():
+            raise ModelFolderError(f"{matrix.path}: tensor '{matrix.name}.scales': a scale is not a finite number")
+        scales = np.ldexp(np.float32(1), exponents.astype(np.int32) - EXPONENT_BIAS)
+        return BlockWeights((rows, depth), "f4e2m1", blocks.reshape(rows, -1), scales, MXFP4_BLOCK)
+
+    return (".blocks",), read
+
+
+EXPONENT_BIAS, NO_NUMBER = 127, 255
+"""What is subtracted from the exponents of scales of 8 bits, and the exponent that stands for no number."""
+
+
+def _separate_stacks(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """Split the tensor of all experts of a layer, as gpt-oss stores it, into one per expert."""
+    for name, tensor in tensors.items():
+        match = _STACKED.fullmatch(name)
+        if match is None or tensor.ndim < 3 or len(tensor) > MAX_EXPERTS:
+            yield name, tensor
+            continue
+        for i, matrix in enumerate(tensor):
+            yield f"{match[1]}.{i}.{match[2]}", matrix
+
+
 def _mlx(stored: JsonObject) -> Form:
     """Return the reader of MLX: weight u32[columns, K * bits / 32], a continuous stream of bits.
 
@@ -477,5 +514,6 @@ FORMS: Mapping[str, Callable[[JsonObject], Form]] = {
     "awq": _awq,
     "compressed-tensors": _compressed,
     "fp8": _fp8,
+    MXFP4: _mxfp4,
 }
 """The reader of quantized matrices, by `quant_method`."""

@@ -22,6 +22,8 @@ from mirlo_llm.generate.checkpoints.graph import IGNORED, KINDS, Matrix, form_of
 from mirlo_llm.generate.checkpoints.packed import Tensors
 from mirlo_llm.generate.errors import ModelFolderError
 
+_NUMBERED = re.compile(r"(.+)\.\d+\.weight")
+"""The name of a packed matrix of one expert: that of the parameter of all experts, and a number."""
 WRAPPER = "model."
 """The prefix of names in the exported program, in which the model is a submodule."""
 
@@ -53,6 +55,8 @@ class _Source:
     """The conversion rule; None for a renamed tensor."""
     tensors: dict[str, list[tuple[str, Matrix]]] = field(default_factory=dict)
     """Names and tensors, sorted by the numbers in the names."""
+    is_numbered: bool = False
+    """Whether the tensors are the packed matrices of experts that are one parameter."""
 
 
 class FileWeights:
@@ -82,6 +86,11 @@ class FileWeights:
             name, pattern = loading.rename_source_key(original, renamings, converters, prefix, self._expected)
             if name not in self._expected and original in self._expected:
                 name, pattern = original, None
+            numbered = _NUMBERED.fullmatch(name)
+            if numbered is not None and numbered[1] in self._expected:
+                source = self._sources.setdefault(numbered[1], _Source(None, is_numbered=True))
+                source.tensors.setdefault(numbered[1], []).append((original, tensors[original]))
+                continue
             if name not in self._expected:
                 self._unknown.append(name)
                 continue
@@ -122,6 +131,9 @@ class FileWeights:
         if name in self._arrays:
             return self._arrays[name]
         source = self._sources[name]
+        if source.is_numbered:
+            what = "packed weights of experts that Mirlo has no operator for are not supported"
+            raise ModelFolderError(f"{self._path}: tensor '{name}': {what}")
         if source.converter is None:
             ((_, stored),) = next(iter(source.tensors.values()))[:1]
             return stored
@@ -146,6 +158,14 @@ class FileWeights:
     def _matrices(self, name: str, kind: TensorType, transposed: bool) -> ExpertMatrices:
         """Return the matrices of experts where the file stores them."""
         source, shape = self._sources.get(name), kind.static_shape
+        if source is not None and source.is_numbered:
+            (listed,) = source.tensors.values()
+            rows, depth = shape[1:][::-1] if transposed else shape[1:]
+            if len(listed) != shape[0]:
+                raise ModelFolderError(f"{self._path}: '{name}': expected {shape[0]} experts, found {len(listed)}")
+            for _, stored in listed:
+                self._check(name, stored, (rows, depth))
+            return ExpertMatrices(tuple((stored,) for _, stored in listed), transposed=False)
         if source is not None and source.converter is not None and _stacks(source.converter.operations):
             columns = [source.tensors.get(pattern, []) for pattern in source.converter.source_patterns]
             columns = [each for each in columns if each]
