@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.extend.frontend import (
@@ -52,13 +52,18 @@ def import_exported_program(
     inputs: Sequence[str],
     outputs: Sequence[str],
     make_weight: MakeWeight | None = None,
+    passed: Mapping[str, TensorType] | None = None,
 ) -> ImportedModule:
     """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` replaces weights.
+
+    Parameters in `passed` are inputs after the others, with these types, which may have dynamic dims.
 
     Raises a `FrontendError` that names the operator that has no converter and the line that calls it.
     """
     return ImportedModule(
-        *import_exported(decomposed(program), checks=False, make_weight=make_weight, names=(inputs, outputs))
+        *import_exported(
+            decomposed(program), checks=False, make_weight=make_weight, names=(inputs, outputs), passed=passed
+        )
     )
 
 
@@ -69,11 +74,13 @@ def import_exported(
     make_weight: MakeWeight | None = None,
     names: tuple[Sequence[str], Sequence[str]] | None = None,
     conditions: SizeConditions | None = None,
+    passed: Mapping[str, TensorType] | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
     Buffers that it writes are inputs after the others; the new values of these, and of inputs that it writes, are
-    further outputs. `names` are those of the inputs and the outputs; without them, those of the trace.
+    further outputs. `names` are those of the inputs and the outputs; without them, those of the trace. Parameters in
+    `passed` are inputs after all others, with these types.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
     """
@@ -82,7 +89,8 @@ def import_exported(
     with make_context(), ir.Location.file(name, 0, 0):
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            _build_main(program, GraphImport(name, store, checks), make_weight, names, conditions or SizeConditions())
+            body = GraphImport(name, store, checks)
+            _build_main(program, body, make_weight, names, conditions or SizeConditions(), passed or {})
     return module, store
 
 
@@ -112,6 +120,7 @@ def _build_main(
     make_weight: MakeWeight | None,
     names: tuple[Sequence[str], Sequence[str]] | None,
     conditions: SizeConditions,
+    passed: Mapping[str, TensorType],
 ) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
@@ -127,6 +136,8 @@ def _build_main(
     body.sizes.assume(conditions.known)
     body.sizes.bind([size for node in input_nodes for size in getattr(node.meta.get("val"), "shape", ())])
     inputs = [(node, _input_type(body, node, name)) for node in input_nodes]
+    by_target = {spec.target: node for node, spec in zip(nodes, specs, strict=True)}
+    inputs += [(by_target[each], kind) for each, kind in passed.items()]
     body.taken.update(symbol for _, input_type in inputs for dim in input_type.shape for symbol in D.symbols_of(dim))
     function = func.FuncOp(ENTRY_NAME, ([input_type.to_mlir() for _, input_type in inputs], []))
     mark_entry(function)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mirlo_llm.generate.adapter_file import PEFT_PREFIX, AdapterFile
+from mirlo_llm.generate.checkpoints.image_options import decoder_name
 from mirlo_llm.generate.errors import ModelFolderError
 
 _TENSOR = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
@@ -39,6 +40,21 @@ def input_name(module: str, matrix: str) -> str:
 def adapter_inputs(modules: Sequence[str]) -> dict[str, np.ndarray]:
     """Return default values of the inputs for adapters: matrices of rank 0."""
     return {input_name(module, matrix): np.zeros((0, 0), np.float32) for module in modules for matrix in "AB"}
+
+
+def for_decoder(file: AdapterFile) -> AdapterFile:
+    """Return an adapter of a model that takes images with the names of the layers in the decoder of text."""
+    tensors: dict[str, np.ndarray] = {}
+    for name, array in file.tensors.items():
+        own = decoder_name(name.removeprefix(PEFT_PREFIX))
+        if own is None:
+            raise ModelFolderError(
+                f"{file.path}: tensor '{name}' changes the encoder of images: merge it into the weights"
+            )
+        if f"{PEFT_PREFIX}{own}" in tensors:
+            raise ModelFolderError(f"{file.path}: several tensors are for '{own}'")
+        tensors[f"{PEFT_PREFIX}{own}"] = array
+    return replace(file, tensors=tensors)
 
 
 def with_one_rank(file: AdapterFile) -> AdapterFile:

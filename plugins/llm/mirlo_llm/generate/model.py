@@ -16,7 +16,7 @@ from mirlo.extend.frontend import default_inputs, page_dims
 from mirlo.extend.options import FRAMEWORKS, refuse_unknown
 from mirlo.extend.ranks import require_place
 from mirlo.extend.runtime import Executable
-from mirlo_llm.generate.adapted_modules import adapted_modules, adapter_inputs, with_one_rank
+from mirlo_llm.generate.adapted_modules import adapted_modules, adapter_inputs, for_decoder, with_one_rank
 from mirlo_llm.generate.adapters import AdapterFiles, read_adapters
 from mirlo_llm.generate.chat import ChatTemplate, Message, gguf_template, read_template
 from mirlo_llm.generate.checkpoints.deferred import deferred_graph
@@ -25,7 +25,7 @@ from mirlo_llm.generate.code_options import DEFAULT, CodeOptions
 from mirlo_llm.generate.config import ModelConfig, read_config
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.engine import ServingEngine
-from mirlo_llm.generate.errors import GenerationError, ModelFolderError, require_executable
+from mirlo_llm.generate.errors import GenerationError, require_executable
 from mirlo_llm.generate.generator import Generator
 from mirlo_llm.generate.guidance import FORMS, Grammar
 from mirlo_llm.generate.json_file import is_count, read_json
@@ -284,8 +284,9 @@ def load(
     is_checkpoint = config.is_checkpoint
     adapted: tuple[str, ...] = ()
     if adapters and is_checkpoint:
-        _require_adaptable(config, code)
         read = {name: with_one_rank(file) for name, file in read_adapters(adapters).items()}
+        if config.images is not None:
+            read = {name: for_decoder(file) if file.is_peft else file for name, file in read.items()}
         adapted = adapted_modules(read.values())
         files = AdapterFiles(config, read, adapter_inputs(adapted))
     elif adapters:
@@ -325,17 +326,6 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
     return compiled if mapped else compiled.resident()
 
 
-def _require_adaptable(config: ModelConfig, code: CodeOptions) -> None:
-    """Raise an error for models of weights whose implementation does not support adapters."""
-    what = ""
-    if config.images is not None:
-        what = "of models that take images"
-    elif config.gguf is None and is_traced(read_json(config.source), code):
-        what = "of architectures by the code of transformers"
-    if what:
-        raise ModelFolderError(f"{config.model}: adapters {what} are not supported: merge them into the weights")
-
-
 def model_to_compile(
     config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = ()
 ) -> Path | ImportedModule:
@@ -346,7 +336,7 @@ def model_to_compile(
     if not config.is_checkpoint:
         return config.model
     if config.gguf is None and is_traced(read_json(config.source), code):
-        return _traced_model(config, code)
+        return _traced_model(config, code, adapted)
 
     def make() -> ImportedModule:
         if config.gguf is not None:
@@ -356,24 +346,29 @@ def model_to_compile(
         if config.images is not None:
             from mirlo_llm.generate.checkpoints.image_decoder import import_image_decoder
 
-            return import_image_decoder(config.model, config.source)
+            return import_image_decoder(config.model, config.source, adapted)
         from mirlo_llm.generate.checkpoints.decoder import import_checkpoint
 
         return import_checkpoint(config.model, config.source, adapted)
 
-    return deferred_graph(make, partial(_source_files, config), " ".join(("adapters of", *adapted)) if adapted else "")
+    return deferred_graph(make, partial(_source_files, config), _use_of_adapters(adapted))
 
 
-def _traced_model(config: ModelConfig, code: CodeOptions) -> ImportedModule:
+def _use_of_adapters(adapted: Sequence[str]) -> str:
+    """Return what distinguishes graphs with inputs for adapters of these layers."""
+    return " ".join(("adapters of", *adapted)) if adapted else ""
+
+
+def _traced_model(config: ModelConfig, code: CodeOptions, adapted: Sequence[str]) -> ImportedModule:
     """Return the graph by the code of transformers, built if the cache has no compiled model."""
 
     def make() -> ImportedModule:
         from mirlo_llm.generate.traced.decoder import import_traced_decoder
 
-        return import_traced_decoder(config.model, config.source, code.trust_remote_code)
+        return import_traced_decoder(config.model, config.source, code.trust_remote_code, adapted)
 
     own, use = traced_sources(read_json(config.source), code)
-    return deferred_graph(make, lambda: [*_source_files(config), *own], use)
+    return deferred_graph(make, lambda: [*_source_files(config), *own], f"{use} {_use_of_adapters(adapted)}")
 
 
 def _source_files(config: ModelConfig) -> list[Path]:

@@ -23,7 +23,6 @@ from test_packed import write_form
 import mirlo
 from mirlo.extend.runtime import UnloadedModel
 
-
 OPERATIONS = 50
 """More operations than a layer has."""
 

@@ -21,16 +21,18 @@ from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.json_file import read_json
 
 
-def import_image_decoder(weights: Path, config: Path) -> ImportedModule:
-    """Return the graph of a decoder of text and images."""
+def import_image_decoder(weights: Path, config: Path, adapted: Sequence[str] = ()) -> ImportedModule:
+    """Return the graph of a decoder of text and images; adapters change the layers `adapted`."""
     images = read_image_options(read_json(config))
     if images is None:
         raise ModelFolderError(f"{config}: the model takes no images")
-    return build_image_decoder(*read_decoder(weights, config), images)
+    return build_image_decoder(*read_decoder(weights, config), images, adapted)
 
 
-def build_image_decoder(options: DecoderOptions, weights: CheckpointWeights, images: ImageOptions) -> ImportedModule:
-    """Return the graph of a decoder of text and images, with these weights."""
+def build_image_decoder(
+    options: DecoderOptions, weights: CheckpointWeights, images: ImageOptions, adapted: Sequence[str] = ()
+) -> ImportedModule:
+    """Return the graph of a decoder of text and images, with these weights; adapters change the layers `adapted`."""
     inputs = {ROWS: TensorType.of((D.symbol("image_rows"), images.hidden), "f32")}
     if images.is_seen_whole:
         options = replace(options, is_causal=False)
@@ -38,7 +40,8 @@ def build_image_decoder(options: DecoderOptions, weights: CheckpointWeights, ima
     sections = () if images.grid is None else images.grid.sections
     if sections:
         inputs[STREAMS] = TensorType.of((BATCH, LENGTH, STREAM_COUNT), "i64")
-    return import_decoder(options, weights, inputs, partial(ImageDecoderGraph, names=list(inputs), sections=sections))
+    make_graph = partial(ImageDecoderGraph, names=list(inputs), sections=sections)
+    return import_decoder(options, weights, inputs, make_graph, adapted)
 
 
 class ImageDecoderGraph(DecoderGraph):

@@ -192,11 +192,19 @@ def split_tensors(tensors: Mapping[str, Array]) -> tuple[dict[str, Array], dict[
     """Split tensors into those of the decoder and those of the image encoder, under common names."""
     decoder, tower = dict[str, Array](), dict[str, Array]()
     for name, tensor in tensors.items():
-        short = name.removeprefix("model.")
-        if short.startswith(_TOWERS):
-            tower[short.replace("vision_tower.vision_model.", "vision_tower.")] = tensor
-            continue
-        rest = short.removeprefix("language_model.")
-        is_inner = rest == short or rest.startswith(("model.", "lm_head."))
-        decoder[name if rest == short else rest if is_inner else f"model.{rest}"] = tensor
+        own = decoder_name(name)
+        if own is None:
+            tower[name.removeprefix("model.").replace("vision_tower.vision_model.", "vision_tower.")] = tensor
+        else:
+            decoder[own] = tensor
     return decoder, tower
+
+
+def decoder_name(name: str) -> str | None:
+    """Return the name that a tensor or module has in a decoder of text; None for those of the image encoder."""
+    short = name.removeprefix("model.")
+    if short.startswith(_TOWERS):
+        return None
+    rest = short.removeprefix("language_model.")
+    is_inner = rest == short or rest.startswith(("model.", "lm_head."))
+    return name if rest == short else rest if is_inner else f"model.{rest}"

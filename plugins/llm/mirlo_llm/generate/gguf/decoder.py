@@ -51,7 +51,7 @@ def import_gguf(
     options, weights = _read_decoder(path, file)
     if images is None:
         return import_decoder(options, weights, adapted=adapted)
-    return build_image_decoder(options, weights, images)
+    return build_image_decoder(options, weights, images, adapted)
 
 
 def import_gguf_hidden_states(path: Path, file: GgufFile) -> ImportedModule:

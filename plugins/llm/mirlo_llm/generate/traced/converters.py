@@ -33,6 +33,12 @@ def attention(
     return result
 
 
+@aten_converter("mirlo.low_rank.default")
+def low_rank(op: Operation, x: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """Convert the product with the matrices of an adapter."""
+    return x.matmul(down).matmul(up)
+
+
 @aten_converter("mirlo.cache_write.default")
 def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
     """Convert a write of rows to a cache."""

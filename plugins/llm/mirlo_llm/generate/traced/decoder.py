@@ -11,6 +11,7 @@ import torch
 
 from mirlo.extend.frontend import ImportedModule
 from mirlo_llm.generate.errors import ModelFolderError
+from mirlo_llm.generate.traced.adapters import TracedAdapters
 from mirlo_llm.generate.traced.cache import DecoderCache, LayerState
 from mirlo_llm.generate.traced.export import export, import_exported_model, problem_of
 from mirlo_llm.generate.traced.interfaces import NAME, ExpertUse, calling
@@ -47,8 +48,13 @@ class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
         return output.logits, cache.results()
 
 
-def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool = False) -> ImportedModule:
-    """Import a decoder by the code of transformers, with the weights of a file."""
+def import_traced_decoder(
+    weights: Path, config: Path, trust_remote_code: bool = False, adapted: Sequence[str] = ()
+) -> ImportedModule:
+    """Import a decoder by the code of transformers, with the weights of a file.
+
+    The matrices of adapters for the layers `adapted` are inputs after the others.
+    """
     with LOCK:
         model = make_skeleton(config.parent, trust_remote_code)
         _require_causal(model, config)
@@ -56,12 +62,14 @@ def import_traced_decoder(weights: Path, config: Path, trust_remote_code: bool =
             states = find_states(model)
         except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
             raise ModelFolderError(f"{config}: {problem_of(model, error)}") from error
+        adapters = TracedAdapters(model, adapted, weights)
         with calling(model, NAME, NAME, is_causal=True) as use, scanning(model):
             program = _export(model, states, use, config)
+        adapters.require_used(program)
         names = [state.name for state in states]
-        inputs = ["input_ids", "attention_mask", *(f"past_key_values.{name}" for name in names)]
+        inputs = ["input_ids", "attention_mask", *(f"past_key_values.{name}" for name in names), *adapters.inputs]
         outputs = ["logits", *(f"present.{name}" for name in names)]
-        return import_exported_model(program, model, use, weights, config, (inputs, outputs))
+        return import_exported_model(program, model, use, weights, config, (inputs, outputs), adapters.parameters)
 
 
 def _export(model: Any, states: Sequence[LayerState], use: ExpertUse, config: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from mirlo_torch.decompose import decomposed
 from mirlo_torch.importer import import_exported_program
 
-from mirlo.extend.frontend import FrontendError, ImportedModule
+from mirlo.extend.frontend import FrontendError, ImportedModule, TensorType
 from mirlo_llm.generate.checkpoints.image_options import text_config
 from mirlo_llm.generate.checkpoints.packed import read_weights
 from mirlo_llm.generate.errors import ModelFolderError
@@ -63,12 +63,16 @@ def problem_of(model: Any, error: Exception) -> str:
 
 
 def import_exported_model(
-    program: Any, model: Any, use: ExpertUse, weights: Path, config: Path, names: tuple[Sequence[str], Sequence[str]]
-) -> ImportedModule:
-    """Import an exported program with the weights of a file; `names` are those of inputs and outputs."""
+    program: Any, model: Any, use: ExpertUse, weights: Path, config: Path, names: tuple[Sequence[str], Sequence[str]],
+    passed: Mapping[str, TensorType] | None = None,
+) -> ImportedModule:  # fmt: skip
+    """Import an exported program with the weights of a file; `names` are those of inputs and outputs.
+
+    Parameters in `passed` are inputs.
+    """
     source = FileWeights(weights, model, read_weights(weights, text_config(read_json(config))), use.parameters)
     try:
-        result = import_exported_program(program, *names, source.make)
+        result = import_exported_program(program, *names, source.make, passed)
     except FrontendError as error:
         raise ModelFolderError(f"{config}: {CODE}: {error}") from error
     source.finish()

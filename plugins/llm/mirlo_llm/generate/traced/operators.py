@@ -45,6 +45,12 @@ def attention(
     return query.new_empty((*query.shape[:3], value.shape[3]))
 
 
+@_operator("low_rank", "(Tensor x, Tensor down, Tensor up) -> Tensor")
+def low_rank(x: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """Multiply rows by the matrices of an adapter, [depth, rank] and [rank, columns], whose rank is dynamic."""
+    return x.new_empty((*x.shape[:-1], up.shape[1]))
+
+
 @_operator("cache_write", "(Tensor cache, Tensor new, Tensor positions, Tensor mask) -> Tensor")
 def cache_write(cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
     """Write rows of new tokens at their positions; return as many rows as `mask` has columns, or as before."""
