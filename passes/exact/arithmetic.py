@@ -39,6 +39,8 @@ class Arithmetic(ABC):
     """The key that distinguishes this arithmetic from others."""
     fuses = False
     """Whether a product and a sum of definitions are one operation."""
+    has_common_functions = False
+    """Whether a random function stands for the function that both forms have (`common_functions.py`)."""
 
     def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
         """Return a value in reduced form."""

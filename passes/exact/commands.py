@@ -23,6 +23,7 @@ from mirlo.passes.exact.command_memory import CommandMemories, SimulationError, 
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.field_number import NumberField
+from mirlo.passes.exact.function_calls import FunctionCalls
 from mirlo.passes.exact.kernel_definition import BlockDefinition
 from mirlo.passes.exact.memory import Array, GuardedBuffer
 from mirlo.passes.exact.outside import OutsideError
@@ -175,7 +176,12 @@ class _SimulatedPair(KernelPair):
         super().__init__(definition, definition.operation)
         self._run, self._described = run, described
 
-    def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> _SimulatedFunction:
+    def _function_calls(self) -> None:
+        """Return that a simulator computes no function by operations of a kernel."""
+
+    def compile_scheduled(
+        self, arithmetic: Arithmetic, places: list[str] | None = None, calls: FunctionCalls | None = None
+    ) -> _SimulatedFunction:
         arguments = [*self.definition.inputs, *self.definition.outputs]
         return _SimulatedFunction(arithmetic, arguments, self._described, self._run)
 

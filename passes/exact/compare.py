@@ -23,8 +23,10 @@ from mirlo.passes.exact import (  # noqa: F401  (importing registers meanings)
     translate_launches,
 )
 from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.common_functions import calls_in
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.function_calls import FunctionCalls
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings, run_function
 from mirlo.passes.exact.memory import FORM, Array, GuardedBuffer, RandomMemory, number_of
@@ -75,6 +77,11 @@ class KernelPair:
     def _operations(self) -> OperationList:
         return OperationList(self.definition.operation, self.scheduled)
 
+    def _function_calls(self) -> FunctionCalls | None:
+        """Return where the scheduled form computes the function that both forms have."""
+        function = self.definition.common_function
+        return None if function is None else calls_in(function, self.scheduled)
+
     def verify(
         self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()
     ) -> KernelVerdict:
@@ -83,16 +90,27 @@ class KernelPair:
         `sizes` are those of symbols; by default sizes are added until none has a new case.
         """
         try:
-            return self._verify(rounds, has_exact_casts, sizes)
+            calls = self._function_calls()
+            verdict = self._verify(rounds, has_exact_casts, sizes, calls)
+            if verdict.status == DIFFERENT and calls is not None:
+                # functions of other values may have equal results, as those of x and -x
+                verdict = self._verify(rounds, has_exact_casts, sizes)
+            return verdict
         except OutsideError as error:
             return KernelVerdict(self.definition.name, OUTSIDE, str(error))
 
-    def _verify(self, rounds: int, has_exact_casts: bool, sizes: Sequence[Mapping[str, int]]) -> KernelVerdict:
-        operations = self._operations
-        arithmetic = FieldArithmetic(operations.has_exponentials, operations.has_infinities, has_exact_casts)
+    def _verify(
+        self, rounds: int, has_exact_casts: bool, sizes: Sequence[Mapping[str, int]], calls: FunctionCalls | None = None
+    ) -> KernelVerdict:
+        """Compare the two forms; a random function stands for the one that both have, where `calls` says."""
+        operations, has_function = self._operations, calls is not None
+        arithmetic = FieldArithmetic(
+            operations.has_exponentials and not has_function, operations.has_infinities, has_exact_casts,
+            has_common_functions=has_function,
+        )  # fmt: skip
         symbols = self._symbols
         places: list[str] | None = [] if symbols else None
-        scheduled = self.compile_scheduled(arithmetic, places)
+        scheduled = self.compile_scheduled(arithmetic, places, calls)
         search = SizeSearch(
             symbols, self.definition.parameters, [dict(each) for each in sizes], places or (),
             [[*facts, *self.definition.conditions()] for facts in self.calls or [()]],
@@ -113,7 +131,7 @@ class KernelPair:
                 if verdict is not None:
                     return verdict
         final = dict(settings.sizes)
-        ranges = self._range_round(settings)
+        ranges = RangeRound(NOT_NEEDED) if has_function else self._range_round(settings)
         if isinstance(ranges, KernelVerdict):
             return ranges
         total, share = self.definition.rounds(final, rounds)
@@ -126,12 +144,15 @@ class KernelPair:
         dims = [*self.definition.dims(), *symbols_of_function(self.scheduled.opview)]
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
-    def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> ExactFunction:
+    def compile_scheduled(
+        self, arithmetic: Arithmetic, places: list[str] | None = None, calls: FunctionCalls | None = None
+    ) -> ExactFunction:
         module = ModuleText()
         self._sites.clear()
         arguments = translate_scheduled(
-            self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places, self._sites
-        )
+            self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places, self._sites,
+            calls,
+        )  # fmt: skip
         return compile_function(module, "scheduled", arguments)
 
     def _round(

@@ -6,7 +6,7 @@ No code of schedules takes part. One spatial axis is computed in lanes, of which
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -14,6 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.function_calls import FunctionCalls
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translate_arith import affine
@@ -59,9 +60,17 @@ def stages_of(view: PrimView, is_alone: Callable[[BlockView], bool]) -> list[Sta
     ]
 
 
-def translate_stage(stage: Stage, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
-    """Append a function of this name to a module; return its arguments: inputs, outputs, intermediate buffers."""
-    translation = _Definition(arithmetic, module, name)
+def translate_stage(
+    stage: Stage, arithmetic: Arithmetic, module: ModuleText, name: str, with_exponents: Collection[ir.Value],
+    calls: FunctionCalls | None = None,
+) -> list[Argument]:  # fmt: skip
+    """Append a function of this name to a module; return its arguments: inputs, outputs, intermediate buffers.
+
+    Of values that are not `with_exponents`, only the first plane is written. For a function, a random one stands where
+    `calls` says.
+    """
+    translation = _Definition(arithmetic, module, name, with_exponents)
+    translation.t.calls = calls
     for value in stage.inputs:
         translation.take(value, "in")
     for value in stage.outputs:
@@ -72,15 +81,16 @@ def translate_stage(stage: Stage, arithmetic: Arithmetic, module: ModuleText, na
                 translation.take(output.value, "scratch")
     for block in stage.blocks:
         _Nest(translation, block).emit()
-    translation.t.f.finish()
+    translation.t.f.finish(has_dead_code=arithmetic.planes > 1)
     return translation.t.arguments
 
 
 class _Definition:
     """The translator of a definition, with the values of its dims."""
 
-    def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str):
+    def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str, with_exponents: Collection[ir.Value]):
         self.t = KernelTranslator(arithmetic, module, name)
+        self._with_exponents = with_exponents
 
     def take(self, value: ir.Value, role: str) -> None:
         """Make a tensor a buffer argument."""
@@ -89,6 +99,8 @@ class _Definition:
         argument = Argument(role, kind, 0 if kind == "f" else bits_of(element), dims)
         shape = [self.t.dim(dim) for dim in dims]
         buffer = self.t.buffer_argument(argument, shape)
+        if value not in self._with_exponents:
+            self.t.in_one_plane.add(buffer.roots)
         self.t.values[value] = BufferRef(
             buffer.kind, buffer.bits, buffer.roots, buffer.room, buffer.shape, self._strides(dims)
         )

@@ -36,13 +36,16 @@ class FieldArithmetic(Arithmetic):
     bytes = RESIDUE.itemsize
 
     def __init__(
-        self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False, has_named_numbers: bool = False
-    ):
+        self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False, has_named_numbers: bool = False,
+        has_common_functions: bool = False,
+    ):  # fmt: skip
         self.has_infinities, self.has_exact_casts = has_infinities, has_exact_casts
-        self.has_named_numbers = has_named_numbers
+        self.has_named_numbers, self.has_common_functions = has_named_numbers, has_common_functions
         self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
         self.planes = len(self.moduli)
-        self.key = ("field", has_exponents, has_infinities, has_exact_casts, has_named_numbers)
+        self.key = (
+            "field", has_exponents, has_infinities, has_exact_casts, has_named_numbers, has_common_functions
+        )  # fmt: skip
         self.fuses = not has_infinities
 
     # ------------------------------------------------------------------------------------------------------- reduction
@@ -262,14 +265,21 @@ class FieldArithmetic(Arithmetic):
 
     def function(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
         operands = [self.canonical(f, x) for x in operands]
-        lanes = operands[0].lanes
+        lanes, key = operands[0].lanes, hash_key(name)
         kind = llvm_type("i64", lanes)
-        x, *others = (_wide(f, each.planes[0], lanes) for each in operands)
-        for other in others:
-            x = f.op(f"mul {kind} {x}, {f.constant(0x2545F4914F6CDD1D, 64, lanes)}")
-            x = f.op(f"add {kind} {other}, {x}")
-        hashed = (_hashed(f, x, lanes, hash_key(name), plane) for plane in self.moduli)
-        return FloatValue(tuple(_narrow(f, each, lanes) for each in hashed), lanes)
+
+        def hashed(plane: Plane, g: FunctionText, x: str, *others: str) -> str:
+            for other in others:
+                x = g.op(f"mul {kind} {x}, {g.constant(0x2545F4914F6CDD1D, 64, lanes)}")
+                x = g.op(f"add {kind} {other}, {x}")
+            return _hashed(g, x, lanes, key, plane)
+
+        firsts = [each.planes[0] for each in operands]
+        titles = (f"function_{key}_{len(firsts)}_{plane.index}" for plane in self.moduli)
+        pairs = zip(titles, self.moduli, strict=True)
+        return FloatValue(
+            tuple(_shared(f, title, partial(hashed, plane), firsts, lanes) for title, plane in pairs), lanes
+        )
 
     def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
         return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a

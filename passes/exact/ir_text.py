@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mirlo.passes.exact.values import llvm_type
@@ -45,6 +46,38 @@ class ModuleText:
         """Return the name of a constant array of these integers of 64 bits."""
         text = f"[{len(words)} x i64] [{', '.join(f'i64 {word}' for word in words)}]"
         return self._tables.setdefault(text, f"exact.table{len(self._tables)}")
+
+
+_NAMES = re.compile(r"%v\d+")
+"""Results of instructions."""
+
+
+def without_dead_code(*parts: list[str]) -> list[list[str]]:
+    """Return the lines of a function without those whose results no line with an effect depends on.
+
+    Instructions with results have no effects, calls of helpers included.
+    """
+    operands: dict[str, list[str]] = {}
+    live: list[str] = []
+    for line in (each for part in parts for each in part):
+        result = _result(line)
+        if result:
+            operands[result] = _NAMES.findall(line)[1:]
+        else:
+            live += _NAMES.findall(line)
+    reached = {""}
+    while live:
+        name = live.pop()
+        if name not in reached:
+            reached.add(name)
+            live += operands[name]
+    return [[line for line in part if _result(line) in reached] for part in parts]
+
+
+def _result(line: str) -> str:
+    """Return the name of the result of an instruction, empty if it has none."""
+    name, is_result, _ = line.partition(" = ")
+    return name.strip() if is_result else ""
 
 
 class FunctionText:
@@ -139,8 +172,10 @@ class FunctionText:
             self._constants[index, lanes] = self.splat(self._constants[index, None], "i64", lanes, is_at_entry=True)
         return self._constants[index, lanes]
 
-    def finish(self) -> None:
-        """Append the function to its module."""
+    def finish(self, has_dead_code: bool = False) -> None:
+        """Append the function to its module, without dead code if there may be any."""
+        if has_dead_code:
+            self.entry, self.lines = without_dead_code(self.entry, self.lines)
         head = f"define void @{self.name}(ptr %args, ptr %round, i64 %reverse) {{\nentry:\n"
         entry, body = "\n".join(self.entry), "\n".join(self.lines)
         self.module.declarations |= self.declarations

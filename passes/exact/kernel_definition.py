@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,22 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.common_functions import CommonFunction, function_of
 from mirlo.passes.exact.definition import Stage, stages_of, translate_stage
 from mirlo.passes.exact.degree import proven_bits
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_arguments
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.maxima import points_of, rounds_for_maxima
-from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, ZeroMemory, number_of
+from mirlo.passes.exact.memory import (
+    Array,
+    GuardedBuffer,
+    IntegerInputs,
+    RandomMemory,
+    UnsetMemory,
+    ZeroMemory,
+    number_of,
+)
 from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_function
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
@@ -28,6 +38,7 @@ from mirlo.passes.exact.products import SumOfProducts
 from mirlo.passes.exact.rounds import OrderBounds, round_constants
 from mirlo.passes.exact.row_combinations import RowCombinations, product_in_result
 from mirlo.passes.exact.separable import SeparableBuffer, SeparableFactor
+from mirlo.passes.exact.translate_intrinsics import EXPONENTIALS
 from mirlo.passes.exact.translator import Argument
 from mirlo.passes.exact.values import bits_of, element_of, is_float
 from mirlo.runtime.records import dataclass
@@ -55,7 +66,7 @@ class RoundSettings:
 
     has_easy_sums: bool = False
     """Whether the sums of products that a definition computes may be few, in each round in another way: in even ones
-    inputs are products of two factors, in odd ones maxima pass their operand on."""
+    one factor is a product of two, in odd ones the other one, or maxima pass their operand on."""
 
     @property
     def is_odd(self) -> bool:
@@ -121,6 +132,11 @@ class KernelDefinition(ABC):
         """Return the source files that define the kernel, besides those of this package."""
         return ()
 
+    @property
+    def common_function(self) -> CommonFunction | None:
+        """Return the function of one value that has all exponentials, None if there is none."""
+        return None
+
     @abstractmethod
     def dims(self) -> list[Dim]:
         """Return all dims whose symbols have sizes."""
@@ -139,6 +155,13 @@ class KernelDefinition(ABC):
         table: Array,
     ) -> list[GuardedBuffer]:  # fmt: skip
         """Return the results for inputs."""
+
+    def compared_results(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> list[GuardedBuffer]:  # fmt: skip
+        """Return the results for inputs, of which only the first plane is read."""
+        return self.evaluate(arithmetic, memory, inputs, sizes, table)
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         """Return the ranges of integer inputs, by position."""
@@ -181,16 +204,17 @@ class KernelDefinition(ABC):
 
     def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         memory = RandomMemory(arithmetic, settings.number, settings.scale)
-        table = round_constants(settings.number, settings.compared, self.bounds(arithmetic, settings))
+        bounds, has_powers = self.bounds(arithmetic, settings), arithmetic.planes > 1
+        table = round_constants(settings.number, settings.compared, bounds, has_powers)
         inputs = self._inputs(memory, settings)
         sizes = dict(settings.sizes)
         self.prepare(inputs, sizes, memory)
         if settings.is_odd and isinstance(arithmetic, FieldArithmetic) and arithmetic.has_infinities:
             self.hide(memory, inputs, sizes)
-        if settings.has_easy_sums and not settings.is_odd and isinstance(arithmetic, FieldArithmetic):
-            inputs = inputs if arithmetic.has_exact_casts else self.separated(arithmetic, memory, inputs)
+        if settings.has_easy_sums and isinstance(arithmetic, FieldArithmetic) and not arithmetic.has_exact_casts:
+            inputs = self.separated(arithmetic, memory, inputs, settings.is_odd)
         return DefinitionResults(
-            inputs, table, lambda: self.evaluate(arithmetic, memory, inputs, sizes, table),
+            inputs, table, lambda: self.compared_results(arithmetic, memory, inputs, sizes, table),
             self.combinations(arithmetic, memory, inputs, settings, table),
         )  # fmt: skip
 
@@ -199,9 +223,9 @@ class KernelDefinition(ABC):
         return None
 
     def separated(
-        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer]
+        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer], is_odd: bool
     ) -> list[GuardedBuffer]:
-        """Return inputs of which those of sums of products are products of two factors."""
+        """Return inputs of which those of sums of products are products of two factors, others in odd rounds."""
         return inputs
 
     def combinations(
@@ -238,7 +262,29 @@ class BlockDefinition(KernelDefinition):
         products = {block.op: SumOfProducts.of(block) for block in self.view.blocks}
         self._products = {op: product for op, product in products.items() if product is not None}
         self._combined = product_in_result(self.view, self._products)
-        self._separable = self._separable_factors() if self._combined is None or self._combined.bounds else {}
+        combined = self._combined
+        has_no_sums = combined is not None and not combined.bounds
+        self._separable = {} if has_no_sums else self._separable_factors(self._products)
+        """By product, the factor that is a product of two in even rounds."""
+        transposed = {op: product.transposed for op, product in self._products.items()}
+        self._separable_in_odd = {} if combined is not None else self._separable_factors(transposed)
+        """The same for odd rounds: the other factor."""
+
+    @cached_property
+    def _stages(self) -> list[Stage]:
+        return stages_of(self.view, lambda block: block.op in self._products)
+
+    @cached_property
+    def common_function(self) -> CommonFunction | None:
+        return function_of(self.view)
+
+    @cached_property
+    def _with_exponents(self) -> frozenset[ir.Value]:
+        return _values_of_exponents(self.view)
+
+    @cached_property
+    def _with_all_exponents(self) -> frozenset[ir.Value]:
+        return _values_of_exponents(self.view, self.view.returned)
 
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         return self.view.arguments, self.view.returned
@@ -261,24 +307,32 @@ class BlockDefinition(KernelDefinition):
         return rounds_for_maxima(self.view, sizes, least)
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
-        squares = [factor.product.left.value for factor in self._separable.values()]
-        return proven_bits(self.view, rounds, sizes, self._combined is not None, squares)
+        bits = []
+        for factors in (self._separable, self._separable_in_odd):
+            squares = [factor.product.left.value for factor in factors.values()]
+            bits.append(proven_bits(self.view, rounds, sizes, self._combined is not None, squares))
+        return min(bits)
 
     def evaluate(
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
         table: Array,
     ) -> list[GuardedBuffer]:  # fmt: skip
-        values = self._values(arithmetic, memory, inputs, sizes, table)
+        values = self._values(arithmetic, memory, inputs, sizes, table, self._with_all_exponents)
         return [values[value] for value in self.view.returned]
 
-    def _separable_factors(self) -> dict[ir.Operation, SeparableFactor]:
-        """Return the factors of products that are random inputs and are read once."""
+    def compared_results(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> list[GuardedBuffer]:  # fmt: skip
+        values = self._values(arithmetic, memory, inputs, sizes, table, self._with_exponents)
+        return [values[value] for value in self.view.returned]
+
+    def _separable_factors(self, products: Mapping[ir.Operation, SumOfProducts]) -> dict[ir.Operation, SeparableFactor]:
+        """Return the left factors of products that are random inputs and are read once."""
         reads = [operand.value for block in self.view.blocks for operand in block.inputs]
         known = {i for call in self.constants for i in call} | self._masks
         free = {x for i, x in enumerate(self.view.arguments) if i not in known and reads.count(x) == 1}
-        chosen = {
-            op: SeparableFactor.of(product) for op, product in self._products.items() if product.left.value in free
-        }
+        chosen = {op: SeparableFactor.of(product) for op, product in products.items() if product.left.value in free}
         return {op: factor for op, factor in chosen.items() if factor is not None}
 
     def bounds(self, arithmetic: Arithmetic, settings: RoundSettings) -> OrderBounds | None:
@@ -290,10 +344,10 @@ class BlockDefinition(KernelDefinition):
         return OrderBounds(combined.least, combined.greatest, settings.is_odd)
 
     def separated(
-        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer]
+        self, arithmetic: FieldArithmetic, memory: RandomMemory, inputs: list[GuardedBuffer], is_odd: bool
     ) -> list[GuardedBuffer]:
         inputs = list(inputs)
-        for factor in self._separable.values():
+        for factor in (self._separable_in_odd if is_odd else self._separable).values():
             position = list(self.view.arguments).index(factor.product.left.value)
             inputs[position] = factor.separated(inputs[position], arithmetic.moduli, memory.rng)
         return inputs
@@ -308,7 +362,7 @@ class BlockDefinition(KernelDefinition):
         if self._combined.bounds and not (bounds and bounds.are_ends):
             return None
         product, sizes = self._combined.product, dict(settings.sizes)
-        values = self._values(arithmetic, memory, inputs, sizes, table, without=product)
+        values = self._values(arithmetic, memory, inputs, sizes, table, self._with_exponents, without=product)
         (sums,), (result,) = product.block.outputs, self.view.returned
         addend = None if sums.value == result else values[result].planes[0]
         factors = values[product.left.value], values[product.right.value]
@@ -316,46 +370,60 @@ class BlockDefinition(KernelDefinition):
 
     def _values(
         self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
-        table: Array, without: SumOfProducts | None = None,
+        table: Array, with_exponents: frozenset[ir.Value], without: SumOfProducts | None = None,
     ) -> dict[ir.Value, GuardedBuffer]:  # fmt: skip
-        """Return the values of blocks; the sums of the product `without` are zeros."""
-        field = arithmetic if isinstance(arithmetic, FieldArithmetic) else None
-        stages = stages_of(self.view, lambda block: field is not None and block.op in self._products)
+        """Return the values of blocks; the sums of the product `without` are zeros.
+
+        Of values that are not `with_exponents`, only the first plane is computed.
+        """
         values = dict(zip(self.view.arguments, inputs, strict=True))
-        for number, stage in enumerate(stages):
+        for number, stage in enumerate(self._stages):
             if without is not None and stage.blocks[0].op == without.block.op:
                 (output,) = stage.outputs
                 if output not in self.view.returned:
                     values[output] = ZeroMemory(arithmetic, 0).buffer(argument_of("out", output), sizes)
-            elif field is None or not self._multiply(stage, field, memory, values, sizes):
-                function = self._function(arithmetic, stage, number)
+            elif not self._multiply(stage, arithmetic, values, sizes, with_exponents):
+                function = self._function(arithmetic, stage, number, with_exponents)
                 outputs, _ = run_function(function, memory, [values[each] for each in stage.inputs], sizes, table)
                 values.update(zip(stage.outputs, outputs, strict=True))
         return values
 
     def _multiply(
-        self, stage: Stage, arithmetic: FieldArithmetic, memory: RandomMemory, values: dict[ir.Value, GuardedBuffer],
-        sizes: Mapping[str, int],
+        self, stage: Stage, arithmetic: Arithmetic, values: dict[ir.Value, GuardedBuffer], sizes: Mapping[str, int],
+        with_exponents: frozenset[ir.Value],
     ) -> bool:  # fmt: skip
         """Compute a stage as a product of matrices; return False if it is none."""
-        product = self._products.get(stage.blocks[0].op)
+        op = stage.blocks[0].op
+        product = self._products.get(op)
         if product is None:
             return False
         (output,) = stage.outputs
-        result = memory.buffer(argument_of("out", output), sizes)
+        result = UnsetMemory(arithmetic, 0).buffer(argument_of("out", output), sizes)
+        if not isinstance(arithmetic, FieldArithmetic):
+            product.write_floats(values[product.left.value], values[product.right.value], result, sizes)
+            values[output] = result
+            return True
+        compute = None
+        for factor in (self._separable.get(op), self._separable_in_odd.get(op)):
+            if factor is not None and isinstance(values[factor.product.left.value], SeparableBuffer):
+                product, compute = factor.product, factor.sums
+        moduli = arithmetic.moduli if output in with_exponents else arithmetic.moduli[:1]
         factors = values[product.left.value], values[product.right.value]
-        compute = self._separable[product.block.op].sums if isinstance(factors[0], SeparableBuffer) else None
-        is_written = product.write(*factors, result, arithmetic.moduli, sizes, compute)
+        is_written = product.write(*factors, result, moduli, sizes, compute)
         if is_written:
             values[output] = result
         return is_written
 
-    def _function(self, arithmetic: Arithmetic, stage: Stage, number: int) -> NativeFunction:
-        key = (*arithmetic.key, number, len(stage.blocks))
+    def _function(
+        self, arithmetic: Arithmetic, stage: Stage, number: int, with_exponents: frozenset[ir.Value]
+    ) -> NativeFunction:
+        key = (*arithmetic.key, number, len(stage.blocks), with_exponents)
         if key not in self._functions:
             points = points_of(stage.blocks, {}) if self.points else 0
+            function = self.common_function if arithmetic.has_common_functions else None
+            calls = None if function is None else function.calls
             module = ModuleText(points >= LONG)
-            arguments = translate_stage(stage, arithmetic, module, DEFINITION)
+            arguments = translate_stage(stage, arithmetic, module, DEFINITION, with_exponents, calls)
             self._functions[key] = compile_function(module, DEFINITION, arguments)
         return self._functions[key]
 
@@ -372,6 +440,16 @@ class BlockDefinition(KernelDefinition):
             hidden |= np.repeat(memory.rng.random(len(hidden) // width) < MASKED_ROWS, width)
             for plane in planes:
                 plane[hidden] = MINUS_INFINITY
+
+
+def _values_of_exponents(view: PrimView, others: Collection[ir.Value] = ()) -> frozenset[ir.Value]:
+    """Return the values that exponentials, or some others, depend on: their residues modulo Q are read."""
+    values = set(others)
+    for block in reversed(view.blocks):
+        has_exponentials = any(op.name in EXPONENTIALS for op in operations_in(block.op))
+        if has_exponentials or any(output.value in values for output in block.outputs):
+            values.update(operand.value for operand in block.inputs)
+    return frozenset(values)
 
 
 def _can_combine(arithmetic: Arithmetic) -> bool:

@@ -75,7 +75,7 @@ class GuardedBuffer:
     @property
     def planes(self) -> list[Array]:
         """Return the elements between the guards."""
-        return [whole[_guard(whole) : _guard(whole) + self.count] for whole in self.wholes]
+        return [whole[guard_of(whole) : guard_of(whole) + self.count] for whole in self.wholes]
 
     @property
     def words(self) -> list[int]:
@@ -101,7 +101,9 @@ class GuardedBuffer:
         return self.guards() == guards
 
     def _guards(self) -> list[Array]:
-        return [part for whole in self.wholes for part in (whole[: _guard(whole)], whole[_guard(whole) + self.count :])]
+        return [
+            part for whole in self.wholes for part in (whole[: guard_of(whole)], whole[guard_of(whole) + self.count :])
+        ]
 
 
 class NumberBuffer(GuardedBuffer):
@@ -125,8 +127,16 @@ class NumberBuffer(GuardedBuffer):
         return self._wholes
 
 
-def _guard(whole: Array) -> int:
+def guard_of(whole: Array) -> int:
+    """Return how many elements are in each of the guards around a plane."""
     return GUARD_BYTES // int(whole.itemsize)
+
+
+def copy_of_guards(whole: Array, count: int) -> Array:
+    """Return other memory for a plane, with the same guards; its elements are not set."""
+    copy, first = empty_array(len(whole), whole.dtype), guard_of(whole)
+    copy[:first], copy[first + count :] = whole[:first], whole[first + count :]
+    return copy
 
 
 class RandomMemory:
@@ -222,6 +232,14 @@ def _draw_residues(rng: np.random.Generator, plane: Plane, residues: Array) -> N
         np.right_shift(words[: len(part)], 32 - plane.bits, out=part)
         if part.max() >= plane.modulus:
             part[part >= plane.modulus] -= plane.modulus
+
+
+class UnsetMemory(RandomMemory):
+    """Maker of buffers for results of which every element is written."""
+
+    def _garbage(self, count: int, plane: int) -> Array:
+        size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
+        return empty_array(size, RESIDUE if isinstance(self.arithmetic, FieldArithmetic) else np.float64)
 
 
 class ZeroMemory(RandomMemory):

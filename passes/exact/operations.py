@@ -15,6 +15,7 @@ from mirlo.passes.exact.values import element_of, is_float
 
 MAXIMA = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 _COMPARISONS = (*MAXIMA, "arith.cmpf")
+_WITH_CONSTANTS = ("arith.constant", "tir.block")
 
 
 def operations_in(operation: ir.Operation) -> Iterator[ir.Operation]:
@@ -36,8 +37,9 @@ class OperationList:
     """The operations of functions, which are visited once."""
 
     def __init__(self, *functions: ir.Operation):
-        self._by_function = [list(operations_in(function)) for function in functions]
-        self.names = frozenset(op.name for operations in self._by_function for op in operations)
+        self.by_function = [[(op, op.name) for op in operations_in(function)] for function in functions]
+        """The operations of each function, with their names."""
+        self.names = frozenset(name for operations in self.by_function for _, name in operations)
 
     @property
     def has_exponentials(self) -> bool:
@@ -78,7 +80,10 @@ class OperationList:
     @cached_property
     def _constants(self) -> list[list[tuple[ir.Operation, float]]]:
         """Return the float constants of each function."""
-        return [[each for op in operations for each in _constants(op)] for operations in self._by_function]
+        return [
+            [each for op, name in operations if name in _WITH_CONSTANTS for each in _constants(op, name)]
+            for operations in self.by_function
+        ]
 
 
 def _is_compared(value: ir.Value) -> bool:
@@ -89,9 +94,9 @@ def _is_compared(value: ir.Value) -> bool:
     return False
 
 
-def _constants(op: ir.Operation) -> Iterator[tuple[ir.Operation, float]]:
+def _constants(op: ir.Operation, name: str) -> Iterator[tuple[ir.Operation, float]]:
     """Yield float constants with their operation, also initial values of reductions and values beyond edges."""
-    if op.name == "arith.constant" and is_float(element_of(op.results[0].type)):
+    if name == "arith.constant" and is_float(element_of(op.results[0].type)):
         attribute = op.attributes["value"]
         if not isinstance(attribute, ir.DenseElementsAttr):
             yield op, float(ir.FloatAttr(attribute).value)
@@ -100,7 +105,7 @@ def _constants(op: ir.Operation) -> Iterator[tuple[ir.Operation, float]]:
         else:
             dense: Any = ir.DenseFPElementsAttr(attribute)
             yield from ((op, float(dense[i])) for i in range(len(dense)))
-    elif op.name == "tir.block":
+    elif name == "tir.block":
         view = BlockView(op)
         attributes = [*view.init, *(operand.outside for operand in view.inputs)]
         yield from ((op, float(a.value)) for a in attributes if a is not None and isinstance(a, ir.FloatAttr))

@@ -18,7 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.exact.definition import depends
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, number_of
-from mirlo.passes.exact.primes import Plane
+from mirlo.passes.exact.primes import VALUES, Plane
 from mirlo.passes.exact.strided import Ranges, StridedOperand
 from mirlo.passes.exact.values import is_float
 from mirlo.runtime.processes import one_blas_thread
@@ -33,7 +33,7 @@ LEAST_WIDTH = 4
 MOST_DEPTH = 1 << 20
 """The most products of a sum, of which parts of numbers have few enough bits."""
 MOST_ELEMENTS = 1 << 18
-"""The most elements of a panel, which the processor's cache has."""
+"""The most elements of a panel, and of the sums of it, which the processor's cache has."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,16 @@ class SumOfProducts:
             return SumOfProducts(block, right, left, batch, columns, rows)
         return SumOfProducts(block, left, right, batch, rows, columns)
 
+    @property
+    def transposed(self) -> SumOfProducts:
+        """Return the same sums with the operands in the other order."""
+        return SumOfProducts(self.block, self.right, self.left, self.batch, self.columns, self.rows)
+
     def write(
         self, left: GuardedBuffer, right: GuardedBuffer, result: GuardedBuffer, moduli: Sequence[Plane],
         sizes: Mapping[str, int], compute: Sums | None = None,
     ) -> bool:  # fmt: skip
-        """Write the sums; return False if there is an infinity or NaN among the factors, without writing.
+        """Write the sums for some moduli; return False if there is an infinity or NaN among the factors.
 
         `compute` yields the sums of factors of a special form.
         """
@@ -93,10 +98,20 @@ class SumOfProducts:
             return False
         matrices = Matrices(self, sizes)
         with one_blas_thread():
-            for plane, to in zip(moduli, result.planes, strict=True):
+            for plane in moduli:
+                to = result.planes[plane.index]
                 for panel, sums in compute(matrices, left, right, plane):
                     matrices.results.write(to, panel, sums)
         return True
+
+    def write_floats(
+        self, left: GuardedBuffer, right: GuardedBuffer, result: GuardedBuffer, sizes: Mapping[str, int]
+    ) -> None:
+        """Write the sums of 64-bit floats, which are rounded."""
+        matrices = Matrices(self, sizes)
+        with one_blas_thread():
+            for panel, sums in matrices.float_sums(left, right):
+                matrices.results.write(result.planes[0], panel, sums)
 
 
 class Matrices:
@@ -107,6 +122,7 @@ class Matrices:
         (output,) = block.outputs
         self._domain = block.domain
         self._depth = math.prod(block.domain[axis] for axis in block.reduce)
+        self._height = math.prod(block.domain[axis] for axis in product.rows)
         self._rows = _Matrix(product, product.left, (product.batch, product.rows, block.reduce), sizes)
         self._others = _Matrix(product, product.right, (product.batch, product.columns, block.reduce), sizes)
         self.results = _Matrix(product, output, (product.batch, product.rows, product.columns), sizes)
@@ -120,6 +136,14 @@ class Matrices:
     def sums(self, left: GuardedBuffer, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the sums of products."""
         yield from self.products(self.read_rows(left, plane), right, plane)
+
+    def float_sums(self, left: GuardedBuffer, right: GuardedBuffer) -> Iterator[tuple[Ranges, Array]]:
+        """Yield each panel of columns, and the sums of products of 64-bit floats."""
+        rows = self._rows.read(self._rows.elements(left, VALUES), self._ranges())[0]
+        elements = self._others.elements(right, VALUES)
+        for panel in self.panels:
+            part, is_transposed = self._others.read(elements, panel, transposes=True)
+            yield panel, rows[self.batch_part(panel)] @ (part if is_transposed else part.swapaxes(1, 2))
 
     def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the products of rows by it; rows are integers around zero."""
@@ -147,7 +171,7 @@ class Matrices:
     def _parts(self) -> Iterator[Ranges]:
         """Yield the indices of panels: parts of the columns of one matrix, or all columns of some."""
         axes = (*self._batch, *self._columns)
-        left = max(1, MOST_ELEMENTS // max(1, self._depth))
+        left = max(1, MOST_ELEMENTS // max(1, self._depth, self._height))
         parts: list[list[range]] = []
         for axis in reversed(axes):
             extent = self._domain[axis]

@@ -31,8 +31,10 @@ class OrderBounds:
     """Whether all numbers are between them in this round; otherwise most are not."""
 
 
-def round_constants(seed: int, compared: Sequence[float], bounds: OrderBounds | None = None) -> npt.NDArray[np.int64]:
-    """Return the constants of a round.
+def round_constants(
+    seed: int, compared: Sequence[float], bounds: OrderBounds | None = None, has_powers: bool = True
+) -> npt.NDArray[np.int64]:
+    """Return the constants of a round, with those of which exponentials are products if `has_powers`.
 
     The constants that a kernel compares with keep their order: the first one is low and the last one high, so that most
     values are between them, as clip passes them on, and a tenth on each side. A single one lies low or high in turn.
@@ -51,7 +53,7 @@ def round_constants(seed: int, compared: Sequence[float], bounds: OrderBounds | 
     table[HASH_KEY] = rng.integers(0, 2**62)
     table[ADDRESS] = 0 if seed % 2 == 0 else 4 * int(rng.integers(1, 1 << 20)) + 4
     base = pow(int(rng.integers(2, P - 1)), 2, P)  # a square: of order Q
-    for window in range(WINDOWS):
+    for window in range(WINDOWS if has_powers else 0):
         factor, power = pow(base, 1 << (WINDOW * window), P), 1
         for digit in range(1 << WINDOW):
             table[ROUND_TABLES + (window << WINDOW) + digit] = power

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mirlo.passes.exact.definition import depends
-from mirlo.passes.exact.memory import Array, GuardedBuffer
+from mirlo.passes.exact.memory import CHUNK, Array, GuardedBuffer, copy_of_guards, guard_of
 from mirlo.passes.exact.primes import Plane
 from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero, evaluated, flat_index
 from mirlo.passes.exact.strided import Ranges
@@ -65,18 +65,26 @@ class SeparableFactor:
         return factor if is_inside and begins else None
 
     def separated(self, buffer: GuardedBuffer, moduli: Sequence[Plane], rng: np.random.Generator) -> SeparableBuffer:
-        """Make elements of a buffer products of a random factor and their elements at index 0 of it, in place."""
+        """Return products of a random factor and the elements of a buffer at index 0 of it, between its guards."""
         shape = list(self.product.left.shape)
         across = tuple(slice(0, 1) if dim in self.dims else slice(None) for dim in range(len(shape)))
-        firsts = []
-        for elements, plane in zip(buffer.planes, moduli, strict=True):
+        axis = next((i for i, size in enumerate(shape) if size > 1), 0)
+        step = max(1, CHUNK // math.prod(shape[axis + 1 :]))
+        firsts, wholes = [], []
+        for whole, elements, plane in zip(buffer.wholes, buffer.planes, moduli, strict=True):
             first = rng.integers(0, plane.modulus, [shape[dim] for dim in self.dims])
             first.reshape(-1)[0] = 1
             firsts.append(first)
             spread = first.reshape([size if dim in self.dims else 1 for dim, size in enumerate(shape)])
-            whole = elements.reshape(shape)
-            whole[...] = plane.reduced(whole[across].astype(np.int64) * spread)
-        return SeparableBuffer(buffer.wholes, buffer.count, firsts)
+            second = elements.reshape(shape)[across].astype(np.int64)
+            copy = copy_of_guards(whole, buffer.count)
+            products = copy[guard_of(copy) : guard_of(copy) + buffer.count].reshape(shape)
+            for start in range(0, shape[axis], step):
+                part = (*[slice(None)] * axis, slice(start, start + step))
+                x, y = (each[part] if each.shape[axis] > 1 else each for each in (second, spread))
+                products[part] = plane.reduced(x * y)
+            wholes.append(copy)
+        return SeparableBuffer(wholes, buffer.count, firsts)
 
     def sums(
         self, matrices: Matrices, left: GuardedBuffer, right: GuardedBuffer, plane: Plane

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.values import INDEX_BITS, IntValue, is_float, lanes_of
@@ -129,8 +130,7 @@ def _is_used_once(value: ir.Value) -> bool:
     return sum(1 for _ in value.uses) == 1
 
 
-@dataclass(frozen=True)
-class LinearIndex:
+class LinearIndex(NamedTuple):
     """An index in a loop: a value that is known before the loop, a constant, and a step for each iteration."""
 
     root: IntValue | None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.function_calls import FUNCTION, FunctionCalls
 from mirlo.passes.exact.ir_text import TABLE_WORDS, FunctionText, ModuleText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.values import (
@@ -100,12 +102,16 @@ class KernelTranslator:
         """The memory of registers that instructions name by numbers."""
         self.memory: dict[tuple[str, ...], Argument] = {}
         """The argument that each buffer is, by its addresses."""
+        self.in_one_plane: set[tuple[str, ...]] = set()
+        """The addresses of buffers of which the other planes are not read: they are not written."""
+        self.calls: FunctionCalls | None = None
+        """Where the function is computed for which a random one stands."""
         self.shadows: AccessObserver | None = None
         """What notes accesses of threads."""
         self.sites: list[str] = []
         """What faults of synchronization are about, by the numbers with which they are noted."""
-        self.view_ratio = 1
-        """By how much memory of bytes is larger than in the kernel, as floats in it are."""
+        self.find_view_ratio: Callable[[], int] = lambda: 1
+        """Returns by how much memory of bytes is larger than in the kernel, as floats in it are."""
         self.slots: dict[tuple[str, ...], str] = {}
         """Where the caller's words of a buffer are, by its addresses: these, and the bytes of a plane."""
         self.runs = 1
@@ -113,13 +119,28 @@ class KernelTranslator:
         self._words = 0
         self._dims: dict[str, IntValue] = {}
 
+    @cached_property
+    def view_ratio(self) -> int:
+        return self.find_view_ratio()
+
     # -------------------------------------------------------------------------------------------------------- emission
 
     def emit(self, op: ir.Operation) -> None:
+        if self.calls is not None and self._is_of_function(self.calls, op):
+            return
         handler = HANDLERS.get(op.name)
         if handler is None:
             raise OutsideError(f"the operation '{op.name}'")
         handler(self, op)
+
+    def _is_of_function(self, calls: FunctionCalls, op: ir.Operation) -> bool:
+        """Return whether an operation is of a function, for which a random one stands, after emission of its calls."""
+        if len(op.results) != 1 or op.results[0] in calls.inner:
+            return len(op.results) == 1
+        operand = calls.operands.get(op.results[0])
+        if operand is not None:
+            self.set(op, self.arithmetic.function(self.f, FUNCTION, [self.floats(operand)]))
+        return operand is not None
 
     def emit_block(self, block: ir.Block) -> list[Number]:
         """Emit a block; return the operands of its terminator."""
@@ -483,7 +504,7 @@ class KernelTranslator:
         kind = f"<{lanes} x {element}>"
         self._note_access(buffer, offset, lanes, is_write=True)
         name = f"llvm.masked.scatter.v{lanes}{_mangled(element)}.v{lanes}p0"
-        for each, part in zip(self.addresses(buffer, offset), self.parts(value), strict=True):
+        for each, part in zip(self.addresses(buffer, offset), self.stored_parts(value, buffer), strict=False):
             self.f.call_effect(
                 name, (kind, part), (f"<{lanes} x ptr>", each), ("i32", "1"), (f"<{lanes} x i1>", mask.name)
             )
@@ -503,7 +524,7 @@ class KernelTranslator:
         element, _ = self.element_text(buffer)
         kind, lanes = llvm_type(element, mask.lanes), mask.lanes or 1
         self._note_access(buffer, offset, lanes, is_write=True)
-        for each, part in zip(self.addresses(buffer, offset, lanes), self.parts(value), strict=True):
+        for each, part in zip(self.addresses(buffer, offset, lanes), self.stored_parts(value, buffer), strict=False):
             if lanes == 1:  # LLVM 22 miscompiles a masked store of one truncated lane
                 old = self.f.op(f"load {kind}, ptr {each}, align 1")
                 new = self.f.op(f"select <1 x i1> {mask.name}, {kind} {part}, {kind} {old}")
@@ -527,15 +548,22 @@ class KernelTranslator:
             return
         kind = llvm_type(element, value.lanes)
         if self.f.is_inline:
-            for each, part in zip(self.addresses(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
+            places = self.addresses(buffer, offset, value.lanes or 1)
+            for each, part in zip(places, self.stored_parts(value, buffer), strict=False):
                 self.f.effect(f"store {kind} {part}, ptr {each}, align 1")
             return
         helper = self._access_helper(buffer, value.lanes, is_store=True)
-        for each, part in zip(self._places(buffer, offset, value.lanes or 1), self.parts(value), strict=True):
+        places = self._places(buffer, offset, value.lanes or 1)
+        for each, part in zip(places, self.stored_parts(value, buffer), strict=False):
             self.f.effect(f"call void @{helper}({kind} {part}, {each})")
 
+    def stored_parts(self, value: Number, buffer: BufferRef) -> list[str]:
+        """Return the value to store in each plane that is read."""
+        parts = self.parts(value)
+        return parts[:1] if buffer.roots in self.in_one_plane else parts
+
     def parts(self, value: Number) -> list[str]:
-        """Return the value to store in each plane."""
+        """Return the value in each plane."""
         return [value.name] if isinstance(value, IntValue) else list(self.arithmetic.canonical(self.f, value).planes)
 
     def loaded(self, buffer: BufferRef, names: Sequence[str], lanes: int | None) -> Number:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.outside import OutsideError
@@ -12,9 +12,8 @@ from mirlo.runtime.records import dataclass
 INDEX_BITS = 64
 
 
-@dataclass(frozen=True)
-class IntValue:
-    """An integer, or a vector of integers."""
+class IntValue(NamedTuple):
+    """An integer, or a vector of integers: a kernel has thousands, and tuples take least time to make."""
 
     name: str
     bits: int
@@ -29,8 +28,7 @@ class IntValue:
         return int(text) if text.removeprefix("-").isdigit() else None
 
 
-@dataclass(frozen=True)
-class FloatValue:
+class FloatValue(NamedTuple):
     """A float, or a vector of floats: one LLVM value for each plane of the arithmetic."""
 
     planes: tuple[str, ...]

@@ -27,7 +27,12 @@ class VerdictCache:
         self._kept, self._settings = kept, settings
 
     def key(self, pair: KernelPair) -> str:
-        """Return a key of everything a verdict depends on: both forms, constants, settings, and the comparing code."""
+        """Return a key of everything a verdict depends on: both forms, constants, settings, and the comparing code.
+
+        Without a cache it is empty: text of forms takes milliseconds.
+        """
+        if self._kept is None:
+            return ""
         version = _version(tuple(pair.definition.sources))
         parts = [version, self._settings, text_of(pair.definition.operation), text_of(pair.scheduled)]
         for constants in pair.definition.constants:

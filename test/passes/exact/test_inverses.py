@@ -41,6 +41,7 @@ def test_each_lane_has_its_own_quotient(lanes: int, zeros: float, has_infinities
       %b = vector.load %y[%c0] : memref<{SIZE}xf32>, {kind}
       %q = arith.divf %a, %b : {kind}
       vector.store %q, %out[%c0] : memref<{SIZE}xf32>, {kind}
+      %again = vector.load %out[%c0] : memref<{SIZE}xf32>, {kind}
       return
     }}""")
     shapes = [("in", (SIZE,)), ("in", (SIZE,)), ("out", (SIZE,))]

@@ -98,15 +98,21 @@ def test_sums_are_those_of_any_inputs(seed: int, make: object, has_exponents: bo
     compared = 0
     for pair in _pairs(make(random.Random(seed)), EPILOGUES["square"]):
         definition = pair.definition
-        results = definition.results(arithmetic, RoundSettings(0, has_easy_sums=True))
-        if not any(isinstance(each, SeparableBuffer) for each in results.inputs):
-            continue
-        compared += 1
-        plain = [GuardedBuffer(each.wholes, each.count) for each in results.inputs]
-        (expected,) = definition.evaluate(arithmetic, RandomMemory(arithmetic, 0), plain, {}, results.table)
-        for left, right in zip(results.outputs[0].planes, expected.planes, strict=True):
-            assert np.array_equal(left, right)
-        assert all(x.planes[0].min() >= 0 and len(np.unique(x.planes[0])) > 0.9 * x.count for x in results.inputs)
+        separated = []
+        for number in range(2):
+            results = definition.results(arithmetic, RoundSettings(number, has_easy_sums=True))
+            separated.append([i for i, x in enumerate(results.inputs) if isinstance(x, SeparableBuffer)])
+            plain = [GuardedBuffer(each.wholes, each.count) for each in results.inputs]
+            memory = RandomMemory(arithmetic, 0)
+            (actual,), (expected,) = (
+                definition.evaluate(arithmetic, memory, inputs, {}, results.table) for inputs in (results.inputs, plain)
+            )
+            for left, right in zip(actual.planes, expected.planes, strict=True):
+                assert np.array_equal(left, right)
+            assert np.array_equal(results.outputs[0].planes[0], expected.planes[0])
+            assert all(x.planes[0].min() >= 0 and len(np.unique(x.planes[0])) > 0.9 * x.count for x in results.inputs)
+        assert not set(separated[0]) & set(separated[1])
+        compared += all(separated)
     assert compared
 
 
