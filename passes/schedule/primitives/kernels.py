@@ -24,6 +24,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Node,
     Root,
     ScheduleError,
+    TreeTarget,
     around,
     leaves_of,
     loops_of,
@@ -39,16 +40,21 @@ WARP, USUAL_BLOCK = 32, 128
 """Fewest and most threads of a block that runs the iterations of a parallel loop."""
 
 
+def tree_target(name: str) -> TreeTarget | None:
+    """Return what the target of this name has; None without one."""
+    return TreeTarget(name, thread_limits(name), has_vectors(name)) if name else None
+
+
 def limits_of(root: Root) -> ThreadLimits | None:
     """Return the limits of the threads that run a function: of its target, or those that bound loops imply."""
-    if root.target:
-        return thread_limits(root.target)
+    if root.target is not None:
+        return root.target.threads
     return ThreadLimits() if bound_loops(root) else None
 
 
 def require_axis(root: Root, loop: Loop, axis: str) -> None:
     """Require that the target has the hardware axis that a loop is bound to."""
-    if root.target and thread_limits(root.target) is None:
+    if root.target is not None and root.target.threads is None:
         raise ScheduleError(
             f"bind: '{loop.name}' is bound to '{axis}', which target '{root.target}' does not have: it runs no blocks "
             f"of threads; use parallel('{loop.name}') for threads of a CPU"
@@ -62,9 +68,9 @@ def require_axis(root: Root, loop: Loop, axis: str) -> None:
 
 def require_scope(root: Root, word: str, buffer: str, scope: str) -> None:
     """Require that the target has the memory that a buffer is given."""
-    if not root.target or not scope:
+    if root.target is None or not scope:
         return
-    has_threads = thread_limits(root.target) is not None
+    has_threads = root.target.threads is not None
     if not has_threads and scope == SHARED:
         raise ScheduleError(
             f"{word}: '{buffer}' is given '{SHARED}' memory, which target '{root.target}' does not have: it runs no "
@@ -79,14 +85,14 @@ def require_scope(root: Root, word: str, buffer: str, scope: str) -> None:
 
 def prepare_kernels(root: Root) -> None:
     """Make each scheduled nest a kernel if the target is a GPU; limit vectors to the lengths that the target has."""
-    if root.target and not has_vectors(root.target):
+    if root.target is not None and not root.target.has_vectors:
         _leave_vectors(root)
     limits = limits_of(root)
     if limits is None:
         return
     for node in list(root.body):
-        if root.target and not any(leaf.rule for leaf in leaves_of(node)):
-            _run_in_threads(root, node)
+        if root.target is not None and not any(leaf.rule for leaf in leaves_of(node)):
+            _run_in_threads(root, node, root.target)
     for nest in root.body:
         if isinstance(nest, Loop):
             _require_limits(root, nest, limits)
@@ -95,7 +101,7 @@ def prepare_kernels(root: Root) -> None:
             _split_lanes(root, loop, limits.max_lanes)
 
 
-def _run_in_threads(root: Root, nest: Node) -> None:
+def _run_in_threads(root: Root, nest: Node, target: TreeTarget) -> None:
     """Map the parallel loops of a nest to threads, or require bound ones."""
     assert not isinstance(nest, Root)
     loops = [nest, *loops_of(nest)] if isinstance(nest, Loop) else []
@@ -115,13 +121,13 @@ def _run_in_threads(root: Root, nest: Node) -> None:
         outside = next(leaf for leaf in leaves_of(nest) if outermost[0] not in around(leaf))
         raise ScheduleError(
             f"parallel: '{outside.name}' is in '{nest.name}', but not in '{outermost[0].name}', whose iterations are "
-            f"threads of target '{root.target}': move it there (compute_at), or bind the loops"
+            f"threads of target '{target}': move it there (compute_at), or bind the loops"
         )
     unbound = [loop for loop in loops if loop.extent != 1]
     if unbound:
         blocks = ", ".join(f"'{leaf.name}'" for leaf in leaves_of(nest))
         raise ScheduleError(
-            f"bind: no loop of {blocks} is bound to an axis of target '{root.target}', and one thread would run all "
+            f"bind: no loop of {blocks} is bound to an axis of target '{target}', and one thread would run all "
             f"iterations of '{unbound[0].name}': bind its loops to '{AXES[0]}' and '{AXES[3]}', make one parallel, or "
             "leave the block to the rules of the target"
         )
@@ -151,7 +157,7 @@ def _bind_parallel(root: Root, loop: Loop) -> None:
 
 def _require_limits(root: Root, nest: Loop, limits: ThreadLimits) -> None:
     """Require that a block of the target has as many threads as loops are bound to; there are any number of blocks."""
-    where = f"of target '{root.target}'" if root.target else "of GPUs"
+    where = "of GPUs" if root.target is None else f"of target '{root.target}'"
     threads: dict[str, Dim] = {}
     for loop in bound_loops(nest):
         axis, extent = str(loop.thread), loop.extent

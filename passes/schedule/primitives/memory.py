@@ -47,7 +47,6 @@ from mirlo.passes.schedule.primitives.tree import (
     placed_at,
 )
 from mirlo.passes.schedule.vectors import flat
-from mirlo.passes.targets import has_vectors
 from mirlo.runtime.records import dataclass
 
 _SCRATCH = ("memref.alloca", "memref.view")
@@ -282,7 +281,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, memory.buffers)
     in_threads = limits_of(root) is not None
-    has_views = bool(root.target) and has_vectors(root.target)
+    has_views = root.target is not None and root.target.has_vectors
     result = PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
     written = Counter(id(access.buffer) for leaf in root.leaves() for access in leaf.writes)
     copies = (buffer for buffer in root.buffers if buffer.value is None and buffer.shared is None)

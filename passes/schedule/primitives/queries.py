@@ -19,6 +19,7 @@ from mirlo.passes.schedule.primitives.contiguity import (
     position_of,
     strides,
 )
+from mirlo.passes.schedule.primitives.kernels import tree_target
 from mirlo.passes.schedule.primitives.loops import block_that_runs_once
 from mirlo.passes.schedule.primitives.partition import change_points
 from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError, around, build, leaves_of
@@ -74,7 +75,7 @@ class LoopQueries:
         # Built for the first primitive that needs it: rules also schedule functions whose loops have dynamic sizes.
         self.require_open()
         root = build(self._view)
-        root.target = self.target
+        root.target = tree_target(self.target)
         return root
 
     def blocks(self, loop: str | None = None) -> list[str]:

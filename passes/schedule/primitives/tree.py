@@ -18,6 +18,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
 from mirlo.passes.schedule.stored import PackedOrder, packed_orders
+from mirlo.passes.targets import ThreadLimits
 from mirlo.runtime.errors import MirloError, nearest
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.records import dataclass
@@ -469,6 +470,19 @@ class NestedNodes:
         return {loop.name: loop for loop in self.loops}
 
 
+@dataclass(frozen=True)
+class TreeTarget:
+    """What the target of a tree has."""
+
+    name: str
+    threads: ThreadLimits | None
+    """The limits of the threads that run its kernels; None if these are functions of a CPU."""
+    has_vectors: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(eq=False)
 class Root:
     """The whole function."""
@@ -477,8 +491,8 @@ class Root:
     buffers: list[ScheduleBuffer]
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: None = None
-    target: str = ""
-    """The target that the function is scheduled for; empty if it is not known."""
+    target: TreeTarget | None = None
+    """The target that the function is scheduled for, if it is known."""
     stored: Sequence[PackedOrder] = ()
     """The orders in which parameters are stored already."""
     modules: list[ir.Module] = field(default_factory=list)
