@@ -67,8 +67,10 @@ from mirlo.passes.schedule.primitives.tree import (
     Root,
     SharedPosition,
     ShiftedTiles,
+    ThreadBarrier,
     TileLeaf,
     TileStart,
+    Transposition,
     around,
     buffer_of,
     extents_of,
@@ -283,7 +285,7 @@ class _Emitter(BlockEmitter):
             assert not carried, "a reduction has no tiles that overlap"
             self.tile_start(loop, form, values)
             return carried
-        if loop.is_transposed and self.transposed(loop, values):
+        if isinstance(form, Transposition) and self.transposed(loop, values):
             return carried
         if loop.kind == VECTORIZED and loop.extent != 1:
             leaves = [node for node in loop.body if isinstance(node, BlockLeaf)]
@@ -326,7 +328,7 @@ class _Emitter(BlockEmitter):
             self.summed = before
             return self.accumulators.combine(carried, block)
         in_thread = is_thread(loop)
-        if loop.waits:
+        if isinstance(loop.form, ThreadBarrier):
             # The classes of the dialect take 10 ms to create, of each process that compiles for CPUs.
             ir.Operation.create("gpu.barrier")
 
@@ -587,7 +589,9 @@ class _Emitter(BlockEmitter):
         if not inner or any(each.kind not in (UNROLLED, VECTORIZED) and each.extent != 1 for each in inner):
             return False
         inside = {loop.name, *(each.name for each in inner)}
-        if not any(each.kind == VECTORIZED for each in inner) or any(each.is_transposed for each in inner):
+        if not any(each.kind == VECTORIZED for each in inner) or any(
+            isinstance(each.form, Transposition) for each in inner
+        ):
             return False
         return any(
             not access.is_opaque and not any(index.variables() & inside for index in placed_at(access.at, at))

@@ -17,13 +17,14 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    LoopIntrinsic,
     Root,
     RuleClaim,
     ScheduleBuffer,
     TileLeaf,
     TileStart,
+    Transposition,
     around,
-    intrinsic_of,
     region_of,
     register_loop,
     without_single,
@@ -119,7 +120,7 @@ def _may_be_held(
     """Return whether a value that a node computes in an iteration may be in a register where a block reads it."""
     if isinstance(reader.form, (RuleClaim, TileLeaf)) or access.is_opaque or access.outside is not None:
         return False
-    if any(loop.is_transposed or intrinsic_of(loop) is not None or loop.kind == BOUND for loop in around(reader)):
+    if any(isinstance(loop.form, (Transposition, LoopIntrinsic)) or loop.kind == BOUND for loop in around(reader)):
         return False
     if node is not leaf or not leaf.guards:
         return True

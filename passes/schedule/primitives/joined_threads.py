@@ -27,10 +27,12 @@ from mirlo.passes.schedule.primitives.tree import (
     Accumulation,
     BlockLeaf,
     BufferAccess,
+    JoinedThreads,
     Loop,
     Node,
     Root,
     ScheduleError,
+    ThreadBarrier,
     around,
     leaves_of,
     register_loop,
@@ -69,8 +71,7 @@ def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
 
 def _is_plain_unit(loop: Loop) -> bool:
     """Return whether a loop of one iteration has no kind or binding of its own."""
-    marks = (loop.form, loop.part)
-    flags = (loop.is_peeled, loop.is_unswitched, loop.is_transposed, loop.is_joined, loop.waits, loop.accumulated)
+    marks, flags = (loop.form, loop.part), (loop.is_peeled, loop.is_unswitched, loop.accumulated)
     return loop.kind == SERIAL and loop.extent == 1 and not any(flags) and all(mark is None for mark in marks)
 
 
@@ -195,8 +196,8 @@ def _join_run(root: Root, parent: Loop, run: Sequence[tuple[Loop | BlockLeaf, bo
         return
     first, _ = run[0]
     assert isinstance(first, Loop)
-    joined = Loop(unique_loop_name(root, f"{first.name}_threads"), first.extent, first.kind, first.thread)
-    joined.is_joined = True
+    name = unique_loop_name(root, f"{first.name}_threads")
+    joined = Loop(name, first.extent, first.kind, first.thread, form=JoinedThreads())
     at = parent.body.index(first)
     inside = [_of_all_threads(root, joined, node, waits) for node, waits in run]
     set_children(parent, [*parent.body[:at], joined, *parent.body[at + len(run) :]])
@@ -208,9 +209,9 @@ def _of_all_threads(root: Root, joined: Loop, node: Loop | BlockLeaf, waits: boo
     if isinstance(node, BlockLeaf):
         if not waits:
             return node
-        unit = Loop(unique_loop_name(root, f"{node.name}_own"), 1, waits=True)
+        unit = Loop(unique_loop_name(root, f"{node.name}_own"), 1, form=ThreadBarrier())
         set_children(unit, [node])
         return unit
     substitute(node, {node.name: loop_index(joined.name)}, None)
-    node.kind, node.thread, node.extent, node.waits = "serial", None, 1, waits
+    node.kind, node.thread, node.extent, node.form = SERIAL, None, 1, ThreadBarrier() if waits else None
     return node

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
+    JoinedThreads,
     Root,
     ScheduleBuffer,
     ScheduleError,
@@ -57,7 +58,9 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     chains = [around(leaf) for leaf in (*users, *writers)]
     shared = itertools.takewhile(lambda level: all(loop is level[0] for loop in level), zip(*chains, strict=False))
     # Threads of a loop that was several loops use elements of their own, or wait for one another.
-    common = [level[0] for level in itertools.takewhile(lambda level: not level[0].is_joined, shared)]
+    common = list(
+        itertools.takewhile(lambda loop: not isinstance(loop.form, JoinedThreads), (level[0] for level in shared))
+    )
     shared_positions = [loop.form for loop in common if isinstance(loop.form, SharedPosition)]
     together = {name for position in shared_positions for name in position.index.variables()}
     names = {loop.name for loop in common if loop.extent != 1} - together

@@ -15,6 +15,7 @@ from mirlo.passes.schedule.primitives.tree import (
     ShiftedTiles,
     TileLeaf,
     TileStart,
+    Transposition,
     intrinsic_of,
     leaves_of,
     placed_at,
@@ -44,7 +45,7 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     form, intrinsic = node.form, intrinsic_of(node)
     by = f" by {intrinsic.name}" if intrinsic is not None else ""
     peeled = " peeled" if node.is_peeled else ""
-    peeled += " transposed" if node.is_transposed else ""
+    peeled += " transposed" if isinstance(form, Transposition) else ""
     if isinstance(form, TileLeaf):
         by = f" in a {form.name}"
     if isinstance(form, ShiftedTiles):

@@ -23,6 +23,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Loop,
     LoopIntrinsic,
     TileStart,
+    Transposition,
     around,
     leaves_of,
     register_loop,
@@ -121,8 +122,7 @@ def _is_straight(loop: Loop) -> bool:
         loop.kind == BOUND
         or loop.is_peeled
         or loop.is_unswitched
-        or loop.is_transposed
-        or isinstance(loop.form, (TileStart, LoopIntrinsic))
+        or isinstance(loop.form, (TileStart, LoopIntrinsic, Transposition))
     ):
         return False
     return loop.extent == 1 or _is_element(loop) and isinstance(loop.extent, int) and loop.extent <= MAX_UNROLL

@@ -26,11 +26,13 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Guard,
     InitialValues,
+    JoinedThreads,
     Loop,
     Node,
     Root,
     ScheduleBuffer,
     ScheduleError,
+    ThreadBarrier,
     Update,
     around,
     extents_of,
@@ -65,7 +67,9 @@ def reduced_threads(leaf: BlockLeaf) -> list[Loop]:
 def is_around_exchange(loop: Loop) -> bool:
     """Return whether threads wait for one another in a loop: all of them run all of its iterations."""
     held = (leaf for leaf in leaves_of(loop) if isinstance(leaf.form, Accumulation) and reduced_threads(leaf))
-    return any(loop.name not in leaf.reduce_loops() for leaf in held) or any(inner.waits for inner in loops_of(loop))
+    return any(loop.name not in leaf.reduce_loops() for leaf in held) or any(
+        isinstance(inner.form, ThreadBarrier) for inner in loops_of(loop)
+    )
 
 
 def prepare_threads(root: Root) -> None:
@@ -81,7 +85,7 @@ def prepare_threads(root: Root) -> None:
                 _require_own_elements(leaf)
         extents = _thread_extents(nest)
         for loop in loops_of(nest):
-            if loop.waits:
+            if isinstance(loop.form, ThreadBarrier):
                 _require_waiting(nest, loop, extents)
         for leaf in leaves_of(nest):
             stored = [access for each in computed_in(leaf) for access in each.writes if not access.is_held]
@@ -97,7 +101,7 @@ def _stored_by(leaf: BlockLeaf) -> list[Guard]:
     chain, reduced = around(leaf), leaf.reduce_loops()
     of_elements = {name for index in leaf.at for name in index.variables()} - reduced
     same = [loop for loop in chain if is_thread(loop) and loop.name not in of_elements and loop.extent != 1]
-    return [(loop_index(loop.name), 1) for loop in same if loop.name in reduced or loop.is_joined]
+    return [(loop_index(loop.name), 1) for loop in same if loop.name in reduced or isinstance(loop.form, JoinedThreads)]
 
 
 def _thread_extents(nest: Loop) -> dict[str, Dim]:
@@ -287,10 +291,11 @@ def _do_wait_between(maker: BlockLeaf, user: BlockLeaf) -> bool:
     """Return whether threads wait for one another between two blocks, in a loop that was several."""
     chains = [around(maker), around(user)]
     common = [loop for loop in itertools.takewhile(chains[1].__contains__, chains[0])]
-    if not common or not common[-1].is_joined:
+    if not common or not isinstance(common[-1].form, JoinedThreads):
         return False
     first, second = sorted(_child_of(common[-1], leaf) for leaf in (maker, user))
-    return any(isinstance(each, Loop) and each.waits for each in common[-1].body[first + 1 : second + 1])
+    between = common[-1].body[first + 1 : second + 1]
+    return any(isinstance(each, Loop) and isinstance(each.form, ThreadBarrier) for each in between)
 
 
 def _child_of(loop: Loop, leaf: BlockLeaf) -> int:
@@ -306,7 +311,7 @@ def is_in_block(written: Use, used: Use) -> bool:
     chains = [around(maker), around(user)]
     outer = [
         loop for loop in itertools.takewhile(chains[1].__contains__, chains[0])
-        if loop.kind == BOUND and not loop.is_joined and loop.extent != 1
+        if loop.kind == BOUND and not isinstance(loop.form, JoinedThreads) and loop.extent != 1
     ]  # fmt: skip
     names = {loop.name for loop in outer}
     pairs = list(zip(maker.place(access), user.place(use), strict=True))
@@ -319,7 +324,7 @@ def is_own(written: Use, used: Use) -> bool:
     """Return whether a thread uses only those elements of a buffer that it writes itself."""
     (maker, access), (user, use) = written, used
     chain = itertools.takewhile(around(user).__contains__, around(maker))
-    common = {loop.name for loop in chain if not loop.is_joined}
+    common = {loop.name for loop in chain if not isinstance(loop.form, JoinedThreads)}
     makers, users = _axes(maker), _axes(user)
     reduced = {str(loop.thread) for loop in reduced_threads(maker)}
     if access.buffer.scope != LOCAL and (reduced or maker.stored_by):

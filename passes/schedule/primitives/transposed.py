@@ -30,6 +30,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Guard,
     Loop,
     ScheduleError,
+    Transposition,
     placed_at,
     reads_of,
 )
@@ -51,7 +52,7 @@ def transpose(loop: Loop) -> None:
     if len(inner.body) == 1 and isinstance(leaf, Loop):
         _require_groups(loop, inner, leaf)
         set_kind(loop, UNROLLED)
-        loop.is_transposed = True
+        loop.form = Transposition()
         return
     if len(inner.body) > 1 or not isinstance(leaf, BlockLeaf):
         raise ScheduleError(f"transpose: expected one block in '{inner.name}'")
@@ -77,7 +78,7 @@ def transpose(loop: Loop) -> None:
                 f"than of '{inner.name}'"
             )
     set_kind(loop, UNROLLED)
-    loop.is_transposed = True
+    loop.form = Transposition()
 
 
 def _require_groups(loop: Loop, lanes: Loop, group: Loop) -> None:

@@ -314,6 +314,21 @@ class ShiftedTiles:
     """The loop over the elements of a tile."""
 
 
+@dataclass(frozen=True)
+class Transposition:
+    """A loop around one of vectors along which memory is accessed: its elements are transposed in registers."""
+
+
+@dataclass(frozen=True)
+class JoinedThreads:
+    """A loop of threads that run what were several loops, one after the other."""
+
+
+@dataclass(frozen=True)
+class ThreadBarrier:
+    """One of the loops in that of joined threads, before which these wait for one another."""
+
+
 @dataclass(eq=False)
 class Loop:
     """A loop from 0 to its extent, a number or a dim."""
@@ -332,14 +347,8 @@ class Loop:
     """The reductions whose results are in registers while the loop runs."""
     is_unswitched: bool = False
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
-    is_transposed: bool = False
-    """Whether memory is accessed along this loop, and vectors along the one in it."""
     part: PartRange | None = None
     """The iterations of the loop that this is a part of."""
-    is_joined: bool = False
-    """Whether threads run what were several loops in it, one after the other."""
-    waits: bool = False
-    """Of one of these: whether threads wait for one another before it."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
 
@@ -439,9 +448,11 @@ class TileLeaf:
 LeafForm = Accumulation | InitialValues | Update | RuleClaim | TileLeaf
 """What a block in the tree may be, other than all of a block at its place: a reduction in registers, its initial
 values, what adds to them, a block that a rule schedules, a register tile."""
-LoopForm = LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | TileLeaf
-"""What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length, a
-register tile."""
+LoopForm = (
+    LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | Transposition | JoinedThreads | ThreadBarrier | TileLeaf
+)
+"""What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length, rows
+that are transposed, what threads run together and where they wait, a register tile."""
 
 
 def intrinsic_of(loop: Loop) -> LoopIntrinsic | None:
