@@ -70,6 +70,14 @@ def test_what_is_raised(kind: Callable[..., None], name: str) -> None:
     assert name in message
 
 
+@pytest.mark.parametrize(
+    ("kind", "owner"),
+    [(graph_callbacks.of_cell, "the step of a cell"), (graph_callbacks.of_activation, "an activation of a cell")],
+)
+def test_a_function_that_another_one_calls_is_named_itself(kind: Callable[..., None], owner: str) -> None:
+    assert f"{owner}: " in error_of(kind, lambda: None)
+
+
 def test_what_is_no_function() -> None:
     with (
         pytest.warns(DeprecationWarning),

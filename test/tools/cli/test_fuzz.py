@@ -180,6 +180,15 @@ def test_what_interrupted_compilations_leave_is_a_finding(monkeypatch: pytest.Mo
     assert found.state == verdict.FAILED and "more contexts" in found.text
 
 
+@pytest.mark.parametrize("name", interrupted.KeptResources._fields)
+def test_one_more_of_each_is_growth(name: str) -> None:
+    before = interrupted.KeptResources(3, 2, 1, 10)
+    allowed = interrupted.MOST_NEW_OBJECTS if name == "objects" else 0
+    after = before._replace(**{name: getattr(before, name) + allowed})
+    assert after.growth(before) == ""
+    assert after._replace(**{name: getattr(after, name) + 1}).growth(before) == f"{allowed + 1} more {name}"
+
+
 def test_interrupts_that_finalizers_drop_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow:
         def __del__(self) -> None:
