@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,16 @@ def test_what_a_fork_prints_goes_where_it_is_sent(tmp_path: Path, capfd: pytest.
 
 def test_names_of_signals() -> None:
     assert processes.signal_name(signal.SIGTERM) == "SIGTERM" and processes.signal_name(250) == "250"
+
+
+@needs_forks
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has descriptors of processes")
+def test_a_watched_process_is_readable_once_it_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        descriptor = processes.watch_process(child.pid)
+        assert descriptor is not None
+        assert select.select([descriptor], [], [], 0) == ([], [], [])
+        child.communicate(b"\n")
+        assert select.select([descriptor], [], [], 60)[0] == [descriptor]
+    os.close(descriptor)
+    assert processes.watch_process(child.pid) is None, "it has ended"

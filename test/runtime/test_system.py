@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing.context  # noqa: F401 (looks at the system when it is imported)
 import os
 import signal
 import sys
 import types
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,33 @@ def _mapping_of(array: Any) -> Any:
     while getattr(array, "base", None) is not None:
         array = array.base
     return getattr(array, "obj", array)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mappings are listed on Linux")
+def test_code_of_registered_folders_is_released(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pages of a library in a folder, which are read again from its file, and those of no other folder."""
+    released: list[tuple[int, int]] = []
+
+    def madvise(start: int, nbytes: int, _: int) -> None:
+        released.append((start, nbytes))
+
+    monkeypatch.setattr(system, "_code_folders", set())
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: types.SimpleNamespace(madvise=madvise))
+    system.release_code()
+    system.register_code(tmp_path)
+    system.release_code()
+    assert released == []
+    system.register_code(Path(next(_mapped_code())).parent)
+    system.release_code()
+    assert released and all(nbytes > 0 for _, nbytes in released)
+
+
+def _mapped_code() -> Iterator[str]:
+    """Yield the files whose code is mapped in this process."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        parts = line.split(None, 5)
+        if len(parts) == 6 and parts[1] == "r-xp" and parts[5].startswith("/"):
+            yield parts[5]
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,6 +280,15 @@ def test_a_buffer_bound_by_its_address_is_written(model: str) -> None:
     np.testing.assert_array_equal(room, session.run(["y"], {"x": data})[0])
 
 
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_memory_of_a_device_is_refused(model: str, kind: str) -> None:
+    binding, data = mirlo.InferenceSession(model).io_binding(), _data()
+    bind = {"input": binding.bind_input, "output": binding.bind_output}[kind]
+    name = {"input": "x", "output": "y"}[kind]
+    with pytest.raises(mirlo.MirloError, match=f"{kind} '{name}'"):
+        bind(name, "cuda", 0, np.float32, data.shape, data.ctypes.data)
+
+
 def test_bytes_and_compiled_files_are_opened(model: str, tmp_path: Path) -> None:
     expected = mirlo.InferenceSession(model).run(None, {"x": _data()})
     options = mirlo.SessionOptions()

@@ -328,6 +328,10 @@ INVALID: dict[str, tuple[Any, dict[str, Any], str]] = {
         node("ConvTranspose", "x v", "y", kernel_shape=[3]), {"x": (F32, [1, 1, 3, 3]), "v": (F32, [1, 2, 3, 3])},
         "'kernel_shape' must have 2 numbers",
     ),
+    "output shape": (
+        node("ConvTranspose", "x v", "y", output_shape=[6]), {"x": (F32, [1, 1, 3, 3]), "v": (F32, [1, 2, 3, 3])},
+        "'output_shape' must have 2 numbers, one per spatial dim, got [6]",
+    ),
     "bounds": (node("Slice", "x b b", "y"), {"x": (F32, [2]), "b": (I64, [1, 1])}, "lists of numbers"),
     "mask": (
         node("Attention", "q q q m", "y"), {"q": (F32, [1, 2, 3, 4]), "m": (F32, [])},

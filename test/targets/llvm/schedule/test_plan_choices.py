@@ -213,3 +213,9 @@ def test_a_plan_has_the_order_of_loops_that_a_caller_requests() -> None:
     plan = plan_sides(PlanRequest(AVX512, (), choices), sides)
     assert (plan.loops.order.depth_block, plan.loops.order.row_block) == (512, 16)
     assert not plan.packing.packs_panels
+
+
+@pytest.mark.parametrize("name", ["rows_outside", "row_block", "depth_block"])
+def test_each_choice_of_loops_chooses_their_order(name: str) -> None:
+    assert not ContractionChoices(tile_rows=4, pack=True, dot=False, lead_bytes=0, share=1).has_order
+    assert ContractionChoices(**{name: 0}).has_order
