@@ -293,15 +293,29 @@ class _Nest:
             return t.load(buffer, t.offset(buffer, self._indices(operand.map, self.at)))
         inside: IntValue | None = None
         held = []
-        for i, size in zip(self._indices(operand.map, self.at), buffer.shape, strict=True):
+        is_row = self._is_row(operand)
+        indices = self._indices(operand.map, self._scalar_lanes() if is_row else self.at)
+        for dim, (i, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if is_row and dim == len(indices) - 1:
+                held.append(i)
+                continue
             ok = t.compare("ult", i, size if isinstance(size, IntValue) else t.index(size))
             clamped = t.select(ok, i, t.index(0))
             assert isinstance(clamped, IntValue)
             held.append(clamped)
             inside = ok if inside is None else t.arith("and", inside, ok)
-        value = t.load(buffer, t.offset(buffer, held))
+        value = t.load(buffer, t.offset(buffer, held), self.lanes if is_row else None)
         beyond = t.scalar_constant(operand.outside, element_of(operand.value.type), None)
         return value if inside is None else t.select(inside, value, beyond)
+
+    def _is_row(self, operand: OperandView) -> bool:
+        """Return whether a vector of points is at consecutive elements of which all are beyond an edge, or none."""
+        axis = self.lane_axis
+        if axis is None or not self._is_contiguous(operand.map):
+            return False
+        last = list(operand.map.results)[-1]
+        is_axis = isinstance(last, ir.AffineDimExpr) and last.position == axis
+        return bool(is_axis and operand.shape[-1] == self.block.domain[axis])
 
     def _write(self, output: OperandView, value: Number) -> None:
         t, buffer = self.t, self.t.buffer(output.value)

@@ -124,6 +124,49 @@ def test_verdicts_are_kept(model: str, tmp_path: Path, monkeypatch: pytest.Monke
         verify_model(model, cache=tmp_path / "cache", rounds=3)
 
 
+OTHER_MODEL = """
+func.func @main(%tokens: tensor<4x32xf32>, %v: tensor<20x7xf32>, %u: tensor<32x20xf32>) -> tensor<4x7xf32> {
+  %a = "relax.matmul"(%tokens, %u) {out_dtype = f32}
+    : (tensor<4x32xf32>, tensor<32x20xf32>) -> tensor<4x20xf32> loc("first")
+  %b = "relax.softmax"(%a) {axis = 1 : i64} : (tensor<4x20xf32>) -> tensor<4x20xf32> loc("second")
+  %c = "relax.matmul"(%b, %v) {out_dtype = f32}
+    : (tensor<4x20xf32>, tensor<20x7xf32>) -> tensor<4x7xf32> loc("third")
+  return %c : tensor<4x7xf32>
+}
+"""
+"""A model with the kernels of `MODEL`, under other names, and one of its own."""
+
+
+def test_verdicts_are_those_of_equal_kernels(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change elsewhere in a model, and another model, leave verdicts valid; a change of either form does not."""
+    compared = []
+    verify = compare.KernelPair.verify
+
+    def noting(pair: compare.KernelPair, *settings: object, **named: object) -> object:
+        compared.append(pair.definition.name)
+        return verify(pair, *settings, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compare.KernelPair, "verify", noting)
+
+    def kernels(text: str, processor: str = "x86-64-v4") -> list[str]:
+        """Return the kernels of a model that are compared."""
+        compared.clear()
+        path = tmp_path / "model.mlir"
+        path.write_text(text)
+        verdicts = verify_model(str(path), processor=processor, cache=tmp_path / "cache").verdicts
+        assert len(verdicts) >= 2 and all(verdict.status == EQUAL for verdict in verdicts)
+        return list(compared)
+
+    assert len(kernels(MODEL)) == 2
+    assert kernels(MODEL) == []
+    assert kernels(OTHER_MODEL) == ["matmul_0"]
+    assert kernels(OTHER_MODEL.replace("20x7xf32", "20x9xf32").replace("4x7xf32", "4x9xf32")) == ["matmul_0"]
+    assert kernels(MODEL.replace("axis = 1", "axis = 0")) == ["softmax"]
+    assert len(kernels(MODEL.replace("32x20xf32", "32x24xf32").replace("4x20xf32", "4x24xf32"))) == 2
+    assert kernels(MODEL) == []
+    assert len(kernels(MODEL, "neoverse-v1")) == 2  # the same definitions, scheduled otherwise
+
+
 def test_models_in_parts_are_refused() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 9, opset_import: ["": 20]> agraph (string[2] x, string[2] y) => (string[2] z) {
