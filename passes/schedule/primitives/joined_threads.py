@@ -52,9 +52,9 @@ def join_threads(root: Root) -> None:
             continue
         for leaf in leaves_of(nest):
             if isinstance(leaf.form, Accumulation) and reduced_threads(leaf):
-                _move_threads_outside(root, leaf)
+                _move_threads_outside(leaf)
             _drop_unit_loops(nest, leaf)
-        _join(root, nest)
+        _join(nest)
 
 
 def _drop_unit_loops(nest: Loop, leaf: BlockLeaf) -> None:
@@ -75,7 +75,7 @@ def _is_plain_unit(loop: Loop) -> bool:
     return loop.kind == SERIAL and loop.extent == 1 and not any(flags) and all(mark is None for mark in marks)
 
 
-def _move_threads_outside(root: Root, leaf: BlockLeaf) -> None:
+def _move_threads_outside(leaf: BlockLeaf) -> None:
     """Put the loop over which results are in registers into the loops over threads that it is, or has in it."""
     region = register_loop(leaf)
     assert region is not None, "the results are in registers over a loop"
@@ -92,7 +92,7 @@ def _move_threads_outside(root: Root, leaf: BlockLeaf) -> None:
         )
     rest, held = [loop for loop in span if loop not in threads], region.accumulated
     if region in threads:
-        rest.insert(0, Loop(unique_loop_name(root, f"{region.name}_own"), 1))
+        rest.insert(0, Loop(unique_loop_name(region, f"{region.name}_own"), 1))
         region.accumulated = ()
     rest[0].accumulated = held
     body, nest = span[-1].body, [*threads, *rest]
@@ -102,20 +102,20 @@ def _move_threads_outside(root: Root, leaf: BlockLeaf) -> None:
     set_children(nest[-1], body)
 
 
-def _join(root: Root, parent: Loop) -> None:
+def _join(parent: Loop) -> None:
     """Join loops over threads in a loop, the outermost ones first."""
     run: list[tuple[Loop | BlockLeaf, bool]] = []
     for node in list(parent.body):
         waits = _waits([each for each, _ in run], node)
         if waits is None:
-            _join_run(root, parent, run)
+            _join_run(parent, run)
             run = [(node, False)] if _thread(node) else []
         else:
             run.append((node, waits))
-    _join_run(root, parent, run)
+    _join_run(parent, run)
     for loop in parent.body:
         if isinstance(loop, Loop):
-            _join(root, loop)
+            _join(loop)
 
 
 def _thread(node: Node) -> str | None:
@@ -190,26 +190,26 @@ def _is_limited(leaf: BlockLeaf) -> bool:
     return not leaf.is_clamped and any(not index.variables() & reduced for index, _ in leaf.guards)
 
 
-def _join_run(root: Root, parent: Loop, run: Sequence[tuple[Loop | BlockLeaf, bool]]) -> None:
+def _join_run(parent: Loop, run: Sequence[tuple[Loop | BlockLeaf, bool]]) -> None:
     """Put consecutive nodes into one loop over threads."""
     if len(run) < 2:
         return
     first, _ = run[0]
     assert isinstance(first, Loop)
-    name = unique_loop_name(root, f"{first.name}_threads")
+    name = unique_loop_name(first, f"{first.name}_threads")
     joined = Loop(name, first.extent, first.kind, first.thread, form=JoinedThreads())
     at = parent.body.index(first)
-    inside = [_of_all_threads(root, joined, node, waits) for node, waits in run]
+    inside = [_of_all_threads(joined, node, waits) for node, waits in run]
     set_children(parent, [*parent.body[:at], joined, *parent.body[at + len(run) :]])
     set_children(joined, inside)
 
 
-def _of_all_threads(root: Root, joined: Loop, node: Loop | BlockLeaf, waits: bool) -> Loop | BlockLeaf:
+def _of_all_threads(joined: Loop, node: Loop | BlockLeaf, waits: bool) -> Loop | BlockLeaf:
     """Return the body of a node for each thread, in a loop of one iteration if it is a loop over threads."""
     if isinstance(node, BlockLeaf):
         if not waits:
             return node
-        unit = Loop(unique_loop_name(root, f"{node.name}_own"), 1, form=ThreadBarrier())
+        unit = Loop(unique_loop_name(node, f"{node.name}_own"), 1, form=ThreadBarrier())
         set_children(unit, [node])
         return unit
     substitute(node, {node.name: loop_index(joined.name)}, None)

@@ -20,8 +20,8 @@ from mirlo.passes.schedule.primitives.tree import (
     SHARED,
     UNROLLED,
     VECTORIZED,
+    BlockLeaf,
     Loop,
-    Node,
     Root,
     ScheduleError,
     TreeTarget,
@@ -92,18 +92,17 @@ def prepare_kernels(root: Root) -> None:
         return
     for node in list(root.body):
         if root.target is not None and not any(leaf.rule for leaf in leaves_of(node)):
-            _run_in_threads(root, node, root.target)
+            _run_in_threads(node, root.target)
     for nest in root.body:
         if isinstance(nest, Loop):
             _require_limits(root, nest, limits)
     for loop in root.loops():
         if loop.kind == VECTORIZED:
-            _split_lanes(root, loop, limits.max_lanes)
+            _split_lanes(loop, limits.max_lanes)
 
 
-def _run_in_threads(root: Root, nest: Node, target: TreeTarget) -> None:
+def _run_in_threads(nest: Loop | BlockLeaf, target: TreeTarget) -> None:
     """Map the parallel loops of a nest to threads, or require bound ones."""
-    assert not isinstance(nest, Root)
     loops = [nest, *loops_of(nest)] if isinstance(nest, Loop) else []
     parallel = [loop for loop in loops if loop.kind == PARALLEL]
     outermost = [loop for loop in parallel if not any(other.kind == PARALLEL for other in around(loop))]
@@ -115,7 +114,7 @@ def _run_in_threads(root: Root, nest: Node, target: TreeTarget) -> None:
             )
         return
     if len(outermost) == 1 and list(leaves_of(outermost[0])) == list(leaves_of(nest)):
-        _bind_parallel(root, outermost[0])
+        _bind_parallel(outermost[0])
         return
     if parallel:
         outside = next(leaf for leaf in leaves_of(nest) if outermost[0] not in around(leaf))
@@ -131,12 +130,12 @@ def _run_in_threads(root: Root, nest: Node, target: TreeTarget) -> None:
             f"iterations of '{unbound[0].name}': bind its loops to '{AXES[0]}' and '{AXES[3]}', make one parallel, or "
             "leave the block to the rules of the target"
         )
-    single = Loop(unique_loop_name(root, f"{leaves_of(nest)[0].name}_thread"), 1, BOUND, AXES[3])
+    single = Loop(unique_loop_name(nest, f"{leaves_of(nest)[0].name}_thread"), 1, BOUND, AXES[3])
     replace(nest, [single])
     set_children(single, [nest])
 
 
-def _bind_parallel(root: Root, loop: Loop) -> None:
+def _bind_parallel(loop: Loop) -> None:
     """Run the iterations of a parallel loop, and of those directly in it, in a thread each."""
     chain = [loop]
     while len(chain[-1].body) == 1 and isinstance(inner := chain[-1].body[0], Loop) and inner.kind == PARALLEL:
@@ -145,11 +144,11 @@ def _bind_parallel(root: Root, loop: Loop) -> None:
     for each in (loop, *loops_of(loop)):
         each.kind = SERIAL if each.kind == PARALLEL else each.kind
     is_unswitched = any(each.is_unswitched for each in chain)
-    fused = fuse(root, chain) if len(chain) > 1 else loop
+    fused = fuse(chain) if len(chain) > 1 else loop
     threads = USUAL_BLOCK
     if isinstance(fused.extent, int):
         threads = min(threads, max(WARP, -(-fused.extent // WARP) * WARP))
-    blocks, thread = split(root, fused, (None, threads))
+    blocks, thread = split(fused, (None, threads))
     for each, axis in ((blocks, AXES[0]), (thread, AXES[3])):
         each.kind, each.thread = BOUND, axis
     thread.is_unswitched = is_unswitched
@@ -186,15 +185,15 @@ def _leave_vectors(root: Root) -> None:
             loop.kind = UNROLLED if any(outer.accumulated for outer in around(loop)) else SERIAL
 
 
-def _split_lanes(root: Root, loop: Loop, most: int) -> None:
+def _split_lanes(loop: Loop, most: int) -> None:
     """Split a vectorized loop into vectors that the threads of the target have; the loop over them is unrolled."""
     assert isinstance(loop.extent, int)
     width = min(loop.extent & -loop.extent, most)
     if width == loop.extent or len(leaves_of(loop)) > 1 or loops_of(loop):
         return
-    vectors = Loop(unique_loop_name(root, f"{loop.name}_vector"), loop.extent // width, UNROLLED)
+    vectors = Loop(unique_loop_name(loop, f"{loop.name}_vector"), loop.extent // width, UNROLLED)
     vectors.accumulated, vectors.is_unswitched = loop.accumulated, loop.is_unswitched
-    lanes = Loop(unique_loop_name(root, f"{loop.name}_lane"), width, VECTORIZED)
+    lanes = Loop(unique_loop_name(loop, f"{loop.name}_lane"), width, VECTORIZED)
     value = loop_index(vectors.name) * width + loop_index(lanes.name)
     substitute(loop, {loop.name: value}, None)
     replace_by_nest(loop, [vectors, lanes])

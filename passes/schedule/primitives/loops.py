@@ -20,6 +20,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Guard,
     InitialValues,
     Loop,
+    Node,
     PartRange,
     Root,
     ScheduleBuffer,
@@ -32,6 +33,7 @@ from mirlo.passes.schedule.primitives.tree import (
     leaves_of,
     loops_of,
     replace,
+    root_of,
     set_children,
 )
 from mirlo.runtime.names import unused_name
@@ -45,7 +47,6 @@ THREAD = "thread"
 
 
 def split(
-    root: Root,
     loop: Loop,
     factors: Sequence[int | None],
     peel: bool = False,
@@ -72,9 +73,9 @@ def split(
         hint = "" if isinstance(loop.extent, int) else ", which only the run time knows: expected a factor of None"
         raise ScheduleError(f"split of '{loop.name}': {listed} is less than its {loop.extent}{hint}")
     if align is not None:
-        return _split_aligned(root, loop, list(factors), align)
+        return _split_aligned(loop, list(factors), align)
     extents = [factor if factor is not None else D.ceildiv(loop.extent, known) for factor in factors]
-    new_loops = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
+    new_loops = [Loop(unique_loop_name(loop, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
     new_loops[0].is_peeled = peel or loop.is_peeled
     value = IndexExpr()
     step: Dim = 1
@@ -88,7 +89,7 @@ def split(
     return replace_by_nest(loop, new_loops)
 
 
-def split_shifted(root: Root, loop: Loop, factors: list[int | None], rests: list[int]) -> list[Loop]:
+def split_shifted(loop: Loop, factors: list[int | None], rests: list[int]) -> list[Loop]:
     """Split a loop into tiles, the last of which begin early enough to be whole, and the elements of a tile."""
     size = factors[-1]
     if len(factors) != 2 or factors[0] is not None or size is None:
@@ -104,7 +105,7 @@ def split_shifted(root: Root, loop: Loop, factors: list[int | None], rests: list
     for leaf in leaves_of(loop):
         _require_repeatable(loop, leaf)
     extent = loop.extent
-    tiles, row = split(root, loop, factors)
+    tiles, row = split(loop, factors)
     tiles.form = ShiftedTiles(size, tuple(rests), extent, row.name)
     return [tiles, row]
 
@@ -127,7 +128,7 @@ def block_that_runs_once(loop: Loop) -> BlockLeaf | None:
     return next((leaf for leaf in leaves_of(loop) if leaf.is_reduction or _reads_its_results(leaf)), None)
 
 
-def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:
+def _split_aligned(loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:
     """Split a loop into tiles that begin where a buffer has whole lines."""
     size = factors[1]
     if len(factors) != 2 or factors[0] is not None or size is None:
@@ -141,7 +142,7 @@ def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: Sc
         raise ScheduleError(
             f"split of '{loop.name}': aligned tiles overlap, and '{once.name}' cannot compute an element twice"
         )
-    tiles, start, inner = (unique_loop_name(root, f"{loop.name}_{part}") for part in ("0", "start", "1"))
+    tiles, start, inner = (unique_loop_name(loop, f"{loop.name}_{part}") for part in ("0", "start", "1"))
     new_loops = [Loop(tiles, D.ceildiv(loop.extent, size) + 1), Loop(start, loop.extent - size + 1), Loop(inner, size)]
     new_loops[1].form = TileStart(loop_index(tiles), size, loop.extent, buffer)
     substitute(loop, {loop.name: loop_index(start) + loop_index(inner)}, None)
@@ -170,18 +171,18 @@ def rotate(loop: Loop, by: Loop) -> None:
     substitute(loop, {loop.name: modulo(loop_index(loop.name) + loop_index(by.name), loop.extent)}, None)
 
 
-def add_unit_loop(root: Root, leaf: BlockLeaf) -> Loop:
+def add_unit_loop(leaf: BlockLeaf) -> Loop:
     """Put a block into a loop of one iteration, outside of all its loops."""
     nest: Loop | BlockLeaf = leaf
     while isinstance(nest.parent, Loop):
         nest = nest.parent
-    unit = Loop(unique_loop_name(root, f"{leaf.name}_unit"), 1)
+    unit = Loop(unique_loop_name(leaf, f"{leaf.name}_unit"), 1)
     replace(nest, [unit])
     set_children(unit, [nest])
     return unit
 
 
-def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
+def fuse(loops: Sequence[Loop]) -> Loop:
     """Fuse perfectly nested loops."""
     if len(set(map(id, loops))) != len(loops):
         raise ScheduleError(f"fuse: expected each loop once, found {', '.join(loop.name for loop in loops)}")
@@ -198,7 +199,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     iterations = math.prod(loop.extent for loop in loops if isinstance(loop.extent, int))
     if iterations > MAX_ITERATIONS:
         raise ScheduleError(f"fuse: {iterations} iterations, expected at most {MAX_ITERATIONS}")
-    fused = Loop(unique_loop_name(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
+    fused = Loop(unique_loop_name(loops[0], "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
     values: dict[str, IndexExpr] = {loop.name: number(0) for loop in loops}
     repeated = [loop for loop in loops if loop.extent != 1]
     rest = loop_index(fused.name)
@@ -365,9 +366,9 @@ def replace_by_nest(loop: Loop, nest: list[Loop]) -> list[Loop]:
     return nest
 
 
-def unique_loop_name(root: Root, base: str) -> str:
-    """Return a loop name that is not in use."""
-    return unused_name(base, root.loop_names)
+def unique_loop_name(node: Node, base: str) -> str:
+    """Return a loop name that is not in use in the tree of a node."""
+    return unused_name(base, root_of(node).loop_names)
 
 
 def remove_empty(node: Loop | BlockLeaf | Root | None) -> None:

@@ -68,7 +68,7 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     reads, writes = [BufferAccess(partial, list(axes))], [BufferAccess(buffer, axes[:-1])]
     combined = BlockLeaf(name, block, reads, writes, [])
     if nest is not None:
-        _insert_after(root, leaf, nest, combined)
+        _insert_after(leaf, nest, combined)
     leaf.name = f"{name}_rf"
     leaf.at = [*leaf.at, loop_index(loop.name)]
     leaf.block = TreeBlock((*leaf.kinds, "spatial"), (*leaf.domain, loop.extent), leaf.view)
@@ -98,10 +98,10 @@ def _require_room(leaf: BlockLeaf) -> Loop | None:
     return chain[first]
 
 
-def _insert_after(root: Root, leaf: BlockLeaf, nest: Loop, combined: BlockLeaf) -> None:
+def _insert_after(leaf: BlockLeaf, nest: Loop, combined: BlockLeaf) -> None:
     """Insert the combination of partial results after the loops of the reduction, at the elements of this iteration."""
     reduced = leaf.reduce_loops()
-    new_loop = Loop(unique_loop_name(root, f"{leaf.name}_combine"), combined.domain[-1])
+    new_loop = Loop(unique_loop_name(leaf, f"{leaf.name}_combine"), combined.domain[-1])
     combined.at = [*leaf.place(leaf.writes[0]), loop_index(new_loop.name)]
     combined.guards = [(index, bound) for index, bound in leaf.guards if not index.variables() & reduced]
     set_children(new_loop, [combined])

@@ -122,9 +122,9 @@ class Schedule(LoopQueries):
             raise ScheduleError(f"split: 'rests' are sizes of tiles of the tail '{SHIFT}', found tail={tail!r}")
         buffer = self._root.find_buffer(align) if align else None
         if tail == SHIFT:
-            new_loops = loops.split_shifted(self._root, self._loop(loop), list(factors), list(rests))
+            new_loops = loops.split_shifted(self._loop(loop), list(factors), list(rests))
         else:
-            new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL, buffer)
+            new_loops = loops.split(self._loop(loop), list(factors), tail == PEEL, buffer)
         named: dict[str, object] = {"tail": tail} if tail in (PEEL, SHIFT) else {}
         named |= {"align": align} if align else {}
         named |= {"rests": tuple(rests)} if rests else {}
@@ -135,12 +135,12 @@ class Schedule(LoopQueries):
         """Fuse perfectly nested loops into one."""
         if len(names) < 2:
             raise ScheduleError("fuse: expected two loops or more")
-        return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
+        return self._record("fuse", names, loops.fuse([self._loop(name) for name in names]).name)
 
     @primitive
     def add_unit_loop(self, block: str) -> str:
         """Put a block, and what is in its loops, into a loop of one iteration, such as one to bind; return its name."""
-        return self._record("add_unit_loop", (block,), loops.add_unit_loop(self._root, self._leaf(block)).name)
+        return self._record("add_unit_loop", (block,), loops.add_unit_loop(self._leaf(block)).name)
 
     @primitive
     def merge(self, *names: str) -> None:

@@ -584,6 +584,14 @@ def placed_at(indices: Sequence[IndexExpr], axes: Sequence[IndexExpr]) -> list[I
     return [index.replace(names) for index in indices]
 
 
+def root_of(node: Node) -> Root:
+    """Return the tree that a node is in."""
+    while not isinstance(node, Root):
+        assert node.parent is not None, "the node is in a tree"
+        node = node.parent
+    return node
+
+
 def around(node: Loop | BlockLeaf) -> list[Loop]:
     """Return the loops around a node, outermost first."""
     loops: list[Loop] = []

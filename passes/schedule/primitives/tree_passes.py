@@ -35,15 +35,15 @@ def share_positions(root: Root) -> None:
     """Replace the indices of two nested loops that are bound to hardware axes by one, where a block needs only one."""
     for inner in [loop for loop in root.loops() if loop.kind == BOUND]:
         for outer in [loop for loop in around(inner) if loop.kind == BOUND]:
-            if _share_position(root, outer, inner):
+            if _share_position(outer, inner):
                 break
 
 
-def _share_position(root: Root, outer: Loop, inner: Loop) -> bool:
+def _share_position(outer: Loop, inner: Loop) -> bool:
     """Replace two loops by their position in all blocks inside, if these use nothing else; return whether they do."""
     if outer.extent == 1 or inner.extent == 1:
         return False
-    name = unique_loop_name(root, f"{inner.name}_position")
+    name = unique_loop_name(inner, f"{inner.name}_position")
     position = loop_index(outer.name) * inner.extent + loop_index(inner.name)
     known = {inner.name: loop_index(name) + loop_index(inner.name) - position}
     replaced = []
