@@ -63,11 +63,11 @@ def add_tokenizer(writer: Any, folder: Path) -> None:
     writer.add_chat_template(template)
 
 
-def write(path: str | Path, kind: str = "Q4_0") -> Path:
-    """Write the file, with matrices of a type."""
+def write(path: str | Path, kind: str = "Q4_0", model: dict[str, Any] | None = None) -> Path:
+    """Write the file, with matrices of a type; `model` are the names of `tiny_language_model.py`, with other sizes."""
     import gguf
 
-    tiny = runpy.run_path(str(Path(__file__).with_name("tiny_language_model.py")))
+    tiny = model or runpy.run_path(str(Path(__file__).with_name("tiny_language_model.py")))
     config, chosen = tiny["CONFIG"], gguf.GGMLQuantizationType[kind]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config["context"])
