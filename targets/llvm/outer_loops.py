@@ -8,10 +8,9 @@ of the tiles themselves are worth it, and for them the start of the tile is one 
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import create, inline_asm
+from mirlo.dialects.core.walk import find_named
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
@@ -65,21 +64,26 @@ class _Loops:
         self._varying: dict[ir.Value, bool] = {}
         self._collect(kernel)
 
-    def _collect(self, op: ir.Operation) -> tuple[bool, bool]:
-        """Collect the loops below an operation; return whether it has one, and one over accumulators."""
-        has_loop = has_tile = False
-        for inner in _with_regions(op):
-            is_loop = inner.name == "scf.for"
-            has_inner, is_around = self._collect(inner)
-            if is_around and is_loop:
-                self.around_tiles.append(inner)
-            if _is_over_accumulators(inner) and not has_inner:
-                self.over_accumulators.append(inner)
-            elif is_loop and not has_inner and not len(inner.results) and _has_many_accesses(inner):
-                self.of_many_accesses.append(inner)
-            has_loop = has_loop or has_inner or is_loop
-            has_tile = has_tile or is_around or (_is_over_accumulators(inner) and len(inner.results) > 1)
-        return has_loop, has_tile
+    def _collect(self, kernel: ir.Operation) -> None:
+        """Collect the loops of a kernel, inner ones first."""
+        with_loops: set[ir.Operation] = set()
+        around_tiles: set[ir.Operation] = set()
+        for loop in find_named(kernel, ("scf.for",)):
+            if loop in around_tiles:
+                self.around_tiles.append(loop)
+            is_over, is_innermost = _is_over_accumulators(loop), loop not in with_loops
+            if is_over and is_innermost:
+                self.over_accumulators.append(loop)
+            elif is_innermost and not len(loop.results) and _has_many_accesses(loop):
+                self.of_many_accesses.append(loop)
+            is_tile = is_over and len(loop.results) > 1
+            outer = loop.parent
+            while outer is not None and outer != kernel:
+                if outer.name == "scf.for":
+                    with_loops.add(outer)
+                    if is_tile:
+                        around_tiles.add(outer)
+                outer = outer.parent
 
     def varies(self, value: ir.Value) -> bool:
         """Return whether a value depends on the index of a loop, or on a result of a loop."""
@@ -92,8 +96,8 @@ class _Loops:
         return self._varying[value]
 
 
-def _is_over_accumulators(op: ir.Operation) -> bool:
-    return op.name == "scf.for" and LOOP_ANNOTATION in op.attributes and len(op.results) > 0
+def _is_over_accumulators(loop: ir.Operation) -> bool:
+    return LOOP_ANNOTATION in loop.attributes and len(loop.results) > 0
 
 
 def _has_many_accesses(loop: ir.Operation) -> bool:
@@ -101,26 +105,33 @@ def _has_many_accesses(loop: ir.Operation) -> bool:
     return len(body) >= MANY_ACCESSES and sum(op.operation.name in _ACCESSES for op in body) >= MANY_ACCESSES
 
 
-def _with_regions(op: ir.Operation) -> list[ir.Operation]:
-    regions = [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
-    return [inner for inner in regions if len(inner.regions)]
-
-
 def _hide_beginnings(loop: ir.Operation, loops: _Loops) -> None:
     """Hide the indices that a loop uses, and that operations around it compute from those of other loops."""
-    operations = [op.operation for op in loop.regions[0].blocks[0].operations]
-    own = {result for op in operations for result in op.results}
-    uses: defaultdict[ir.Value, list[tuple[ir.Operation, int]]] = defaultdict(list)
-    for op in operations:
+    body = loop.regions[0].blocks[0]
+    uses: dict[ir.Value, list[tuple[ir.Operation, int]] | None] = {}
+    """The uses of such an index; None for other values, as most are: each is looked at once."""
+    for each in body.operations:
+        op = each.operation
         for number, operand in enumerate(op.operands):
-            if operand not in own and isinstance(operand.type, ir.IndexType):
-                uses[operand].append((op, number))
+            if operand not in uses:
+                uses[operand] = [] if _is_computed_around(operand, body) and loops.varies(operand) else None
+            users = uses[operand]
+            if users is not None:
+                users.append((op, number))
     for index, users in uses.items():
-        if not isinstance(index.owner, ir.Block) and loops.varies(index):
+        if users is not None:
             with ir.InsertionPoint(loop), loop.location:
                 beginning = _hidden(_as_number(index))
             for user, number in users:
                 user.operands[number] = beginning
+
+
+def _is_computed_around(value: ir.Value, body: ir.Block) -> bool:
+    """Return whether a value is an index that an operation outside of a block computes."""
+    if not isinstance(value.type, ir.IndexType):
+        return False
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.operation.block != body
 
 
 def _hide_index(loop: ir.Operation) -> None:

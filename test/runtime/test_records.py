@@ -127,16 +127,50 @@ class Derived(Base):
     y: int = 1
 
 
+@dataclass(frozen=True)
+class Wide(Derived):
+    """A class of more fields than there are constructors for."""
+
+    a: int = 2
+    b: int = 3
+    c: int = 4
+    d: int = 5
+
+
 def test_arguments_are_checked():
     for args, kwargs, message in (
-        ((), {}, "Derived.__init__(): missing a required argument: 'x'"),
-        ((1, 2, 3), {}, "Derived.__init__(): too many positional arguments"),
-        ((1,), {"x": 2}, "Derived.__init__(): multiple values for argument 'x'"),
-        ((1,), {"z": 2}, "Derived.__init__(): got an unexpected keyword argument 'z'"),
+        ((), {}, "Wide.__init__(): missing a required argument: 'x'"),
+        ((1, 2, 3, 4, 5, 6, 7), {}, "Wide.__init__(): too many positional arguments"),
+        ((1,), {"x": 2}, "Wide.__init__(): multiple values for argument 'x'"),
+        ((1,), {"z": 2}, "Wide.__init__(): got an unexpected keyword argument 'z'"),
     ):
         with pytest.raises(TypeError) as raised:
-            Derived(*args, **kwargs)
+            Wide(*args, **kwargs)
         assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("frozen", [True, False])
+def test_constructors_of_few_fields_are_those_of_the_standard_library(count, frozen):
+    """With fields whose names are those in the function that is copied, too, and in another order."""
+    names = ["e", "self_", "a", "c", "b"][:count]
+    space = {"__annotations__": dict.fromkeys(names, int), names[-1]: 7}
+    ours, standard = (
+        declare(frozen=frozen)(type("Few", (), {**space, "__qualname__": "Few"}))
+        for declare in (dataclass, dataclasses.dataclass)
+    )
+    values = list(range(count))
+    for args, kwargs in (
+        (values, {}), (values[:-1], {}), ([], dict(zip(names, values, strict=True))), (values[:1], {names[0]: 1}),
+        ([*values, 1], {}), ([], {}), (values, {"z": 1}),
+    ):  # fmt: skip
+        outcomes = []
+        for each in (ours, standard):
+            try:
+                outcomes.append(vars(each(*args, **kwargs)))
+            except TypeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
 
 
 def test_no_text_is_compiled(monkeypatch):
