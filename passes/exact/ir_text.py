@@ -91,6 +91,8 @@ class FunctionText:
         self.lines: list[str] = []
         self.is_inline = module.is_inline
         """Whether products and accesses are no calls."""
+        self.takes_round = True
+        """Whether a helper reads constants of the round."""
         self.block = "body"
         """The label of the block under construction."""
         self._count = 0
@@ -182,8 +184,11 @@ class FunctionText:
         self.module.functions.append(f"{head}{entry}\n  br label %body\nbody:\n{body}\n  ret void\n}}\n")
 
     def finish_helper(self, result: str, **parameters: str) -> None:
-        """Make this a helper of its module, with parameters of these types; its body returns."""
-        kinds = {**parameters, "round": "ptr"}
+        """Make this a helper of its module, with parameters of these types; its body returns.
+
+        The constants of the round are the last parameter if it takes them.
+        """
+        kinds = {**parameters, "round": "ptr"} if self.takes_round else parameters
         named = ", ".join(f"{kind} %{name}" for name, kind in kinds.items())
         body = "\n".join([*self.entry, "  br label %body", "body:", *self.lines])
         self.module.helpers[self.name] = HelperText(

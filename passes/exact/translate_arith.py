@@ -177,14 +177,19 @@ def bits(t: KernelTranslator, op: ir.Operation) -> None:
 
 @translates("arith.constant")
 def constant(t: KernelTranslator, op: ir.Operation) -> None:
-    attribute, kind = op.attributes["value"], op.results[0].type
+    attribute = op.attributes["value"]
+    if attribute not in t.constants:
+        t.constants[attribute] = _constant(t, attribute, op.results[0].type)
+    t.set(op, t.constants[attribute])
+
+
+def _constant(t: KernelTranslator, attribute: ir.Attribute, kind: ir.Type) -> Number:
     lanes, element = lanes_of(kind), element_of(kind)
     if lanes is None:
-        t.set(op, t.scalar_constant(attribute, element, None))
-    elif isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
-        t.set(op, t.scalar_constant(attribute.get_splat_value(), element, lanes))
-    else:
-        t.set(op, _dense(t, attribute, element, lanes))
+        return t.scalar_constant(attribute, element, None)
+    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
+        return t.scalar_constant(attribute.get_splat_value(), element, lanes)
+    return _dense(t, attribute, element, lanes)
 
 
 def _dense(t: KernelTranslator, attribute: ir.Attribute, element: ir.Type, lanes: int) -> Number:

@@ -102,6 +102,8 @@ class KernelTranslator:
         """The memory of registers that instructions name by numbers."""
         self.memory: dict[tuple[str, ...], Argument] = {}
         """The argument that each buffer is, by its addresses."""
+        self.constants: dict[ir.Attribute, Number] = {}
+        """The values of constants, which are no instructions."""
         self.in_one_plane: set[tuple[str, ...]] = set()
         """The addresses of buffers of which the other planes are not read: they are not written."""
         self.calls: FunctionCalls | None = None
@@ -448,10 +450,10 @@ class KernelTranslator:
     def _places(self, buffer: BufferRef, offset: IntValue, lanes: int) -> list[str]:
         """Return the arguments of a helper for an access, for each plane."""
         _, size = self.element_text(buffer)
-        shift = "0" if buffer.shift is None else buffer.shift.name
+        shift = "" if buffer.shift is None else f", i64 {buffer.shift.name}"
         limit = self.f.at_entry(f"add i64 {buffer.room}, {2 * GUARD_BYTES - lanes * size}")
         bases = (self.f.at_entry(f"getelementptr i8, ptr {root}, i64 {-GUARD_BYTES}") for root in self._roots(buffer))
-        return [f"ptr {base}, i64 {offset.name}, i64 {shift}, i64 {limit}, ptr %round" for base in bases]
+        return [f"ptr {base}, i64 {offset.name}, i64 {limit}{shift}" for base in bases]
 
     def _access_helper(self, buffer: BufferRef, lanes: int | None, is_store: bool) -> str:
         """Return the name of a function that loads or stores consecutive elements within the memory and its guards.
@@ -460,20 +462,25 @@ class KernelTranslator:
         """
         element, size = self.element_text(buffer)
         kind = llvm_type(element, lanes)
-        name = f"exact.{'store' if is_store else 'load'}_{element}_{size}_{lanes or 0}"
+        has_shift = buffer.shift is not None
+        name = f"exact.{'store' if is_store else 'load'}_{element}_{size}_{lanes or 0}{'_moved' if has_shift else ''}"
         if name in self.f.module.helpers:
             return name
         g = FunctionText(self.f.module, name)
-        scaled = g.op(f"mul i64 %offset, {size}")
-        moved = g.op(f"add i64 {scaled}, %shift")
+        g.takes_round = False
+        moved = g.op(f"mul i64 %offset, {size}")
+        if has_shift:
+            moved = g.op(f"add i64 {moved}, %shift")
         beyond = g.op(f"add i64 {moved}, {GUARD_BYTES}")
         address = g.op(f"getelementptr i8, ptr %base, i64 {g.extreme('umin', beyond, '%limit', 64, None)}")
         if is_store:
             g.effect(f"store {kind} %value, ptr {address}, align 1")
         value = "" if is_store else f"{kind} {g.op(f'load {kind}, ptr {address}, align 1')}"
         g.effect(f"ret {value or 'void'}")
-        value_kind = {"value": kind} if is_store else {}
-        g.finish_helper("void" if is_store else kind, **value_kind, base="ptr", offset="i64", shift="i64", limit="i64")
+        kinds = {"value": kind} if is_store else {}
+        kinds |= {"base": "ptr", "offset": "i64", "limit": "i64"}
+        kinds |= {"shift": "i64"} if has_shift else {}
+        g.finish_helper("void" if is_store else kind, **kinds)
         return name
 
     def _roots(self, buffer: BufferRef) -> Sequence[str]:

@@ -22,6 +22,8 @@ class IntValue(NamedTuple):
     @property
     def constant(self) -> int | None:
         """Return the number in all lanes if it is a constant, or None."""
+        if self.name.startswith("%"):
+            return None
         text = self.name if self.lanes is None else self.name.removeprefix(f"splat (i{self.bits} ").removesuffix(")")
         if self.bits == 1:
             return {"true": 1, "false": 0}.get(text)
