@@ -13,10 +13,8 @@ from mirlo.passes.schedule.primitives.analysis import instances_of
 from mirlo.passes.schedule.primitives.contiguity import (
     contiguous_loops,
     divisors,
-    in_iterations,
     is_beyond_edge,
     memory_order,
-    position_of,
     strides,
 )
 from mirlo.passes.schedule.primitives.kernels import tree_target
@@ -123,12 +121,6 @@ class LoopQueries:
         are results that are not stored.
         """
         return strides(self._root.find_leaf(block), loop)
-
-    def steps(self, block: str) -> dict[str, list[Dim | None]]:
-        """Return by how many elements each read of a block moves in memory along each of its loops."""
-        leaf = self._root.find_leaf(block)
-        reads = [in_iterations(position_of(access, leaf.place(access)), leaf) for access in leaf.reads]
-        return {loop.name: [form.coefficient(loop.name) for form in reads] for loop in around(leaf)}
 
     def beyond_edges(self, block: str) -> dict[str, list[int]]:
         """Return the dims of buffers along which a block reads beyond their edges."""

@@ -15,6 +15,7 @@ from math import lcm, prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
@@ -91,11 +92,8 @@ def plan_blocked(
     local = tuple(v for v in _in_order(scores, rows) if v in kept)
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
     parts = []
-    for contraction, (access, reads_rows) in (
-        (first, (scores.writes[0][1], False)),
-        (last, (last.plan.roles.rows.access, True)),
-    ):
-        part = _plan_block(contraction, access, width, reads_rows)
+    for contraction, access in ((first, scores.writes[0][1]), (last, last.plan.roles.rows.access)):
+        part = _plan_block(contraction, access, width)
         if isinstance(part, Decline):
             return part
         parts.append(part)
@@ -115,9 +113,7 @@ def _in_order(contraction: Contraction, rows: RowsPlan) -> list[ir.Value]:
     return [output.value for block in (*_blocks_of(contraction), *rows.group.blocks) for output in block.outputs]
 
 
-def _plan_block(
-    contraction: VectorContractionPlan, access: TensorAccess, width: Dim, reads_rows: bool
-) -> RowBlockContraction | Decline:
+def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width: Dim) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `access` reads or writes rows of this width."""
     plan, unit = contraction.plan, row_major(access.dims, access.shape)
     roles, around = plan.roles, plan.loops
@@ -136,28 +132,22 @@ def _plan_block(
     if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (roles.lane_axis, *around.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
     try:
-        loops = loops_of_block(contraction.group, plan, width, reads_rows, BlockOfRows())
+        loops = loops_of_block(contraction.group, plan, unit, width, BlockOfRows())
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return RowBlockContraction(plan, contraction.group, loops)
+    return RowBlockContraction(plan, contraction.group, unit, loops)
 
 
 def loops_of_block(
-    group: BlockGroup[Machine], plan: TiledContraction, width: Dim, reads_rows: bool, part: BlockOfRows
+    group: BlockGroup[Machine], plan: TiledContraction, form: IndexExpr, width: Dim, part: BlockOfRows
 ) -> BlockLoops:
     """Arrange the loops of a contraction for one block.
 
-    Rows of this width are those that it reads, or else those that it writes.
+    `form` is the position, by the axes, of an element of rows of this width: those that it reads or writes.
     """
     s = schedule_of(group)
     loops = arrange_contraction(s, part.choices(plan))
-    block, steps = s.blocks()[-1], s.steps(s.blocks()[-1])
-    outer: dict[str, tuple[Dim, Dim]] = {}
-    for loop in loops.outer:
-        step = steps[loop][plan.roles.rows.factor.position] if reads_rows else s.strides(block, loop)[1][0]
-        if step is None or step % width != 0:
-            raise ScheduleError(f"'{loop}' does not step evenly by rows")
-        outer[loop] = step // width, s.extent(loop)
+    outer = {loop: (form.coefficient(loops.axes[loop]) // width, s.extent(loop)) for loop in loops.outer}
     is_counted = part.is_counted and plan.tile.row_axis is not None
     return BlockLoops(s, loops, outer, is_counted)
 

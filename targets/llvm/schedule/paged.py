@@ -110,19 +110,17 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], th
     try:
         # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
         whole = BlockOfRows(is_counted=False, is_one=plan.extent == 1)
-        keys_of_page = _in_page(plan.first, plan, False, replace(whole, columns=rows))
-        values_of_page = _in_page(plan.last, plan, True, replace(whole, depth=rows))
+        keys_of_page = _in_page(plan.first, plan, replace(whole, columns=rows))
+        values_of_page = _in_page(plan.last, plan, replace(whole, depth=rows))
     except ScheduleError as error:
         return decline("its loops make no register tile in a page", found=str(error))
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
     return PagedPlan(plan, keys_of_page, values_of_page, keys, values, count)
 
 
-def _in_page(
-    part: RowBlockContraction, plan: DynamicBlockedPlan, is_last: bool, page: BlockOfRows
-) -> RowBlockContraction:
+def _in_page(part: RowBlockContraction, plan: DynamicBlockedPlan, page: BlockOfRows) -> RowBlockContraction:
     """Return a product with its loops arranged for one page at a time, and for the rows of one head."""
-    return replace(part, loops=loops_of_block(part.group, part.plan, plan.width, is_last, page))
+    return replace(part, loops=loops_of_block(part.group, part.plan, part.form, plan.width, page))
 
 
 @dataclass(frozen=True)

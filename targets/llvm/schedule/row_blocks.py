@@ -47,6 +47,8 @@ class RowBlockContraction:
 
     plan: TiledContraction
     group: BlockGroup[Machine]
+    form: IndexExpr
+    """The position, by the axes, of an element of the rows that it reads as the second one, or writes."""
     loops: BlockLoops
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from mirlo.dialects.core import dims as D
@@ -66,7 +66,7 @@ def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
         s.parallel(blocks[-1])
     elif plan.part is None:
         share(s, outer, [part for loop in inner for part in (parts if loop == tiles else [loop])], order)
-    return TiledLoops(blocks, outer, panel, tiles, over)
+    return TiledLoops(blocks, outer, panel, tiles, over, {loop: axis for axis, loop in loops.of_axis.items()})
 
 
 def split_sum(s: Schedule, block: str, over: list[str], tile: RegisterTile) -> tuple[list[str], list[str]]:
@@ -99,8 +99,8 @@ def around_tiles(plan: TiledContraction, columns: list[str], rows: list[str]) ->
 class ContractionLoops:
     """The loops of a contraction, one for each axis; axes of the block that are divided into parts are split."""
 
-    of_axis: Mapping[int, str]
-    """The loop of each axis, by its id."""
+    of_axis: dict[int, str]
+    """The loop of each axis, by its id; that of fused axes by the id of the innermost one, which stands for all."""
     units: list[str]
     """Those of one iteration."""
     over: list[str]
@@ -111,9 +111,11 @@ class ContractionLoops:
         return [self.of_axis[part] for axis in axes for part in axis.parts]
 
     def fuse(self, s: Schedule, axes: Sequence[BlockAxis]) -> list[str]:
-        """Return one loop for each axis, fused of those that it consists of."""
-        parts = [self.of([axis]) for axis in axes]
-        return [s.fuse(*each) if len(each) > 1 else each[0] for each in parts]
+        """Fuse the loops that each axis consists of; return one for each."""
+        for axis in axes:
+            if len(parts := self.of([axis])) > 1:
+                self.of_axis[axis.id] = s.fuse(*parts)
+        return [self.of_axis[axis.id] for axis in axes]
 
 
 def loops_of_contraction(s: Schedule, block: str, roles: ContractionRoles) -> ContractionLoops:

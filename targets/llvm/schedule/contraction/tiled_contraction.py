@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict
 
@@ -250,6 +251,8 @@ class TiledLoops:
     """Over tiles of rows."""
     over: list[str]
     """Those of the reduction in a tile."""
+    axes: Mapping[str, int]
+    """The ids of the axes that loops are over which were not split; of fused ones, that of the innermost."""
 
 
 @dataclass(frozen=True)

@@ -136,14 +136,14 @@ def loops_of_axes(model: onnx.ModelProto, processor: str) -> list[ContractionLoo
             s = schedule_of(group)
             block = s.blocks()[0]
             found = loops_of_contraction(s, block, plan.roles)
-            steps, axes = s.steps(block), {axis.id: axis for axis in plan.roles.contraction.axes}
+            axes = {axis.id: axis for axis in plan.roles.contraction.axes}
             assert {*found.of_axis.values(), *found.units, *found.over} == {*s.loops(block)}
             assert {*found.of_axis} - {NO_AXIS.id} == {*axes}
             for id_, loop in ((id_, found.of_axis[id_]) for id_ in axes):
                 assert s.extent(loop) == axes[id_].extent
                 for side in (plan.roles.rows, plan.roles.columns):
                     stride = row_major(side.access.dims, side.access.shape).stride(axes[id_])
-                    assert steps[loop][side.factor.position] == stride
+                    assert s.strides(block, loop)[0][side.factor.position] == stride
             parts = [part for axis in (*plan.column_axes, *plan.row_axes) for part in axis.parts if part in axes]
             assert sorted(parts) == sorted(axis.id for axis in plan.roles.contraction.spatial)
             result.append(found)
