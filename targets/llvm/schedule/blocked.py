@@ -8,8 +8,8 @@ loops.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
+from functools import partial
 from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
@@ -17,7 +17,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -29,7 +28,6 @@ from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
@@ -45,9 +43,8 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_TILES_PER_BLOCK,
     ROWS_TO_PACK_FOR,
 )
-from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction, emit_by_rows
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
@@ -99,8 +96,7 @@ def plan_blocked(
         parts.append(part)
     blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights, choices)
     if is_dynamic and not isinstance(blocks, Decline):
-        fields = {each.name: getattr(blocks, each.name) for each in dataclasses.fields(BlockedPlan)}
-        blocks = DynamicBlockedPlan(**fields, slots=threads if rows.rows else 1)
+        blocks = replace(blocks, slots=threads if rows.rows else 1)
     return _leaving_out(blocks, group, choices)
 
 
@@ -210,7 +206,7 @@ def _leaving_out(
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
         return plan
-    if isinstance(plan, DynamicBlockedPlan):
+    if plan.slots is not None:
         block = _dynamic_block(plan.extent, plan.width, plan.first.plan, choices.block_rows, is_cut=True)
         return replace(plan, limit=limit, block=block)
     if plan.extent < 4 * MIN_MASKED_ROWS:
@@ -288,7 +284,8 @@ def schedule_blocks(
         resolved = choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None))
         return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, resolved)
     try:
-        return buffers.build(lambda: _emit_either(plan, single, buffers), {**facts, "one_row": True})
+        emit = partial(emit_by_rows, buffers, single.view, single.rows, single.plan.emit, plan.emit)
+        return buffers.build(emit, {**facts, "one_row": True})
     finally:
         single.view.op.erase()
 
@@ -325,10 +322,9 @@ def _plan_one_row(
 
 def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
     """Return the rows of a head, a symbol, and the heads that share keys: a loop, or fused with the rows."""
-    symbols = D.symbols_of(plan.extent)
-    if len(symbols) != 1 or symbols & D.symbols_of(plan.width):
+    rows = plan.tokens
+    if rows is None:
         return None
-    rows = D.symbol(next(iter(symbols)))
     if plan.extent == rows:
         heads = plan.loops[-1][1] if plan.loops and plan.loops[-1][0] == rows else None
     else:
@@ -336,17 +332,3 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
         if plan.extent != rows * heads:
             return None
     return (rows, heads) if isinstance(heads, int) else None
-
-
-def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
-    """Emit both plans, and the branch that selects one."""
-    memory = TensorBuffers(buffers)
-    for value, own in outside_values(buffers.view, single.view):
-        memory.place(own, buffers.buffer(value))
-    is_one = compare("eq", index(single.rows), index(1))
-    either(is_one, lambda: single.plan.emit(memory), lambda: plan.emit(TensorBuffers(buffers)))
-
-
-def outside_values(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:
-    """Return the arguments and results of a function, with those of a copy."""
-    return list(zip((*view.arguments, *view.returned), (*other.arguments, *other.returned), strict=True))

@@ -19,8 +19,7 @@ from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
-from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, emit_tasks
-from mirlo.targets.llvm.schedule.row_blocks import BlockTiles, RowBlockContraction, elements_of_row
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockTiles, RowBlockContraction, emit_tasks
 
 PAGE, HEAD, NEXT_PAGE = "#page", "#head", "#next_page"
 """Loops that stand for the first element of a page, for a head of keys, and for the first element to prefetch."""
@@ -139,7 +138,7 @@ def copy_rows(memory: TensorBuffers, read: PagedRead, machine: Machine, share: D
 class PagedPlan:
     """The plan of attention of one token, page by page."""
 
-    plan: DynamicBlockedPlan
+    plan: BlockedPlan
     first: RowBlockContraction
     """The contraction with the keys of a page."""
     last: RowBlockContraction
@@ -147,6 +146,12 @@ class PagedPlan:
     values: PagedRead
     parts: int
     """Parts of the heads, which threads divide."""
+
+    @property
+    def slots(self) -> int:
+        """Return how many threads compute pages at the same time."""
+        assert self.plan.slots is not None, "sequences have a dynamic number of pages"
+        return self.plan.slots
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all sequences at the insertion point."""
@@ -230,7 +235,7 @@ class _ScoresOfPages(_PagedProduct):
 
     def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
         super().__init__(emitter, part, read)
-        elements = emitter.plan.plan.slots * read.page_elements
+        elements = emitter.plan.slots * read.page_elements
         self.copy = emitter.memory.buffers.shared_scratch(elements, read.value.type.element_type)
         self.of_copy = self.tiles.elsewhere(read.value, self.copy)
 
@@ -277,17 +282,14 @@ class _PagedEmitter:
 
     def emit(self) -> None:
         """Emit all sequences at the insertion point."""
-        plan, memory, slots = self.plan.plan, self.memory, self.plan.plan.slots
-        for value in plan.local:
-            elements = slots * self._rows * elements_of_row(value, plan.total)
-            memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
-        plan.reuse_scores(memory)
+        plan, memory = self.plan.plan, self.memory
+        plan.place_values(memory, self._rows)
         self.keys = _ScoresOfPages(self, self.plan.first, self.plan.keys)
         self.values = _SumsOfPages(self, self.plan.last, self.plan.values)
         self.rows = plan.rows.row_by_row(memory)
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
-        emit_tasks(memory, slots, tasks, self._emit_task)
+        emit_tasks(memory, self.plan.slots, tasks, self._emit_task)
 
     @property
     def rows_of_head(self) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import UNPROVEN
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -23,16 +23,14 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.blocked import loops_of_block, outside_values, plan_blocked
+from mirlo.targets.llvm.schedule.blocked import loops_of_block, plan_blocked
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows
-from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction, emit_by_rows
 
 _MOST_OPERATIONS = 16
 """Most operations of a block that is compared with the expected computation."""
@@ -80,7 +78,7 @@ def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
     return f"{op.name.partition('.')[2]}{predicate}({', '.join(_text(each, names) for each in op.operands)})"
 
 
-def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: int) -> PagedPlan | Decline:
+def plan_pages(plan: BlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: int) -> PagedPlan | Decline:
     """Plan attention of one token over pages, from the plan over copied rows."""
     first, last = plan.first.plan, plan.last.plan
     keys, values = (reads.get(each.roles.columns.access.value) for each in (first, last))
@@ -118,7 +116,7 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], th
     return PagedPlan(plan, keys_of_page, values_of_page, keys, values, count)
 
 
-def _in_page(part: RowBlockContraction, plan: DynamicBlockedPlan, page: BlockOfRows) -> RowBlockContraction:
+def _in_page(part: RowBlockContraction, plan: BlockedPlan, page: BlockOfRows) -> RowBlockContraction:
     """Return a product with its loops arranged for one page at a time, and for the rows of one head."""
     return replace(part, loops=loops_of_block(part.group, part.plan, part.form, plan.width, page))
 
@@ -140,7 +138,7 @@ class _CopiedPlan:
 
     def in_pages(self, threads: int) -> PagedPlan | Decline:
         """Plan to read keys and values where they are."""
-        if not isinstance(self.plan, DynamicBlockedPlan):
+        if self.plan.slots is None:
             return decline("all sizes are known")
         return plan_pages(self.plan, {read.value: read for read in self.reads}, threads)
 
@@ -168,7 +166,7 @@ def _build_paged(kernel: Kernel, context: ScheduleContext, machine: Machine) -> 
     plan = _plan_copied(kernel.view, machine, threads)
     if isinstance(plan, Decline):
         return plan
-    length, buffers = _tokens(plan.plan), BufferFunction(kernel.view)
+    length, buffers = plan.plan.tokens, BufferFunction(kernel.view)
     facts: ScheduleFacts = {"rule": "paged", **plan.plan.describe()}
     if length is None:
         return _build_known(plan, threads, buffers, facts)
@@ -178,7 +176,9 @@ def _build_paged(kernel: Kernel, context: ScheduleContext, machine: Machine) -> 
         pages = single if isinstance(single, Decline) else single.in_pages(threads)
         if isinstance(pages, Decline) or isinstance(single, Decline):
             return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {**facts, "copied": str(pages)})
-        return buffers.build(lambda: _emit_either(plan, (single, pages), length, buffers), {**facts, "one_row": True})
+        one, more = partial(single.emit_pages, pages), partial(plan.emit, share=D.minimum(1, length // 2))
+        emit = partial(emit_by_rows, buffers, view, length, one, more)
+        return buffers.build(emit, {**facts, "one_row": True})
     finally:
         view.op.erase()
 
@@ -200,26 +200,3 @@ def _plan_copied(view: PrimView, machine: Machine, threads: int) -> _CopiedPlan 
     blocks = tuple(block for block in view.blocks if block not in own)
     plan = plan_blocked(view, BlockGroup(blocks, frozenset(view.returned), machine), threads)
     return plan if isinstance(plan, Decline) else _CopiedPlan(view, plan, tuple(reads), machine)
-
-
-def _tokens(plan: BlockedPlan) -> Dim | None:
-    """Return the new tokens of a sequence, a symbol; None if they are known."""
-    symbols = D.symbols_of(plan.extent)
-    if len(symbols) != 1 or symbols & D.symbols_of(plan.width):
-        return None
-    return D.symbol(next(iter(symbols)))
-
-
-def _emit_either(
-    plan: _CopiedPlan, single: tuple[_CopiedPlan, PagedPlan], length: Dim, buffers: BufferFunction
-) -> None:
-    """Emit both plans, and the branch that selects one."""
-    copied, pages = single
-    memory = TensorBuffers(buffers)
-    for value, own in outside_values(buffers.view, copied.view):
-        memory.place(own, buffers.buffer(value))
-    either(
-        compare("eq", index(length), index(1)),
-        lambda: copied.emit_pages(pages, memory),
-        lambda: plan.emit(TensorBuffers(buffers), D.minimum(1, length // 2)),
-    )

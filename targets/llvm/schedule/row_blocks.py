@@ -1,21 +1,27 @@
-"""Emission of two contractions with row operations between them, a block of rows at a time."""
+"""Emission of two contractions with row operations between them, a block of rows at a time.
+
+Where sizes are static, threads divide the loops outside of blocks, or the blocks. Where the number of rows or of
+columns is dynamic, blocks have a fixed number of rows, the last one fewer, and the scores of a block as many columns as
+there are keys. Their memory cannot be on a thread's stack then: each thread has a slot of one shared buffer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from math import lcm, prod
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, compare, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.loops import loop_over_tiles, loop_with_tail
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
+from mirlo.passes.schedule.loops import either, for_loop, loop_over_tiles, loop_with_tail, store
 from mirlo.passes.schedule.primitives.index import LoopValue
 from mirlo.passes.schedule.primitives.memory import PartLayout, PartLayouts
 from mirlo.passes.schedule.primitives.schedule import Schedule
@@ -27,6 +33,8 @@ from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 Index = ir.Value | int
+_ADDI = 1
+"""The sum of integers as the kind of `memref.atomic_rmw`."""
 
 
 @dataclass(frozen=True)
@@ -77,36 +85,61 @@ class BlockedPlan:
     """Columns of the weights."""
     limit: tuple[int, Dim] | None = None
     """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
+    slots: int | None = None
+    """How many threads compute blocks at the same time, if sizes are dynamic; None if all are static."""
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
-        for value in self.local:
-            elements = elements_of_row(value, self.total) * self.block
-            memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
-        self.reuse_scores(memory)
-        first, last = (BlockTiles(part, self, memory) for part in (self.first, self.last))
-        rows = self.rows.row_by_row(memory)
+        self.place_values(memory, self.block)
+        blocks = RowBlockEmitter(self, memory)
+        if self.slots is None:
+            self._emit_known(blocks)
+        else:
+            self._emit_tasks(blocks, memory, self.slots)
+
+    def _emit_known(self, blocks: RowBlockEmitter) -> None:
+        """Emit blocks of a known number of rows."""
         heads = prod(extent for _, extent in self.loops)
-        step = self.columns_at_once
+        parts = tile_ranges(static_dim(self.extent), static_dim(self.block))
 
-        def blocks(head: Index) -> None:
+        def of_head(head: Index) -> None:
             indices = self.indices(head)
-            parts = tile_ranges(static_dim(self.extent), static_dim(self.block))
-
-            def one(start: Index, part: int) -> None:
-                count = parts[part].step
-                needed = self._needed(start, count, step)
-                first.emit(indices, start, count, 0, columns=needed)
-                if self.rows.rows:
-                    loop_over_tiles(0, count, 1, lambda r: rows.emit(r, needed))
-                else:
-                    rows.emit()
-                last.emit(indices, start, count, 0, depth=needed)
-
             # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
-            loop_with_tail(parts, one, parallel=heads == 1)
+            loop_with_tail(
+                parts, lambda start, part: blocks.emit(indices, start, parts[part].step, 0), parallel=heads == 1
+            )
 
-        loop_over_tiles(0, heads, 1, blocks, parallel=True)
+        loop_over_tiles(0, heads, 1, of_head, parallel=True)
+
+    def _emit_tasks(self, blocks: RowBlockEmitter, memory: TensorBuffers, slots: int) -> None:
+        """Emit blocks of a number of rows that only the run time knows."""
+        heads = D.product([extent for _, extent in self.loops])
+        # The same block of all heads first: causal blocks take longer, the later their rows.
+        tasks = D.ceildiv(self.extent, self.block) * heads
+
+        def task(number: Value, slot: Value) -> None:
+            start, head = number.divide_unsigned(heads) * self.block, number.remainder_unsigned(heads)
+            count = (index(self.extent) - start).minimum(self.block)
+            blocks.emit(self.indices(head), start, count, slot)
+
+        emit_tasks(memory, slots, tasks, task)
+
+    def place_values(self, memory: TensorBuffers, rows: Dim) -> None:
+        """Place the values of a block of this many rows in memory, of which each thread has its own."""
+        for value in self.local:
+            elements, kind = rows * elements_of_row(value, self.total), value.type.element_type
+            if self.slots is None:
+                memory.place(value, memory.buffers.scratch([elements], kind))
+            else:
+                memory.place(value, memory.buffers.shared_scratch(self.slots * elements, kind))
+        self._reuse_scores(memory)
+
+    @property
+    def tokens(self) -> Dim | None:
+        """Return the symbol that the number of rows, but not of columns, depends on, if it is one."""
+        symbols = D.symbols_of(self.extent)
+        is_one = len(symbols) == 1 and not symbols & D.symbols_of(self.width)
+        return D.symbol(next(iter(symbols))) if is_one else None
 
     @property
     def total(self) -> Dim:
@@ -132,11 +165,11 @@ class BlockedPlan:
             **({} if self.limit is None else {"hidden": True}),
         }
 
-    def _needed(self, start: Index, count: Index, step: int) -> ir.Value | None:
+    def needed_columns(self, start: Index, count: Index) -> ir.Value | None:
         """Return the number of columns that a block of rows needs, in whole steps; None if it needs all."""
         if self.limit is None:
             return None
-        scale, beyond = self.limit
+        (scale, beyond), step = self.limit, self.columns_at_once
         end = plus(plus(start, count), -1)
         if isinstance(end, int):
             needed = max(-(-(scale * end + beyond) // step), 1) * step
@@ -158,7 +191,7 @@ class BlockedPlan:
             below *= extent
         return indices
 
-    def reuse_scores(self, memory: TensorBuffers) -> None:
+    def _reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
         target = self.rows.found.walk_of(self.weights)
         for value in self.local:
@@ -171,6 +204,32 @@ class BlockedPlan:
             if target is not None and readers and max(readers) <= target:
                 memory.share(self.weights, value)
                 return
+
+
+class RowBlockEmitter:
+    """Emits blocks of rows: a product, what is computed of each row, and the other product."""
+
+    def __init__(self, plan: BlockedPlan, memory: TensorBuffers) -> None:
+        self._plan = plan
+        self._first, self._last = (BlockTiles(part, plan, memory) for part in (plan.first, plan.last))
+        self._rows = plan.rows.row_by_row(memory)
+
+    def emit(self, indices: Mapping[Dim, Index], start: Index, count: Index, slot: Index) -> None:
+        """Emit `count` rows from `start` on, in a slot of the memory of blocks."""
+        needed = self._plan.needed_columns(start, count)
+        stored = times(slot, self._plan.block)
+        self._first.emit(indices, start, count, stored, columns=needed)
+
+        def row(r: Index) -> None:
+            self._rows.emit(plus(stored, r), needed)
+
+        if not self._plan.rows.rows:
+            self._rows.emit(limit=needed)
+        elif isinstance(count, int):
+            loop_over_tiles(0, count, 1, row)
+        else:
+            for_loop(0, count, 1, row)
+        self._last.emit(indices, start, count, stored, depth=needed)
 
 
 class BlockTiles:
@@ -245,3 +304,51 @@ def times(value: Index, factor: Dim) -> Index:
     if isinstance(value, int):
         return value * factor if isinstance(factor, int) else index(factor) * value
     return Value(value) * factor
+
+
+def emit_tasks(memory: TensorBuffers, slots: int, tasks: Dim, task: Callable[[Value, Value], None]) -> None:
+    """Emit tasks that threads, each with a slot, claim one after the other: `task(number, slot)`."""
+    if slots == 1:
+        for_loop(0, tasks, 1, lambda number: task(number, index(0)))
+        return
+    following = memory.buffers.shared_scratch(1, ir.IntegerType.get_signless(64))
+    store(emit_constant(0, following.type.element_type), following, [1], [index(0)])
+
+    def worker(slot: Value) -> None:
+        _claim_each(following, tasks, lambda number: task(number, slot))
+
+    for_loop(0, slots, 1, worker, parallel=True)
+
+
+def _claim_each(following: ir.Value, count: Dim, body: Callable[[Value], None]) -> None:
+    """Emit a loop that takes the next of some tasks until none is left; `following` is a number that threads share.
+
+    A thread that is slow, or starts late, takes fewer.
+    """
+    element, kind = following.type.element_type, ir.IndexType.get()
+    loop = scf.WhileOp([kind], [])
+    with ir.InsertionPoint(loop.before.blocks.append()):
+        addi = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _ADDI)
+        claimed = create("memref.atomic_rmw", element, emit_constant(1, element), following, index(0), kind=addi).cast(
+            kind
+        )
+        scf.ConditionOp(claimed < count, [claimed])
+    with ir.InsertionPoint(loop.after.blocks.append(kind)):
+        body(Value(loop.after.blocks[0].arguments[0]))
+        scf.YieldOp([])
+
+
+def emit_by_rows(
+    buffers: BufferFunction,
+    view: PrimView,
+    rows: Dim,
+    one: Callable[[TensorBuffers], None],
+    more: Callable[[TensorBuffers], None],
+) -> None:
+    """Emit a plan for one row, of a copy of the function, and that for another number of them, which is dynamic."""
+    memory, whole = TensorBuffers(buffers), buffers.view
+    outside = zip((*whole.arguments, *whole.returned), (*view.arguments, *view.returned), strict=True)
+    for value, own in outside:
+        memory.place(own, buffers.buffer(value))
+    is_one = compare("eq", index(rows), index(1))
+    either(is_one, lambda: one(memory), lambda: more(TensorBuffers(buffers)))
