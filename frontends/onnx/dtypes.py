@@ -19,6 +19,8 @@ class OnnxDType:
     """TensorProto field for the values if there is no `raw_data`."""
 
 
+FLOAT_CODE = 1
+"""The code of f32, the default of attributes that choose a type to compute in."""
 # code, name in ONNX, element type, field
 _ROWS = """
 1  FLOAT           f32        float_data

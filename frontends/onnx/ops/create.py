@@ -15,8 +15,9 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.shape import stash_type
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted, is_exact, strings
+from mirlo.frontends.onnx.values import DECLINED, Converted, is_exact, strings
 from mirlo.frontends.tensor import Tensor, maximum, steps, where
 
 
@@ -78,6 +79,8 @@ def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Tensor:
 def arange(node: Node) -> Converted:
     """Convert Range with constant bounds, or from 0 by 1 to a symbolic dim."""
     tensor_type = node.type(0)
+    if stash_type(node) != tensor_type.dtype:
+        return DECLINED  # the function body computes in this type
     declared = node.declared(0)
     if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
         return _range_of_declared_shape(node, declared[0])

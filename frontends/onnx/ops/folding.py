@@ -13,7 +13,7 @@ from mirlo.dialects.relax.elementwise import Compare
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.fold import known_elements, require_few, require_few_together
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.shape import slice_arguments
+from mirlo.frontends.onnx.ops.shape import slice_arguments, stash_type
 from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of, relax_class
 from mirlo.frontends.onnx.values import FoldedDims
 from mirlo.frontends.sizes import OF_ARRAYS, Undecided
@@ -207,13 +207,12 @@ def constant_of_shape(node: Node) -> np.ndarray:
 
 @folder("Range")
 def arange(node: Node) -> np.ndarray:
+    wide = stash_type(node).to_numpy()
     start, stop, step = (node.scalar(i) for i in range(3))
     count = max(0, int(np.ceil((stop - start) / step)))
     require_few([count])
-    dtype = node.type(0).dtype.to_numpy()
-    result: np.ndarray = (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(
-        dtype
-    )
+    elements = np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)
+    result: np.ndarray = elements.astype(node.type(0).dtype.to_numpy())
     return result
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.frontends.library import normalizations as library
-from mirlo.frontends.onnx.dtypes import onnx_dtype
+from mirlo.frontends.onnx.dtypes import FLOAT_CODE, onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import DECLINED, Converted
 from mirlo.frontends.sizes import divisible
 from mirlo.frontends.tensor import Tensor
-
-FLOAT_CODE = 1
 
 
 @converter("LayerNormalization")

@@ -152,6 +152,8 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:
     """Return the activations of all directions; an activation with parameters takes the next ones of the lists."""
     names = node.attr.strs("activations", None) or list(defaults) * count
+    if len(defaults) == 1 and len(names) == 2:
+        names = names[:count]  # the default in the schema of RNN names both directions, also where there is one
     if len(names) != len(defaults) * count:
         raise NodeError(f"attribute 'activations' must have {len(defaults) * count} names, got {len(names)}")
     rests = {key: iter(node.attr.floats(f"activation_{key}", [])) for key in ("alpha", "beta")}

@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim, DimsDiffer
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.relax.dynamic import RequireDims
@@ -26,6 +27,7 @@ from mirlo.frontends.onnx.declared import (
     required,
     required_all,
 )
+from mirlo.frontends.onnx.dtypes import FLOAT_CODE, onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, NodeTrait
@@ -491,3 +493,12 @@ def _along(node: Node, x: Tensor, source: Tensor, axis: int, size: int, mode: st
     tensor_type = result.type
     column = tuple(dim if i == axis else 1 for i, dim in enumerate(tensor_type.shape))
     return where(is_inside.reshape(column), result, value)
+
+
+def stash_type(node: Node) -> DType:
+    """Return the type in which Range computes its elements: since version 27, another one for floats of 16 bits."""
+    dtype = node.type(0).dtype
+    if node.opset < 27 or not dtype.is_float or dtype.bits > 16:
+        node.attr.ignore("stash_type")
+        return dtype
+    return onnx_dtype(node.attr.int("stash_type", FLOAT_CODE), "attribute 'stash_type'").dtype

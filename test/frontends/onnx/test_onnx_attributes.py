@@ -129,16 +129,39 @@ def _silent(operator: str, attribute: str, declared: Any) -> bool:
         node = model.graph.node[0]
         present = next((a for a in node.attribute if a.name == attribute), None)
         for value in _changed(declared, present):
-            copy = onnx.ModelProto()
-            copy.CopyFrom(model)
-            changed = copy.graph.node[0]
-            kept = [a for a in changed.attribute if a.name != attribute]
-            del changed.attribute[:]
-            changed.attribute.extend([*kept, onnx.helper.make_attribute(attribute, value)])
             tried = True
-            if _imported(copy) != plain:
+            if _imported(_with_attribute(model, attribute, value)) != plain:
                 return False
     return tried
+
+
+def _with_attribute(model: onnx.ModelProto, attribute: str, value: Any = None) -> onnx.ModelProto:
+    """Return a model of one node with an attribute of this value, or without it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    node = copy.graph.node[0]
+    kept = [a for a in node.attribute if a.name != attribute]
+    del node.attribute[:]
+    node.attribute.extend(kept if value is None else [*kept, onnx.helper.make_attribute(attribute, value)])
+    return copy
+
+
+@oracle.needs_onnx(1, 19)
+def test_attributes_that_are_absent_have_the_defaults_of_the_schema(whole: bool) -> None:
+    """Of the first cases of each operator; in all cases of the nightly tests."""
+    other = []
+    for operator, models in sorted(_cases().items()):
+        imports = {entry.domain: entry.version for entry in models[0].opset_import}
+        domain = models[0].graph.node[0].domain
+        for name, declared in onnx.defs.get_schema(operator, imports[domain], domain).attributes.items():
+            if not declared.default_value.type or f"{operator}.{name}" in WITHOUT_EFFECT:
+                continue
+            default = onnx.helper.get_attribute_value(declared.default_value)
+            for model in models[: None if whole else 2]:
+                text = _imported(_with_attribute(model, name))
+                if not text.startswith("refused") and text != _imported(_with_attribute(model, name, default)):
+                    other.append(f"{operator}.{name}")
+    assert not other, f"without these attributes, something else is imported than with their defaults: {other}"
 
 
 @oracle.needs_onnx(1, 19)
