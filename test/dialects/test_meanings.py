@@ -16,6 +16,7 @@ from mirlo.dialects.core.attributes import ElementType
 from mirlo.dialects.core.dtypes import DTYPES, dtype
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.array_meanings import non_max_suppression
 from mirlo.tools.conformance import check, special
 from mirlo.tools.conformance.case import TABLE, TOLERANCE, OperatorCase, wide
 from mirlo.tools.conformance.errors import WIDE, relative_error
@@ -224,3 +225,14 @@ def test_operators_mean_what_their_cases_expect() -> None:
                     wrong.append(f"{name} of {kind}")
     assert count > 900
     assert wrong == []
+
+
+def test_the_table_of_selected_boxes_has_room_for_all_images_and_classes() -> None:
+    boxes = np.array([[[0.0, 0, 1, 1], [2, 2, 3, 3]]] * 2, np.float32)
+    scores = np.array([[[0.9, 0.8]] * 3] * 2, np.float32)
+    limit, overlap = np.array(5), np.array(0.5, np.float32)
+    selected, count = non_max_suppression(boxes, scores, limit, overlap, None, most=[2, 3], center=False)
+    every = [(image, number, box) for image in range(2) for number in range(3) for box in range(2)]
+    assert selected.shape == (2 * 3 * 2, 3) and int(count) == 12 and [tuple(row) for row in selected.tolist()] == every
+    single = non_max_suppression(boxes, scores, limit, overlap, np.array(0.85), most=[2, 3], center=False)
+    assert int(single[1]) == 6 and single[0][:6].tolist() == [list(row) for row in every if row[2] == 0]

@@ -154,6 +154,17 @@ def test_refusals_and_threads(worker: BoundedWorker) -> None:
 
 
 @pytest.mark.skipif(not can_fork(), reason="the system has no forks")
+def test_a_call_alone_leaves_no_process(worker: BoundedWorker) -> None:
+    copy = worker.call_alone("echo").value["process"]
+    assert copy != process_of(worker)
+    for _ in range(600):
+        if not Path(f"/proc/{copy}").exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"process {copy} runs a minute after its call")
+
+
+@pytest.mark.skipif(not can_fork(), reason="the system has no forks")
 def test_a_fork_of_this_process_has_others(worker: BoundedWorker) -> None:
     process = process_of(worker)
     done = run_forked(lambda: str(process_of(worker)).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -101,3 +102,12 @@ def test_a_watched_process_is_readable_once_it_has_ended() -> None:
         assert select.select([descriptor], [], [], 60)[0] == [descriptor]
     os.close(descriptor)
     assert processes.watch_process(child.pid) is None, "it has ended"
+
+
+@needs_forks
+def test_the_stack_is_limited() -> None:
+    def limited() -> bytes:
+        processes.limit_stack(1 << 20)
+        return str(resource.getrlimit(resource.RLIMIT_STACK)[0]).encode()
+
+    assert processes.run_forked(limited).content == str(1 << 20).encode()

@@ -62,3 +62,16 @@ func.func @callers(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>, %c: tensor<i1>) -> 
   }
   return %1, %3, %4, %9 : tensor<1x4xf32>, tensor<1x4xf32>, tensor<2x4xf32>, tensor<1x4xf32>
 }
+
+// -----
+
+// A reshape of a result that is returned is memory of the caller, too.
+// CHECK-LABEL: func.func @reshaped(
+// CHECK-NOT:     relax.view_part
+func.func @reshaped(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> (tensor<8xf32>, tensor<1x4xf32>) {
+  %0 = "relax.matmul"(%x, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %1 = "relax.reshape"(%0) {shape = [8]} : (tensor<2x4xf32>) -> tensor<8xf32>
+  %2 = "relax.strided_slice"(%0) {axes = array<i64: 0>, begin = array<i64: 1>, end = array<i64: 2>, strides = array<i64: 1>} : (tensor<2x4xf32>) -> tensor<1x4xf32>
+  %3 = "relax.matmul"(%2, %w) : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  return %1, %3 : tensor<8xf32>, tensor<1x4xf32>
+}
