@@ -209,9 +209,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
             generate.load(tmp_path, cache=False)
         return str(caught.value)
 
-    assert "'quantization_config.quant_method': expected gptq, awq, compressed-tensors, fp8, found 'bits'" in refusal(
-        {"quant_method": "bits"}
-    )
+    methods = "gptq, awq, compressed-tensors, fp8, mxfp4"
+    wanted = f"'quantization_config.quant_method': expected {methods}, found 'bits'"
+    assert wanted in refusal({"quant_method": "bits"})
     assert "'quantization_config.bits': expected 2 or 3 or 4 or 8, found 5" in refusal({"bits": 5})
     assert "'quantization_config.bits': expected an integer from 1 to 32, found '4'" in refusal({"bits": "4"})
     assert "'quantization_config.group_size': expected an integer" in refusal({"group_size": 0})
