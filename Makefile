@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL ?= mobilenetv2
-# Processes that run tests: each takes some hundred megabytes.
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+# Processes that run tests: each takes some hundred megabytes, and waits for a quarter of its time on two cores.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 MODELS := .cache/models
 # Tests and tools start hundreds of processes, each of which would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE

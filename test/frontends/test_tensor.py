@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graph_callbacks import in_a_graph
 
 import mirlo
 from mirlo.dialects.bindings import func, ir
@@ -15,8 +16,9 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import find_named
 from mirlo.frontends import tensor as T
-from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
@@ -212,3 +214,18 @@ def test_what_cannot_be_said() -> None:
     for text, case in problems.items():
         with pytest.raises(OpError, match=text):
             build([TensorType.of((N, 2), "i64")], lambda x, case=case: [case(x)])
+
+
+def test_branches_that_fail_leave_no_operation() -> None:
+    """An import that goes on in another way has no half of one."""
+
+    def fail() -> list[Tensor]:
+        raise UnsupportedOperation("no such branch")
+
+    def fill(b: GraphBuilder, x: Tensor) -> None:
+        condition = b.full(b.constant(True, "bool"))
+        with pytest.raises(UnsupportedOperation, match="no such branch"):
+            b.branches(condition, [lambda: [x], fail], lambda one, other: lambda results: results)
+        assert not find_named(x.value.owner.owner, ["scf.if", "scf.yield"])
+
+    in_a_graph(fill)

@@ -127,3 +127,4 @@ def test_time_lines_have_a_row_for_each_part() -> None:
     bars = re.findall(r'<rect x="([0-9.]+)" y="(\d+)" width="([0-9.]+)"', picture)
     assert bars == [("160.0", "44", "250.0"), ("560.0", "44", "50.0"), ("610.0", "66", "250.0")]
     assert "a &lt; b" in picture and "200 cycles" in picture
+    assert re.findall(r'text-anchor="end">([^<]*)<', picture) == ["array", "copies", "200 cycles"]

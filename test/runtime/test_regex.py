@@ -88,6 +88,16 @@ def test_groups_of_unicode(name: str) -> None:
         assert [text for text, matches in zip(texts, expected, strict=True) if regex.matches(text) != matches] == []
 
 
+@pytest.mark.parametrize("code", [0, 0o1, 0o12, 0o21, 0o101, 0o117, 0o171, 0o177])
+def test_characters_by_octal_numbers(code: int) -> None:
+    expression = rf"\{code:03o}8"
+    session, regex = session_of("RegexFullMatch", pattern=expression), Regex(expression)
+    assert session is not None
+    texts = [chr(code) + "8", chr(code // 8) + str(code % 8) + "8", chr(code)]
+    assert [regex.matches(text) for text in texts] == session.run(None, {"x": np.array(texts, object)})[0].tolist()
+    assert regex.matches(texts[0])
+
+
 LONG = 50_000
 
 
