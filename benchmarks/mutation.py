@@ -38,13 +38,14 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from threading import Lock
+from types import MappingProxyType
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
 from mirlo.runtime.processes import end_group, end_with_parent
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_map(study, mutants, options.jobs)
     if options.run:
         effort = Effort(options.nightly, options.again, study.lit if options.again else ())
-        try_all(study, mutants[: options.run], study.read_map(), options.jobs, effort, deadline)
+        try_all(study, mutants[: options.run], study.read_map(), options.jobs, effort, deadline, study.read_seconds())
     if options.retry:
         study.copy_source("test")
         survived = [verdict.mutant for verdict in study.read_verdicts() if not verdict.killed]
@@ -204,6 +205,14 @@ class Study:
         content = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
         seconds: dict[str, float] = content["seconds"]
         return {int(number): in_turns(tests, seconds) for number, tests in content["reached"].items()}
+
+    def read_seconds(self) -> dict[str, float]:
+        """Return what each file of tests costs, in processor time."""
+        content = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
+        costs: dict[str, float] = defaultdict(float)
+        for test, seconds in content["seconds"].items():
+            costs[test.partition("::")[0]] += seconds
+        return dict(costs)
 
     def read_verdicts(self) -> list[Verdict]:
         """Return what `--run` has found, of each change the last verdict."""
@@ -328,6 +337,23 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
     return [test for _, _, test in sorted(ranked)]
 
 
+def files_of(path: str, costs: Mapping[str, float]) -> list[str]:
+    """Return the files of tests in the folder of a file, up to a cost, those first that are named as it.
+
+    What runs when a module is imported runs once in a process, with the first test that imports it: the tests that look
+    at it are others.
+    """
+    folder = f"test/{Path(path).parent.as_posix()}"
+    near = [file for file in costs if Path(file).parent.as_posix() == folder]
+    files, total = list[str](), 0.0
+    for file in nearest_first(path, sorted(near, key=lambda file: costs[file])):
+        total += costs[file]
+        if total > SECONDS / 4:
+            break
+        files.append(file)
+    return files
+
+
 def nearest_first(path: str, tests: Sequence[str]) -> list[str]:
     """Return tests in their order, those first whose file is named as a file, then those of its folder.
 
@@ -382,12 +408,10 @@ class Tree:
         (self.root / mutant.path).unlink()
         (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
 
-    def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort) -> Verdict:
-        """Make a change and run what may notice it, among it the tests that reach it."""
-        # What is computed when a module without functions is imported is reached by the tests of its folder.
-        first = tests[:FIRST_TESTS] or (neighbours(mutant, self.source) if mutant.is_global else [])
+    def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort, files: Sequence[str] = ()) -> Verdict:
+        """Make a change and run what may notice it: the tests that reach it, and of files those that test its file."""
         most = MOST_TESTS_AGAIN if effort.again else MOST_TESTS
-        killed, by = "test", self.failing(mutant, first)
+        killed, by = "test", self.failing(mutant, tests[:FIRST_TESTS]) or self.failing(mutant, files)
         for start in range(FIRST_TESTS, min(most, len(tests)), MOST_TESTS):
             by = by or self.failing(mutant, tests[start : min(start + MOST_TESTS, most)])
         by = by or self.failing_lit(mutant, effort.lit) or self.failing_types(mutant)
@@ -524,8 +548,9 @@ def try_all(
     jobs: int,
     effort: Effort,
     deadline: float,
+    costs: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Try changes until a time, as many at once as there are jobs, and keep each verdict."""
+    """Try changes until a time, as many at once as there are jobs; keep each verdict. `costs` are those of files."""
     known = {verdict.mutant: verdict for verdict in study.read_verdicts()}
     survived = {mutant for mutant, verdict in known.items() if not verdict.killed}
     waiting = iter([mutant for mutant in mutants if (mutant in survived if effort.again else mutant not in known)])
@@ -538,7 +563,8 @@ def try_all(
                 mutant = next(waiting, None) if time.monotonic() < deadline else None
             if mutant is None:
                 return
-            verdict = tree.judge(mutant, nearest_first(mutant.path, tests.get(mutant.number, [])), effort)
+            files = files_of(mutant.path, costs) if mutant.is_global else []
+            verdict = tree.judge(mutant, nearest_first(mutant.path, tests.get(mutant.number, [])), effort, files)
             with lock, open(study.work / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")
                 print(describe(verdict), flush=True)
@@ -556,12 +582,6 @@ def lit_files(mutant: Mutant, source: Path, folders: Sequence[str]) -> list[str]
     words = set(Path(mutant.path).stem.split("_"))
     ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))
     return [str(path) for path in (ranked if folders else ranked[:MOST_TESTS])]
-
-
-def neighbours(mutant: Mutant, source: Path) -> list[str]:
-    """Return the files of tests in the folder that is named as the one of a change."""
-    folder = source / test_folder(mutant.path, source)
-    return sorted(str(path.relative_to(source)) for path in folder.glob("test_*.py"))
 
 
 def test_folder(path: str, source: Path) -> str:

@@ -62,6 +62,16 @@ def test_tests_that_are_named_as_a_file_are_tried_first() -> None:
     assert mutation.nearest_first("dialects/core/dims.py", []) == []
 
 
+def test_what_runs_at_imports_is_tried_with_the_files_of_its_folder() -> None:
+    costs = {
+        "test/runtime/test_locks.py": 5.0, "test/runtime/test_a.py": 2.0, "test/runtime/test_b.py": 60.0,
+        "test/driver/test_locks.py": 1.0, "test/runtime/deep/test_c.py": 1.0,
+    }  # fmt: skip
+    assert mutation.files_of("runtime/locks.py", costs) == ["test/runtime/test_locks.py", "test/runtime/test_a.py"]
+    assert mutation.files_of("runtime/cache.py", costs) == ["test/runtime/test_a.py", "test/runtime/test_locks.py"]
+    assert mutation.files_of("runtime/cache.py", {}) == [] == mutation.files_of("tools/x.py", costs)
+
+
 def test_a_folder_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         mutation.main(["--folder", "passes/exact", "--folder", "passes/exakt", "--map"])
