@@ -6,10 +6,11 @@ import ctypes
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from mirlo.runtime import elf_linker
+from mirlo.runtime import elf_linker, object_loader
 from mirlo.runtime.elf_linker import BadObject, can_link, link
 from mirlo.runtime.object_loader import compile_llvm, define_symbol, find_symbol, load_objects
 
@@ -178,3 +179,20 @@ def test_where_llvm_loads(object_code, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ctypes.c_int32.from_address(linked.address("count")).value == 8
     assert find_symbol("labs") and not find_symbol("no_such_symbol")
     test_data_of_this_process()
+
+
+def test_code_of_each_process_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its object file is in the user's cache, by the text and the level of optimization."""
+    compiled: list[int] = []
+
+    def compile_text(text: str, opt: int) -> bytes:
+        compiled.append(opt)
+        return f"{text} at {opt}".encode()
+
+    monkeypatch.setattr(object_loader, "default_folder", lambda: tmp_path)
+    monkeypatch.setattr(object_loader, "_object", compile_text)
+    for _ in range(2):
+        assert object_loader._kept_object("a", 2) == b"a at 2"
+        assert object_loader._kept_object("a", 3) == b"a at 3"
+        assert object_loader._kept_object("b", 2) == b"b at 2"
+    assert compiled == [2, 3, 2]

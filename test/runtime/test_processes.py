@@ -111,3 +111,12 @@ def test_the_stack_is_limited() -> None:
         return str(resource.getrlimit(resource.RLIMIT_STACK)[0]).encode()
 
     assert processes.run_forked(limited).content == str(1 << 20).encode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the other end")
+def test_the_other_end_of_a_local_socket_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with processes.listen_locally(path, 1) as listener, processes.connect_locally(path) as client:
+        served, _ = listener.accept()
+        with served:
+            assert processes.peer_of(served) == (os.getpid(), os.getuid()) == processes.peer_of(client)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import mirlo
+from mirlo.frontends.onnx.caches import find_paged_inputs
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.reading import read_model
 from mirlo.runtime.errors import MirloError
 
 HEADS, SHARED, SIZE, BLOCK = 4, 2, 16, 8
@@ -301,3 +303,15 @@ def test_errors(attributes: dict[str, Any], message: str) -> None:
     given = step(np.random.default_rng(0), [1], [0])
     with pytest.raises(OnnxImportError, match=message):
         mirlo.compile(make(given, **attributes), cache=False)
+
+
+@pytest.mark.parametrize("views", [(), ("Identity",), ("Cast", "Identity")])
+def test_inputs_are_found_behind_views(views: tuple[str, ...]) -> None:
+    nodes, name = [], "k"
+    for number, view in enumerate(views):
+        nodes.append(helper.make_node(view, [name], [f"v{number}"], **({"to": 1} if view == "Cast" else {})))
+        name = f"v{number}"
+    nodes.append(helper.make_node("PagedAttention", ["q", "q", "q", name], ["y"], domain="com.microsoft"))
+    inputs = [helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in ("q", "k")]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, []))
+    assert find_paged_inputs(read_model(model, {}, "model").graph) == {"k": "cache"}
