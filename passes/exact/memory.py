@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ POOL = 9973
 DRAWN_INPUTS = 269 << 10
 """The same for inputs: no two elements that kernels confuse are at a distance that is a multiple of it.
 They are whole pages of memory."""
+KEPT_STREAMS = 16
+"""How many streams of residues of inputs are kept: those of two rounds of a kernel of several inputs."""
 DRAWN = 1021
 """The same for guards around integers."""
 FORM = 1 << 20
@@ -145,7 +147,9 @@ class RandomMemory:
     def __init__(self, arithmetic: Arithmetic, seed: int, scale: float = 1.0):
         self.arithmetic, self.scale = arithmetic, scale
         self.rng = np.random.default_rng(seed)
-        self._form = seed // FORM
+        self._seed, self._form = seed, seed // FORM
+        self._inputs = 0
+        """How many inputs were filled with residues."""
         self._pools: dict[int, Array] = {}
 
     def buffer(
@@ -182,7 +186,8 @@ class RandomMemory:
 
     def _repeated(self, size: int, plane: int) -> Array:
         """Return random elements that repeat, from a random one on."""
-        pool = np.roll(self._pool(plane), -int(self.rng.integers(0, POOL)))
+        start = int(self.rng.integers(0, POOL))
+        pool = self._pool(plane)[start : start + POOL]
         elements = empty_array(size, pool.dtype)
         whole = size - size % POOL
         elements[:whole].reshape(-1, POOL)[:] = pool
@@ -190,38 +195,60 @@ class RandomMemory:
         return elements
 
     def _pool(self, plane: int) -> Array:
+        """Return the elements that repeat, twice."""
         if isinstance(self.arithmetic, FieldArithmetic):
             return _pool_of_residues(self.arithmetic.moduli[plane], self._form)
         if plane not in self._pools:
-            self._pools[plane] = np.empty(POOL, np.float64)
-            self._draw(self._pools[plane], plane)
+            self._pools[plane] = np.tile(self._drawn(POOL), 2)
         return self._pools[plane]
 
     def _floats(self, count: int, plane: int) -> Array:
         """Return random elements between guards, which repeat."""
         room = GUARD_BYTES // self.arithmetic.bytes
         guards = self._repeated(2 * room, plane)
-        drawn = np.empty(min(count, DRAWN_INPUTS), guards.dtype)
-        self._draw(drawn, plane)
+        if isinstance(self.arithmetic, FieldArithmetic):
+            self._inputs += 1
+            stream = residue_stream(self.arithmetic.moduli[plane], self._seed, self._inputs)
+            drawn = stream.first(min(count, DRAWN_INPUTS))
+        else:
+            drawn = self._drawn(min(count, DRAWN_INPUTS))
         whole = repeating_array(drawn, count, room)
         whole[:room], whole[room + count :] = guards[:room], guards[room:]
         return whole
 
-    def _draw(self, elements: Array, plane: int) -> None:
-        """Fill memory with random elements."""
-        if isinstance(self.arithmetic, FieldArithmetic):
-            _draw_residues(self.rng, self.arithmetic.moduli[plane], elements)
-        else:
-            self.rng.standard_normal(out=elements)
-            elements *= self.scale
+    def _drawn(self, count: int) -> Array:
+        """Return random 64-bit floats."""
+        return self.rng.standard_normal(count) * self.scale
+
+
+class ResidueStream:
+    """The random residues of an input of a round: the first ones of them are those of each kernel."""
+
+    def __init__(self, plane: Plane, seed: int, position: int):
+        self._plane, self._seed = plane, [seed, position, plane.modulus]
+        self._residues: Array = np.empty(0, RESIDUE)
+
+    def first(self, count: int) -> Array:
+        """Return the first residues, which are only read."""
+        if len(self._residues) < count:
+            self._residues = np.empty(count, RESIDUE)
+            _draw_residues(np.random.default_rng(self._seed), self._plane, self._residues)
+            self._residues.flags.writeable = False
+        return self._residues[:count]
+
+
+@lru_cache(maxsize=KEPT_STREAMS)
+def residue_stream(plane: Plane, seed: int, position: int) -> ResidueStream:
+    """Return the residues of an input of a round by its position; those of the last few are kept."""
+    return ResidueStream(plane, seed, position)
 
 
 @cache
 def _pool_of_residues(plane: Plane, form: int) -> Array:
-    """Return the contents of memory that is not written yet."""
+    """Return the contents of memory that is not written yet, twice."""
     residues = np.empty(POOL, RESIDUE)
     _draw_residues(np.random.default_rng([POOL, form]), plane, residues)
-    return residues
+    return np.tile(residues, 2)
 
 
 def _draw_residues(rng: np.random.Generator, plane: Plane, residues: Array) -> None:
