@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.exact.memory import Array, GuardedBuffer
 from mirlo.passes.exact.primes import VALUES
-from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero
+from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero, from_zero
 from mirlo.runtime.processes import one_blas_thread
 from mirlo.runtime.records import dataclass
 
@@ -63,8 +63,7 @@ class RowCombinations:
             return False  # equal modulo the prime is not equal
         elements = result
         if self._addend is not None:
-            elements = result - self._addend
-            elements += (elements < 0) * VALUES.modulus
+            elements = from_zero(result - self._addend, VALUES)
         split = SplitFactor(self._numbers, (self._half + 1) * self._numbers.shape[2], self._half, VALUES)
         with one_blas_thread():
             for panel, expected in zip(self._matrices.panels, self._expected, strict=True):
