@@ -15,6 +15,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.coefficients import with_coefficients
 from mirlo.passes.exact.common_functions import CommonFunction, function_of
 from mirlo.passes.exact.definition import Stage, stages_of, translate_stage
 from mirlo.passes.exact.degree import proven_bits
@@ -255,7 +256,9 @@ class BlockDefinition(KernelDefinition):
     """A prim function over tensors, whose blocks are compiled once for each arithmetic."""
 
     def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
-        self.view = PrimView(operation)
+        self._whole = PrimView(operation)
+        """The function without blocks of coefficients."""
+        self.view = PrimView(with_coefficients(operation))
         super().__init__(operation, constants)
         self._masks = mask_arguments(self.view)
         self._functions: dict[tuple[object, ...], NativeFunction] = {}
@@ -304,7 +307,7 @@ class BlockDefinition(KernelDefinition):
         return points_of(self.view.blocks, sizes)
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
-        return rounds_for_maxima(self.view, sizes, least)
+        return rounds_for_maxima(self._whole, sizes, least)
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
         bits = []

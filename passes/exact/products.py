@@ -56,13 +56,13 @@ class SumOfProducts:
     @staticmethod
     def of(block: BlockView) -> SumOfProducts | None:
         """Return a block of constant size as a product of large matrices; None if it is none."""
-        if not all(isinstance(dim, int) for dim in block.domain) or math.prod(block.domain) < LEAST_POINTS:
+        if not is_large(block):
             return None
         factors = _factors(block)
         if factors is None or not all(_has_matrix(each) for each in factors):
             return None
         left, right = factors
-        reads = [(_reads(left, axis), _reads(right, axis)) for axis in range(block.rank)]
+        reads = [(reads_axis(left, axis), reads_axis(right, axis)) for axis in range(block.rank)]
         for axis in [axis for axis, dim in enumerate(block.domain) if dim == 1]:
             reads[axis] = (True, axis in block.reduce)
         if any(reads[axis] != (True, True) for axis in block.reduce):
@@ -243,7 +243,7 @@ def _greatest_part(greatest: int, parts: int, bits: int) -> int:
 
 
 def around_zero(numbers: Array, plane: Plane) -> Array:
-    """Return residues as 64-bit floats around zero, in place; an index of truth values would take three times as long."""
+    """Return residues as 64-bit floats around zero, in place; an index of truth values takes three times as long."""
     numbers -= (numbers > plane.modulus >> 1) * float(plane.modulus)
     return numbers
 
@@ -327,6 +327,11 @@ class _Matrix:
         return np.where(inside, numbers[flat], 0)
 
 
+def is_large(block: BlockView) -> bool:
+    """Return whether a block is of constant size, and of more points than products of matrices need to be faster."""
+    return all(isinstance(dim, int) for dim in block.domain) and math.prod(block.domain) >= LEAST_POINTS
+
+
 def _factors(block: BlockView) -> tuple[OperandView, OperandView] | None:
     """Return the operands whose products a block sums; None if it computes anything else."""
     if not block.is_reduction or len(block.outputs) != 1 or len(block.accumulators) != 1:
@@ -364,7 +369,8 @@ def _has_matrix(operand: OperandView) -> bool:
     return operand.outside is None or ir.FloatAttr(operand.outside).value == 0.0
 
 
-def _reads(operand: OperandView, axis: int) -> bool:
+def reads_axis(operand: OperandView, axis: int) -> bool:
+    """Return whether the map of an operand depends on the index of an axis."""
     return any(depends(expression, axis) for expression in operand.map.results)
 
 
