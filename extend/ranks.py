@@ -1,6 +1,7 @@
 """Processes of one model: the place of this one among them, their heartbeat, and memory that they share."""
 
 from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.former_names import former_names
 from mirlo.runtime.heartbeat import (
     PERIOD,
     HeartbeatMonitor,
@@ -57,5 +58,7 @@ __all__ = [
     "timeout_seconds",
     "unsafe_folder",
 ]
+
+__getattr__ = former_names(__name__, {"MOST_RANKS": "mirlo.extend.options:MOST_RANKS"})
 
 record_extenders(__name__)

@@ -239,8 +239,9 @@ def import_model(
     `@main`; its arguments and results carry their names in the model as `relax.name`. The weights are views of the
     file. Raises `OnnxImportError`, which lists everything that is wrong.
     """
-    loaded = _supported(model)
+    loaded = models.load(model)
     inputs = model_inputs(loaded, shapes)
+    _require_converters(loaded)
 
     def attempt(choices: Choices) -> tuple[ir.Module, ParameterStore]:
         return _solved(loaded, inputs, context, observer, rings, choices)
@@ -285,13 +286,11 @@ def _solved(
             solutions.restart(solved)
 
 
-def _supported(model: models.Source) -> LoadedModel:
-    """Return an opened model, of which all operators have converters."""
-    loaded = models.load(model)
-    missing = unsupported_nodes(loaded)
+def _require_converters(model: LoadedModel) -> None:
+    """Check that all operators of a model have converters."""
+    missing = unsupported_nodes(model)
     if missing:
-        raise UnsupportedOperatorError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
-    return loaded
+        raise UnsupportedOperatorError(unsupported_report(model.name, missing, CONVERTERS.operators()))
 
 
 def new_module(model: LoadedModel, context: ir.Context | None = None) -> ir.Module:

@@ -57,15 +57,18 @@ def test_old_names_are_those_of_the_modules_and_warn() -> None:
 @pytest.mark.parametrize(
     ("module", "former", "name"),
     [
-        ("schedules", "WordsPlan", "PrimitivesPlan"),
-        ("schedules", "words_of", "schedule_of"),
-        ("inspect", "Word", "ScriptName"),
+        ("schedules", "WordsPlan", "schedules.PrimitivesPlan"),
+        ("schedules", "words_of", "schedules.schedule_of"),
+        ("inspect", "Word", "inspect.ScriptName"),
+        ("ranks", "MOST_RANKS", "options.MOST_RANKS"),
     ],
 )
 def test_former_names_warn(module: str, former: str, name: str) -> None:
     door = importlib.import_module(f"mirlo.extend.{module}")
-    with pytest.warns(DeprecationWarning, match=rf"{module}\.{former} is now mirlo\.extend\.{module}\.{name}"):
-        assert getattr(door, former) is getattr(door, name)
+    with pytest.warns(DeprecationWarning, match=rf"{module}\.{former} is now mirlo\.extend\.{name}"):
+        old = getattr(door, former)
+    place, _, attribute = name.partition(".")
+    assert old is getattr(importlib.import_module(f"mirlo.extend.{place}"), attribute)
     with pytest.raises(AttributeError, match="no attribute 'words'"):
         _ = door.words
 
