@@ -34,6 +34,8 @@ FLOAT8 = "float8_e4m3fn"
 """The type of floats of 8 bits, as numpy calls it."""
 MXFP4, MXFP4_BLOCK = "mxfp4", 32
 """The method of gpt-oss: floats of 4 bits, with a power of two as the scale of this number of elements."""
+EXPONENT_BIAS, NO_NUMBER = 127, 255
+"""What is subtracted from the exponents of scales of 8 bits, and the exponent that stands for no number."""
 _GROUPS_MOST = 1 << 20
 _SCALES = ("float16", "bfloat16", "float32")
 _SWITCHED = re.compile(r"(.+)\.switch_mlp\.(\w+)\.(weight|scales|biases|bias)")
@@ -57,11 +59,11 @@ def read_weights(path: Path, config: JsonObject) -> Tensors:
     stored = config.object(key)
     if key == MLX_CONFIG:
         suffixes, read = _mlx(stored)
-        tensors = dict(_separate_switches(tensors))
+        tensors = dict(_separate_experts(tensors, _SWITCHED, 2, _name_in_switch))
     else:
         suffixes, read = _form(stored)
         if stored.text("quant_method") == MXFP4:
-            tensors = dict(_separate_stacks(tensors))
+            tensors = dict(_separate_experts(tensors, _STACKED, 3, _name_in_stack))
     result: Tensors = {name: each for name, each in tensors.items()}
     for name in tensors:
         suffix = next((each for each in suffixes if name.endswith(each)), "")
@@ -401,21 +403,6 @@ def _mxfp4(stored: JsonObject) -> Form:
     return (".blocks",), read
 
 
-EXPONENT_BIAS, NO_NUMBER = 127, 255
-"""What is subtracted from the exponents of scales of 8 bits, and the exponent that stands for no number."""
-
-
-def _separate_stacks(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Split the tensor of all experts of a layer, as gpt-oss stores it, into one per expert."""
-    for name, tensor in tensors.items():
-        match = _STACKED.fullmatch(name)
-        if match is None or tensor.ndim < 3 or len(tensor) > MAX_EXPERTS:
-            yield name, tensor
-            continue
-        for i, matrix in enumerate(tensor):
-            yield f"{match[1]}.{i}.{match[2]}", matrix
-
-
 def _mlx(stored: JsonObject) -> Form:
     """Return the reader of MLX: weight u32[columns, K * bits / 32], a continuous stream of bits.
 
@@ -462,17 +449,32 @@ def _affine_blocks(packed: np.ndarray, scales: np.ndarray, offsets: np.ndarray, 
     return BlockWeights((rows, depth), kind, codes, scales, block, offsets=offsets)
 
 
-def _separate_switches(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Split the tensor of all experts of a layer, as MLX stores it, into one per expert."""
-    for name, tensor in tensors.items():
-        match = _SWITCHED.fullmatch(name)
-        if match is None or tensor.ndim < 2 or len(tensor) > MAX_EXPERTS:
-            yield name, tensor
+def _separate_experts(
+    tensors: Mapping[str, np.ndarray],
+    pattern: re.Pattern[str],
+    least_rank: int,
+    name: Callable[[re.Match[str], int], str],
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Split tensors of all experts of a layer, whose names have a pattern, into one per expert with its own name."""
+    for each, tensor in tensors.items():
+        match = pattern.fullmatch(each)
+        if match is None or tensor.ndim < least_rank or len(tensor) > MAX_EXPERTS:
+            yield each, tensor
             continue
-        before, part, rest = match.groups()
-        part = _MIXTRAL.get(part, part) if before.endswith("block_sparse_moe") else part
         for i, matrix in enumerate(tensor):
-            yield f"{before}.experts.{i}.{part}.{rest}", matrix
+            yield name(match, i), matrix
+
+
+def _name_in_stack(match: re.Match[str], expert: int) -> str:
+    """Return the name of the tensor of an expert of gpt-oss."""
+    return f"{match[1]}.{expert}.{match[2]}"
+
+
+def _name_in_switch(match: re.Match[str], expert: int) -> str:
+    """Return the name of the tensor of an expert of MLX, as the model's own code has it."""
+    before, part, rest = match.groups()
+    part = _MIXTRAL.get(part, part) if before.endswith("block_sparse_moe") else part
+    return f"{before}.experts.{expert}.{part}.{rest}"
 
 
 def _switch_of(name: str) -> str:
