@@ -41,11 +41,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import NormalDist
 from threading import Lock
 from types import MappingProxyType
+from typing import Any
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
 from mirlo.runtime.processes import end_group, end_with_parent
@@ -200,17 +201,21 @@ class Study:
             (self.source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.source / name, follow_symlinks=False)
 
+    @cached_property
+    def _map(self) -> dict[str, Any]:
+        """Return what `--map` has recorded."""
+        content: dict[str, Any] = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
+        return content
+
     def read_map(self) -> dict[int, list[str]]:
         """Return the tests that reach each change, those first that are tried first."""
-        content = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
-        seconds: dict[str, float] = content["seconds"]
-        return {int(number): in_turns(tests, seconds) for number, tests in content["reached"].items()}
+        seconds: dict[str, float] = self._map["seconds"]
+        return {int(number): in_turns(tests, seconds) for number, tests in self._map["reached"].items()}
 
     def read_seconds(self) -> dict[str, float]:
         """Return what each file of tests costs, in processor time."""
-        content = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
         costs: dict[str, float] = defaultdict(float)
-        for test, seconds in content["seconds"].items():
+        for test, seconds in self._map["seconds"].items():
             costs[test.partition("::")[0]] += seconds
         return dict(costs)
 
