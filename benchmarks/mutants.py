@@ -189,7 +189,8 @@ def mutated(text: str, mutant: Mutant) -> str:
 def with_hits(text: str, mutants: Sequence[Mutant]) -> str:
     """Return a file's text with a record of execution before each statement that has a change.
 
-    What is executed when the module is imported is recorded wherever a function of the file begins.
+    What is executed when the module is imported is recorded wherever a function of the file begins. The record binds no
+    name: functions whose local variables are looked at have no more of them, nor classes attributes.
     """
     lines = text.splitlines(keepends=True)
     places: dict[tuple[int, int], list[Mutant]] = defaultdict(list)
@@ -198,8 +199,8 @@ def with_hits(text: str, mutants: Sequence[Mutant]) -> str:
         for place in [(mutant.statement_line, mutant.indent), *(beginnings if mutant.is_global else [])]:
             places[place].append(mutant)
     for line, indent in sorted(places, reverse=True):
-        calls = "; ".join(f"hit({mutant.number})" for mutant in places[line, indent])
-        lines.insert(line - 1, f"{' ' * indent}from mirlo.mutation_hits import hit; {calls}\n")
+        numbers = ", ".join(str(mutant.number) for mutant in places[line, indent])
+        lines.insert(line - 1, f"{' ' * indent}__import__('mirlo.mutation_hits').mutation_hits.hit({numbers})\n")
     return "".join(lines)
 
 

@@ -38,7 +38,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -88,12 +88,13 @@ FOLDER = pathlib.Path({folder!r})
 SEEN = set()
 
 
-def hit(number):
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    if (number, test) not in SEEN:
-        SEEN.add((number, test))
-        with open(FOLDER / f"{{os.getpid()}}.txt", "a", encoding="utf-8") as file:
-            file.write(f"{{number}}\\t{{test}}\\n")
+def hit(*numbers):
+    test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
+    for number in numbers:
+        if (number, test, phase) not in SEEN:
+            SEEN.add((number, test, phase))
+            with open(FOLDER / f"{{os.getpid()}}.txt", "a", encoding="utf-8") as file:
+                file.write(f"{{number}}\\t{{phase.rstrip(')')}}\\t{{test}}\\n")
 '''
 
 
@@ -298,19 +299,35 @@ def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
     times = study.work / "times.jsonl"
     times.unlink(missing_ok=True)
     tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}", *study.tests], None)
-    reached: dict[int, set[str]] = defaultdict(set)
-    for file in hits.iterdir():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            number, _, test = line.partition("\t")
-            reached[int(number)].add(test)
-    seconds = seconds_alone([json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()])
+    measured = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()] if times.exists() else []
+    seconds = seconds_alone(measured)
+    if not seconds:
+        raise SystemExit(f"no test ran, so none reaches a change: {tree.output}")
+    lines = (line for file in hits.iterdir() for line in file.read_text(encoding="utf-8").splitlines())
     paths = {mutant.number: mutant.path for mutant in mutants}
     # Tests that tests run have no costs: those of a plug-in are the case that runs them, others are left out.
     reaching = {
         number: sorted((tests | plugin_test(paths[number])) & seconds.keys())
-        for number, tests in sorted(reached.items())
+        for number, tests in sorted(reached_in(lines, seconds).items())
     }
     (study.work / "map.json").write_text(json.dumps({"reached": reaching, "seconds": seconds}), encoding="utf-8")
+
+
+def reached_in(lines: Iterable[str], tests: Iterable[str]) -> dict[int, set[str]]:
+    """Return the tests that reach each change, from lines with its number, a phase of a test, and the test.
+
+    What the setup of a test reaches may be a fixture that others of its file share: it is reached by all of these.
+    """
+    files: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        files[test.partition("::")[0]].append(test)
+    reached: dict[int, set[str]] = defaultdict(set)
+    for line in lines:
+        number, phase, test = line.split("\t", 2)
+        reached[int(number)].add(test)
+        if phase == "setup":
+            reached[int(number)].update(files[test.partition("::")[0]])
+    return reached
 
 
 def plugin_test(path: str) -> set[str]:
@@ -342,14 +359,16 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
     return [test for _, _, test in sorted(ranked)]
 
 
-def files_of(path: str, costs: Mapping[str, float]) -> list[str]:
+def files_of(path: str, costs: Mapping[str, float], is_global: bool) -> list[str]:
     """Return the files of tests in the folder of a file, up to a cost, those first that are named as it.
 
     What runs when a module is imported runs once in a process, with the first test that imports it: the tests that look
-    at it are others.
+    at it are others. So does what a function computes whose results are cached; of other changes, only files are
+    returned that are named as the changed one.
     """
     folder = f"test/{Path(path).parent.as_posix()}"
     near = [file for file in costs if Path(file).parent.as_posix() == folder]
+    near = [file for file in near if is_global or is_named_as(file, path)]
     files, total = list[str](), 0.0
     for file in nearest_first(path, sorted(near, key=lambda file: costs[file])):
         total += costs[file]
@@ -364,16 +383,19 @@ def nearest_first(path: str, tests: Sequence[str]) -> list[str]:
 
     What runs when a module is imported is reached by all tests, of which few look at it.
     """
-    words = set(Path(path).stem.split("_"))
     folder = Path(path).parent.as_posix()
 
     def distance(test: str) -> int:
-        file = Path(test.partition("::")[0])
-        is_named = words <= set(file.stem.split("_"))
-        is_near = file.parent.as_posix() in (f"test/{folder}", f"{folder}/tests")
-        return 3 - 2 * is_named - is_near
+        file = test.partition("::")[0]
+        is_near = Path(file).parent.as_posix() in (f"test/{folder}", f"{folder}/tests")
+        return 3 - 2 * is_named_as(file, path) - is_near
 
     return sorted(tests, key=distance)
+
+
+def is_named_as(file: str, path: str) -> bool:
+    """Return whether a file of tests has the words of a file in its name."""
+    return set(Path(path).stem.split("_")) <= set(Path(file).stem.split("_"))
 
 
 class Tree:
@@ -387,7 +409,7 @@ class Tree:
         """Tests that passed without a change: what fails with one is run without it once, not each time."""
         self.root = folder / "mirlo"
         """A folder of this name is the package `mirlo` for what runs in it."""
-        self._output = folder / "output.txt"
+        self.output = folder / "output.txt"
         """What the last command has printed."""
         self._environment = {
             # Bytecode is kept outside of the copy, which is made again and again.
@@ -479,7 +501,7 @@ class Tree:
         limit = f"--max-time={SECONDS * (1 + len(files) // MOST_TESTS)}"
         if self._run([*command, limit, *files], None) == 0:
             return ""
-        failed = re.findall(r"^FAIL: .*?:: (\S+)", self._output.read_text(encoding="utf-8"), re.MULTILINE)
+        failed = re.findall(r"^FAIL: .*?:: (\S+)", self.output.read_text(encoding="utf-8"), re.MULTILINE)
         # What cannot be imported fails before a test does.
         return next((file for file in files if failed and file.endswith(failed[0])), "import")
 
@@ -489,7 +511,7 @@ class Tree:
         status = self._run(command, seconds)
         if status == -signal.SIGKILL:
             return "timeout"
-        output = self._output.read_text(encoding="utf-8")
+        output = self.output.read_text(encoding="utf-8")
         failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if failed:
             return failed[0].partition(" ")[2]
@@ -499,7 +521,7 @@ class Tree:
         """Run a command in the copy, which ends with all that it has started; return its status."""
         # A file, not a pipe: what the command leaves running would keep a pipe open.
         with (
-            open(self._output, "wb") as output,
+            open(self.output, "wb") as output,
             subprocess.Popen(
                 command, cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=partial(_limit, seconds),
@@ -568,7 +590,7 @@ def try_all(
                 mutant = next(waiting, None) if time.monotonic() < deadline else None
             if mutant is None:
                 return
-            files = files_of(mutant.path, costs) if mutant.is_global else []
+            files = files_of(mutant.path, costs, mutant.is_global)
             verdict = tree.judge(mutant, nearest_first(mutant.path, tests.get(mutant.number, [])), effort, files)
             with lock, open(study.work / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")

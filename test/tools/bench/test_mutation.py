@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from commands import ROOT
 
 from mirlo.benchmarks import mutation
-from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants
-from mirlo.benchmarks.mutation import PLUGIN_TESTS, Verdict, plugin_test, report
+from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, with_hits
+from mirlo.benchmarks.mutation import PLUGIN_TESTS, Verdict, plugin_test, reached_in, report
 
 
 def _verdict(path: str, kind: str, reached_by: int, killed: str) -> Verdict:
@@ -67,9 +69,42 @@ def test_what_runs_at_imports_is_tried_with_the_files_of_its_folder() -> None:
         "test/runtime/test_locks.py": 5.0, "test/runtime/test_a.py": 2.0, "test/runtime/test_b.py": 60.0,
         "test/driver/test_locks.py": 1.0, "test/runtime/deep/test_c.py": 1.0,
     }  # fmt: skip
-    assert mutation.files_of("runtime/locks.py", costs) == ["test/runtime/test_locks.py", "test/runtime/test_a.py"]
-    assert mutation.files_of("runtime/cache.py", costs) == ["test/runtime/test_a.py", "test/runtime/test_locks.py"]
-    assert mutation.files_of("runtime/cache.py", {}) == [] == mutation.files_of("tools/x.py", costs)
+    named, other = "test/runtime/test_locks.py", "test/runtime/test_a.py"
+    assert mutation.files_of("runtime/locks.py", costs, is_global=True) == [named, other]
+    assert mutation.files_of("runtime/cache.py", costs, is_global=True) == [other, named]
+    assert mutation.files_of("runtime/locks.py", costs, is_global=False) == [named]
+    assert mutation.files_of("runtime/cache.py", costs, is_global=False) == []
+    assert mutation.files_of("runtime/cache.py", {}, is_global=True) == []
+    assert mutation.files_of("tools/x.py", costs, is_global=True) == []
+
+
+def test_what_a_shared_fixture_reaches_is_reached_by_all_tests_of_its_file() -> None:
+    tests = ["test/a.py::test_a", "test/a.py::test_b[x\ty]", "test/b.py::test_c", "test/b.py::test_d"]
+    lines = [f"7\tsetup\t{tests[0]}", f"7\tcall\t{tests[2]}", f"8\tcall\t{tests[1]}", "8\t\t"]
+    assert reached_in(lines, tests) == {7: {*tests[:3]}, 8: {tests[1], ""}}
+
+
+def test_records_of_executions_bind_no_names() -> None:
+    """`runtime/records.py` makes methods of functions whose local variables it renames."""
+    text = "class A:\n    x = 1\n\ndef add(a, b):\n    if a == 1:\n        return b\n    return a + b\n"
+    changes = [Mutant("a.py", "constant", line, 0, line, 1, "", "", line, 4, number=line) for line in (2, 5)]
+    hits: list[int] = []
+    recorder = SimpleNamespace(mutation_hits=SimpleNamespace(hit=hits.append))
+    names: dict[str, Any] = {"__import__": lambda name: recorder}
+    exec(with_hits(text, changes), names)
+    assert names["add"](1, 2) == 2 and hits == [2, 5]
+    assert names["add"].__code__.co_varnames == ("a", "b") and [*vars(names["A"])].count("hit") == 0
+
+
+def test_a_map_without_tests_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the tests cannot run with the records, no change would count as reached."""
+    monkeypatch.setattr(mutation, "WORK", tmp_path)
+    monkeypatch.setattr(mutation.Tree, "run_tests", lambda *arguments: "import")
+    study = mutation.Study((), 1)
+    study.source.mkdir(parents=True)
+    study.source.joinpath("README.md").write_text("a file\n")
+    with pytest.raises(SystemExit, match="no test ran"):
+        mutation.make_map(study, [], 1)
 
 
 def test_a_folder_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
