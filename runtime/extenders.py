@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mirlo.runtime.entry_points import declared_groups, offered
-from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
+from mirlo.runtime.sources import model_version
 
 _GROUPS = (
     "mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends",
@@ -22,10 +22,9 @@ _GROUPS = (
 @cache
 def compiler_version() -> str:
     """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
-    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
-    for module in extension_modules():
-        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
-    return "\n".join(parts)
+    modules = extension_modules()
+    paths = [path for module in modules for path in _module_paths(module)]
+    return "\n".join((sys.version, *modules, model_version(paths)))
 
 
 def extension_modules() -> list[str]:

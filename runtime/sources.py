@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from mirlo.runtime.entry_points import installed_version
+from mirlo.runtime.system import file_state
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE_FOLDERS = ("dialects", "passes", "targets", "runtime")
@@ -17,6 +19,8 @@ MODEL_FOLDERS = (*CODE_FOLDERS, "frontends", "driver", "extend")
 """What a compiled model depends on: packages declare options of compilations through `extend`."""
 _LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
 _GENERATED = ("__pycache__",)
+_LEAST_AGE = 2_000_000_000
+"""Nanoseconds after a change of a file in which another one may have the same time: FAT rounds to two seconds."""
 
 
 def code_version() -> str:
@@ -24,12 +28,21 @@ def code_version() -> str:
     return compiler_digest(CODE_FOLDERS)
 
 
+def model_version(extensions: Iterable[Path]) -> str:
+    """Return what a compiled model depends on besides its file, its options and the machine, as a key.
+
+    `extensions` are the folders or files of the packages that extend the compiler.
+    """
+    others = [ROOT / folder for folder in MODEL_FOLDERS if folder not in CODE_FOLDERS]
+    return f"{code_version()} {digest_of_sources([*others, *extensions])}"
+
+
 @cache
 def compiler_digest(folders: tuple[str, ...]) -> str:
     """Return a digest of these folders of Mirlo, and of the versions of the libraries that they use."""
     import hashlib  # takes 7 ms, and the helps of commands import this module
 
-    parts = [*library_versions(), *(_digest_of_folder(folder) for folder in folders)]
+    parts = [*library_versions(), digest_of_sources(ROOT / folder for folder in folders)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -41,21 +54,55 @@ def library_versions() -> tuple[str, ...]:
 
 
 def digest_of_sources(places: Iterable[Path]) -> str:
-    """Return a digest of the names and contents of all files in these folders, or of these files."""
+    """Return a digest of the names and contents of all files in these folders, or of these files.
+
+    The user's cache has it by the paths and states of the files, so that they are read once after each change.
+    """
+    from mirlo.runtime.cache import OBJECTS, Cache, default_folder  # imports `hashlib`
+
+    names = [os.fspath(place) for place in places]
+    state = _state_of(names)
+    if state is None:
+        return _digest_of_contents(names)
+    cached = Cache(default_folder())
+    content = cached.get(OBJECTS, state)
+    if content is not None:
+        return content.decode()
+    digest = _digest_of_contents(names)
+    if _state_of(names) == state:
+        cached.put(OBJECTS, state, digest.encode())
+    return digest
+
+
+def _digest_of_contents(places: Iterable[str]) -> str:
     import hashlib
 
     digest = hashlib.sha256()
-    for place in map(str, places):
+    for number, place in enumerate(places):
         for file in _files_in(place):
             content = _content(file)
-            digest.update(f"{file.removeprefix(place)} {len(content)}\n".encode())
+            digest.update(f"{number} {file.removeprefix(place)} {len(content)}\n".encode())
             digest.update(content)
     return digest.hexdigest()
 
 
-@cache
-def _digest_of_folder(folder: str) -> str:
-    return digest_of_sources([ROOT / folder])
+def _state_of(places: Iterable[str]) -> str | None:
+    """Return a digest of the paths and states of all files; None where it may stay the same after a change."""
+    import hashlib
+
+    digest, newest = hashlib.sha256(b"sources"), 0
+    for place in places:
+        digest.update(f"{place}\0".encode())
+        for file in _files_in(place):
+            try:
+                state = file_state(os.stat(file))
+            except FileNotFoundError:
+                state = (0,)
+            if state is None:
+                return None
+            newest = max(newest, state[-1])
+            digest.update(f"{file}\0{state}\0".encode())
+    return digest.hexdigest()[:40] if newest < time.time_ns() - _LEAST_AGE else None
 
 
 def _files_in(place: str) -> Iterator[str]:

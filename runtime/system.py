@@ -123,6 +123,16 @@ class FileMapping(mmap.mmap):
         return status.st_size, status.st_mtime_ns
 
 
+def file_state(status: os.stat_result) -> tuple[int, ...] | None:
+    """Return numbers that differ after each change of a file, the time of the change in ns as the last one.
+
+    Processes can set all times of a file but that one. None on Windows, which has no such time.
+    """
+    if sys.platform == "win32":
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def scalable_vector_bits() -> int:
     """Return the length of a process's vectors of SVE; 0 where there are none."""
     if sys.platform != "linux" or os.uname().machine != "aarch64":
