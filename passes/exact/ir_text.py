@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mirlo.passes.exact.values import llvm_type
 from mirlo.runtime.records import dataclass
@@ -173,6 +173,38 @@ class FunctionText:
         if (index, lanes) not in self._constants:
             self._constants[index, lanes] = self.splat(self._constants[index, None], "i64", lanes, is_at_entry=True)
         return self._constants[index, lanes]
+
+    def loop(
+        self, count: str, kinds: Sequence[str], start: Sequence[str], body: Callable[[str, list[str]], Sequence[str]]
+    ) -> list[str]:
+        """Emit a loop over 0, 1, ...; return the values of these types that it carries."""
+        head, inside, after = (self.new_label(hint) for hint in ("head", "loop", "after"))
+        before = self.block
+        self.effect(f"br label %{head}")
+        self.label(head)
+        index, carried = self.fresh(), [self.fresh() for _ in start]
+        place = len(self.lines)
+        more = self.op(f"icmp ult i64 {index}, {count}")
+        self.effect(f"br i1 {more}, label %{inside}, label %{after}")
+        self.label(inside)
+        results = body(index, carried)
+        following, end = self.op(f"add i64 {index}, 1"), self.block
+        self.effect(f"br label %{head}")
+        phis = [f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{end} ]"]
+        for name, kind, first, again in zip(carried, kinds, start, results, strict=True):
+            phis.append(f"  {name} = phi {kind} [ {first}, %{before} ], [ {again}, %{end} ]")
+        self.lines[place:place] = phis
+        self.label(after)
+        return carried
+
+    def each(self, count: str, body: Callable[[str], None]) -> None:
+        """Emit a loop that carries nothing."""
+
+        def once(index: str, carried: list[str]) -> Sequence[str]:
+            body(index)
+            return carried
+
+        self.loop(count, [], [], once)
 
     def finish(self, has_dead_code: bool = False) -> None:
         """Append the function to its module, without dead code if there may be any."""

@@ -13,7 +13,7 @@ from mirlo.passes.exact.ir_text import HelperText, ModuleText
 from mirlo.passes.exact.memory import Array, GuardedBuffer, number_of
 from mirlo.passes.exact.translator import Argument
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.object_loader import compile_kept, compile_llvm, define_symbol
+from mirlo.runtime.object_loader import compile_kept, compile_llvm, define_symbol, find_symbol
 from mirlo.runtime.records import dataclass
 
 LEVEL, INLINE_LEVEL, HELPER_LEVEL = 0, 1, 2
@@ -58,16 +58,27 @@ class NativeFunction:
 
 def compile_function(module: ModuleText, name: str, arguments: Sequence[Argument]) -> NativeFunction:
     """Compile a module, and return its function of this name."""
-    new = {name: helper for name, helper in module.helpers.items() if name not in _helpers}
-    if new:  # loading each by itself takes most of a millisecond
-        helpers = compile_kept([_for_this_machine(helper.definition) for helper in new.values()], HELPER_LEVEL)
-        for helper_name in new:
-            define_symbol(helper_name, helpers.address(helper_name))
-        _helpers.update(new)
+    _compile_helpers(module)
     code = compile_llvm(
         _for_this_machine(str(module)), INLINE_LEVEL if module.is_inline or module.has_inline_loops else LEVEL
     )
     return NativeFunction(name, arguments, code, code.address(name))
+
+
+def helper_address(module: ModuleText, name: str) -> int:
+    """Compile the helpers of a module, and return the address of the one of this name."""
+    _compile_helpers(module)
+    return find_symbol(name)
+
+
+def _compile_helpers(module: ModuleText) -> None:
+    """Compile the helpers of a module that are new."""
+    new = {name: helper for name, helper in module.helpers.items() if name not in _helpers}
+    if new:  # loading each by itself takes most of a millisecond
+        helpers = compile_kept([_for_this_machine(helper.definition) for helper in new.values()], HELPER_LEVEL)
+        for name in new:
+            define_symbol(name, helpers.address(name))
+        _helpers.update(new)
 
 
 def _for_this_machine(text: str) -> str:

@@ -19,6 +19,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.exact.definition import depends
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, number_of
 from mirlo.passes.exact.primes import RESIDUE, VALUES, Plane
+from mirlo.passes.exact.residue_products import multiply
 from mirlo.passes.exact.strided import Ranges, StridedOperand
 from mirlo.passes.exact.values import is_float
 from mirlo.runtime.processes import one_blas_thread
@@ -130,14 +131,30 @@ class Matrices:
         self.results = _Matrix(product, output, (product.batch, product.rows, product.columns), sizes)
         self.panels = list(self._parts())
 
-    def read_rows(self, left: GuardedBuffer, plane: Plane, firsts: Collection[int] = ()) -> Array:
-        """Return the rows of the left factor, at index 0 of the axes `firsts`."""
-        ranges = {axis: range(1) if axis in firsts else each for axis, each in self._ranges().items()}
-        return around_zero(self._rows.read(self._rows.elements(left, plane), ranges)[0], plane)
-
     def sums(self, left: GuardedBuffer, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the sums of products."""
-        yield from self.products(self.read_rows(left, plane), right, plane)
+        shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
+        if isinstance(right, NumberBuffer):
+            shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
+        rows = around_zero(self._rows.read(self._rows.elements(left, plane), self._ranges())[0], plane)
+        split = SplitFactor(rows, most * self._depth, shift, plane)
+        elements = self._others.elements(right, plane)
+        for panel in self.panels:
+            part, is_transposed = self._others.read(elements, panel, transposes=True)
+            part -= shift
+            yield panel, split.times(part if is_transposed else part.swapaxes(1, 2), self.batch_part(panel))
+
+    def row_residues(self, left: GuardedBuffer, plane: Plane, firsts: Collection[int] = ()) -> Array:
+        """Return the rows of the left factor, at index 0 of the axes `firsts`."""
+        ranges = {axis: range(1) if axis in firsts else each for axis, each in self._ranges().items()}
+        return self._rows.residues(self._rows.padded(left.planes[plane.index]), ranges)
+
+    def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
+        """Yield each panel of columns, and the products of few rows of residues by it."""
+        elements = self._others.padded(right.planes[plane.index])
+        for panel in self.panels:
+            columns = self._others.residues(elements, panel).swapaxes(1, 2)
+            yield panel, multiply(rows[self.batch_part(panel)], columns, plane)
 
     def float_sums(self, left: GuardedBuffer, right: GuardedBuffer) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the sums of products of 64-bit floats."""
@@ -146,18 +163,6 @@ class Matrices:
         for panel in self.panels:
             part, is_transposed = self._others.read(elements, panel, transposes=True)
             yield panel, rows[self.batch_part(panel)] @ (part if is_transposed else part.swapaxes(1, 2))
-
-    def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
-        """Yield each panel of columns, and the products of rows by it; rows are integers around zero."""
-        shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
-        if isinstance(right, NumberBuffer):
-            shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
-        split = SplitFactor(rows, most * self._depth, shift, plane)
-        elements = self._others.elements(right, plane)
-        for panel in self.panels:
-            part, is_transposed = self._others.read(elements, panel, transposes=True)
-            part -= shift
-            yield panel, split.times(part if is_transposed else part.swapaxes(1, 2), self.batch_part(panel))
 
     def batch_part(self, panel: Ranges) -> Any:
         """Return the positions of the matrices of a panel."""
@@ -272,8 +277,18 @@ class _Matrix:
 
     def elements(self, buffer: GuardedBuffer, plane: Plane) -> Array:
         """Return the elements in memory, with zeros beyond the edges where they are read in strides."""
-        numbers = buffer.numbers if isinstance(buffer, NumberBuffer) else buffer.planes[plane.index]
+        return self.padded(buffer.numbers if isinstance(buffer, NumberBuffer) else buffer.planes[plane.index])
+
+    def padded(self, numbers: Array) -> Array:
+        """Return elements with zeros beyond the edges where they are read in strides."""
         return numbers if self._strided is None else self._strided.padded(numbers)
+
+    def residues(self, elements: Array, ranges: Ranges) -> Array:
+        """Return matrices of elements, which are those in memory where they are matrices there."""
+        if self._strided is None:
+            return self._gathered(elements, self._indices(ranges))
+        matrices = self._strided.without_surplus(self._strided.view(elements, self._axes, ranges), self._axes, ranges)
+        return matrices.reshape([math.prod(len(ranges[axis]) for axis in group) for group in self._groups])
 
     def read(self, elements: Array, ranges: Ranges, transposes: bool = False) -> tuple[Array, bool]:
         """Return matrices of elements as 64-bit floats, and whether the last two dims are transposed.
@@ -298,6 +313,10 @@ class _Matrix:
             return
         view = self._strided.view(elements, self._axes, ranges)
         view[...] = numbers.reshape(view.shape)
+
+    def is_contiguous(self, group: int) -> bool:
+        """Return whether elements along a dim of matrices are consecutive in memory."""
+        return self._is_contiguous(self._groups[group])
 
     def _is_contiguous(self, axes: Sequence[int]) -> bool:
         return self._strided is not None and any(self._strided.is_contiguous(axis) for axis in axes)
@@ -377,7 +396,7 @@ def reads_axis(operand: OperandView, axis: int) -> bool:
 def _has_special(buffer: GuardedBuffer, moduli: Sequence[Plane]) -> bool:
     if isinstance(buffer, NumberBuffer):
         return False
-    return bool((buffer.planes[0].view(np.uint32) >= moduli[0].modulus).any())
+    return bool(buffer.planes[0].view(np.uint32).max(initial=0) >= moduli[0].modulus)
 
 
 def flat_index(expressions: Sequence[ir.AffineExpr], at: Mapping[int, Array], shape: Sequence[int]) -> Array:

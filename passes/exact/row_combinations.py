@@ -15,9 +15,10 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.exact.memory import Array, GuardedBuffer
-from mirlo.passes.exact.primes import VALUES
-from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero, from_zero
-from mirlo.runtime.processes import one_blas_thread
+from mirlo.passes.exact.primes import RESIDUE, VALUES
+from mirlo.passes.exact.products import Matrices, SumOfProducts, from_zero
+from mirlo.passes.exact.residue_products import multiply
+from mirlo.passes.exact.strided import Ranges
 from mirlo.runtime.records import dataclass
 
 LEAST_ROWS = 16
@@ -40,9 +41,7 @@ class RowCombinations:
         batch, count = (
             math.prod(product.block.domain[axis] for axis in axes) for axes in (product.batch, product.rows)
         )
-        numbers = rng.integers(0, VALUES.modulus, (batch, 1, count)).astype(np.float64)
-        self._numbers = around_zero(numbers, VALUES)
-        self._half = VALUES.modulus >> 1
+        self._numbers = rng.integers(0, VALUES.modulus, (batch, 1, count)).astype(RESIDUE)
 
     @property
     def nbytes(self) -> int:
@@ -51,27 +50,25 @@ class RowCombinations:
     @cached_property
     def _expected(self) -> list[Array]:
         """Return the combinations of rows of the definition, for each panel of columns."""
-        rows = self._matrices.read_rows(self._left, VALUES)
-        with one_blas_thread():
-            split = SplitFactor(self._numbers, (self._half + 1) * rows.shape[1], 0, VALUES)
-            combined = around_zero(split.times(rows, slice(None)).astype(np.float64), VALUES)
-            return [sums for _, sums in self._matrices.products(combined, self._right, VALUES)]
+        combined = multiply(self._numbers, self._matrices.row_residues(self._left, VALUES), VALUES)
+        return [sums for _, sums in self._matrices.products(combined, self._right, VALUES)]
 
     def are_those_of(self, result: Array) -> bool:
         """Return whether the elements of a result have the combinations of the definition."""
-        if (result.view(np.uint32) >= VALUES.modulus).any():
+        if result.view(np.uint32).max(initial=0) >= VALUES.modulus:
             return False  # equal modulo the prime is not equal
-        elements = result
-        if self._addend is not None:
-            elements = from_zero(result - self._addend, VALUES)
-        split = SplitFactor(self._numbers, (self._half + 1) * self._numbers.shape[2], self._half, VALUES)
-        with one_blas_thread():
-            for panel, expected in zip(self._matrices.panels, self._expected, strict=True):
-                part, _ = self._matrices.results.read(elements, panel)
-                part -= self._half
-                if (split.times(part, self._matrices.batch_part(panel)) != expected).any():
-                    return False
+        for panel, expected in zip(self._matrices.panels, self._expected, strict=True):
+            total = self._combined(result, panel)
+            if self._addend is not None:
+                total = from_zero(total - self._combined(self._addend, panel), VALUES)
+            if (total != expected).any():
+                return False
         return True
+
+    def _combined(self, elements: Array, panel: Ranges) -> Array:
+        """Return the combinations of rows of a panel of results."""
+        numbers = self._numbers[self._matrices.batch_part(panel)]
+        return multiply(numbers, self._matrices.results.residues(elements, panel), VALUES)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import numpy as np
 
 from mirlo.passes.exact.definition import depends
 from mirlo.passes.exact.memory import CHUNK, Array, GuardedBuffer, copy_of_guards, guard_of
-from mirlo.passes.exact.primes import Plane
-from mirlo.passes.exact.products import Matrices, SplitFactor, SumOfProducts, around_zero, evaluated, flat_index
+from mirlo.passes.exact.primes import RESIDUE, Plane
+from mirlo.passes.exact.products import Matrices, SumOfProducts, evaluated, flat_index
+from mirlo.passes.exact.residue_products import multiply
 from mirlo.passes.exact.strided import Ranges
 from mirlo.runtime.records import dataclass
 
@@ -92,12 +93,14 @@ class SeparableFactor:
         """Yield each panel of columns, and the sums of products, of which those over the first axes come first."""
         assert isinstance(left, SeparableBuffer)
         rows = self._rows(left, plane)
-        second = matrices.read_rows(left, plane, self.axes)
-        split = SplitFactor(second, ((plane.modulus >> 1) + 1) * len(rows), 0, plane)
-        every = np.broadcast_to(around_zero(rows, plane), (len(second), *rows.shape))
+        second = matrices.row_residues(left, plane, self.axes)
+        every = np.broadcast_to(rows, (len(second), *rows.shape))
         for panel, sums in matrices.products(every, right, plane):
-            part = around_zero(sums.astype(np.float64), plane)
-            yield panel, split.times(part, matrices.batch_part(panel))
+            factor = second[matrices.batch_part(panel)]
+            if matrices.results.is_contiguous(1):
+                yield panel, multiply(sums.swapaxes(1, 2), factor.swapaxes(1, 2), plane).swapaxes(1, 2)
+            else:
+                yield panel, multiply(factor, sums, plane)
 
     def _rows(self, buffer: SeparableBuffer, plane: Plane) -> Array:
         """Return the factors of a sum over the first axes: a row for each index of the others, zero elsewhere."""
@@ -110,7 +113,7 @@ class SeparableFactor:
         indices = self._at()
         row = sum((indices[axis] * math.prod(extents[i + 1 :]) for i, axis in enumerate(others)), np.zeros(1, np.int64))
         depth = math.prod(domain[axis] for axis in reduce)
-        rows: Array = np.zeros((math.prod(extents), depth))
+        rows: Array = np.zeros((math.prod(extents), depth), RESIDUE)
         rows[np.broadcast_to(row.reshape(-1), depth), np.arange(depth)] = first.reshape(-1)[at]
         return rows
 

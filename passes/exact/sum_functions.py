@@ -56,6 +56,50 @@ def sum_function(module: ModuleText, arithmetic: Arithmetic, signature: SumSigna
     return name
 
 
+def half_of(lanes: int | None) -> int | None:
+    return None if lanes is None else lanes // 2
+
+
+def halves(g: FunctionText, address: str, is_splat: bool, lanes: int | None) -> list[str]:
+    """Return residues in memory as integers of 64 bits, those of even lanes and those of odd ones."""
+    half = half_of(lanes)
+    if half is None:
+        return [g.op(f"zext i32 {g.op(f'load i32, ptr {address}, align 4')} to i64")]
+    kind = llvm_type("i64", half)
+    if is_splat:  # an instruction loads a number into all lanes of 32 bits, and none into those of 64
+        element = g.splat(g.op(f"load i32, ptr {address}, align 4"), "i32", lanes)
+        both = g.op(f"bitcast {llvm_type('i32', lanes)} {element} to {kind}")
+    else:
+        both = g.op(f"load {kind}, ptr {address}, align 4")
+    low = g.op(f"and {kind} {both}, {g.constant(_HALF, 64, half)}")
+    return [low, low if is_splat else g.op(f"lshr {kind} {both}, {g.constant(32, 64, half)}")]
+
+
+def store_halves(g: FunctionText, numbers: Sequence[str], address: str, lanes: int | None) -> None:
+    """Emit a store of residues, which are those of even lanes and those of odd ones."""
+    half = half_of(lanes)
+    kind = llvm_type("i64", half)
+    if len(numbers) == 1:
+        g.effect(f"store i32 {g.op(f'trunc i64 {numbers[0]} to i32')}, ptr {address}, align 4")
+        return
+    odd = g.op(f"shl {kind} {numbers[1]}, {g.constant(32, 64, half)}")
+    g.effect(f"store {kind} {g.op(f'or {kind} {numbers[0]}, {odd}')}, ptr {address}, align 4")
+
+
+def parts_of(g: FunctionText, total: str, half: int | None) -> tuple[str, str]:
+    """Return the lower 32 bits of integers of 64 bits, and those above."""
+    kind = llvm_type("i64", half)
+    low = g.op(f"and {kind} {total}, {g.constant(_HALF, 64, half)}")
+    return low, g.op(f"lshr {kind} {total}, {g.constant(32, 64, half)}")
+
+
+def residue_of_parts(g: FunctionText, low: str, high: str, half: int | None, plane: Plane) -> str:
+    """Return the residue of a sum of lower parts, and of one of parts above 32 bits."""
+    power = g.constant((1 << 32) % plane.modulus, 64, half)
+    scaled = times(g, reduced(g, high, half, plane), power, half)
+    return reduced(g, g.op(f"add {llvm_type('i64', half)} {scaled}, {low}"), half, plane)
+
+
 class _SumFunction:
     def __init__(self, module: ModuleText, arithmetic: Arithmetic, signature: SumSignature, name: str):
         self.g = FunctionText(module, name)
@@ -95,39 +139,6 @@ class _SumFunction:
 
     # ----------------------------------------------------------------------------------------------------------- loops
 
-    def _loop(self, count: str, body: Callable[[str], None]) -> None:
-        """Emit a loop that carries nothing."""
-
-        def once(index: str, carried: list[str]) -> Sequence[str]:
-            body(index)
-            return carried
-
-        self._carry(count, [], [], once)
-
-    def _carry(
-        self, count: str, kinds: Sequence[str], start: Sequence[str], body: Callable[[str, list[str]], Sequence[str]]
-    ) -> list[str]:
-        """Emit a loop over 0, 1, ...; return the values that it carries."""
-        g = self.g
-        head, inside, after = (g.new_label(hint) for hint in ("head", "loop", "after"))
-        before = g.block
-        g.effect(f"br label %{head}")
-        g.label(head)
-        index, carried = g.fresh(), [g.fresh() for _ in start]
-        place = len(g.lines)
-        more = g.op(f"icmp ult i64 {index}, {count}")
-        g.effect(f"br i1 {more}, label %{inside}, label %{after}")
-        g.label(inside)
-        results = body(index, carried)
-        following, end = g.op(f"add i64 {index}, 1"), g.block
-        g.effect(f"br label %{head}")
-        phis = [f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{end} ]"]
-        for name, kind, first, again in zip(carried, kinds, start, results, strict=True):
-            phis.append(f"  {name} = phi {kind} [ {first}, %{before} ], [ {again}, %{end} ]")
-        g.lines[place:place] = phis
-        g.label(after)
-        return carried
-
     def _blocks(self, products: Callable[[str, str, str, str], None]) -> None:
         """Emit the loops over blocks of iterations and over products; a loop of no iteration has one block."""
         g = self.g
@@ -144,9 +155,9 @@ class _SumFunction:
                 word = g.op(f"add i64 {g.op(f'mul i64 {position}, {PRODUCT_WORDS}')}, {first}")
                 products(g.op(f"getelementptr i64, ptr %table, i64 {word}"), start, iterations, is_first)
 
-            self._loop(count, product)
+            g.each(count, product)
 
-        self._loop(blocks, block)
+        g.each(blocks, block)
 
     def _word(self, row: str, word: int | str) -> str:
         return self.g.op(f"load i64, ptr {self.g.op(f'getelementptr i64, ptr {row}, i64 {word}')}, align 8")
@@ -217,7 +228,7 @@ class _SumFunction:
             total = self.arithmetic.fma(g, left, right, FloatValue(tuple(carried), lanes))
             return self.arithmetic.canonical(g, total).planes
 
-        totals = self._carry(iterations, [kind] * self.planes, totals, add)
+        totals = g.loop(iterations, [kind] * self.planes, totals, add)
         for address, total in zip(addresses, totals, strict=True):
             g.effect(f"store {kind} {total}, ptr {address}, align 4")
 
@@ -230,24 +241,6 @@ class _SumFunction:
 
     # -------------------------------------------------------------------------------------------------------- residues
 
-    @property
-    def _half_lanes(self) -> int | None:
-        return None if self.lanes is None else self.lanes // 2
-
-    def _halves(self, address: str, is_splat: bool) -> list[str]:
-        """Return residues as integers of 64 bits, those of even lanes and those of odd ones."""
-        g, lanes = self.g, self._half_lanes
-        if lanes is None:
-            return [g.op(f"zext i32 {g.op(f'load i32, ptr {address}, align 4')} to i64")]
-        kind = llvm_type("i64", lanes)
-        if is_splat:  # an instruction loads a number into all lanes of 32 bits, and none into those of 64
-            element = g.splat(g.op(f"load i32, ptr {address}, align 4"), "i32", self.lanes)
-            both = g.op(f"bitcast {llvm_type('i32', self.lanes)} {element} to {kind}")
-        else:
-            both = g.op(f"load {kind}, ptr {address}, align 4")
-        low = g.op(f"and {kind} {both}, {g.constant(_HALF, 64, lanes)}")
-        return [low, low if is_splat else g.op(f"lshr {kind} {both}, {g.constant(32, 64, lanes)}")]
-
     def _residues(self, row: str, start: str, iterations: str, is_first: str) -> None:
         """Emit the sum of a product of residues."""
         factors, is_zero = self._factors(row, start), self._is_zero(row, is_first)
@@ -259,26 +252,27 @@ class _SumFunction:
     def _residues_of_plane(
         self, plane: Plane, factors: Sequence[tuple[str, str]], address: str, iterations: str, is_zero: str
     ) -> None:
-        g, lanes = self.g, self._half_lanes
+        g, lanes = self.g, half_of(self.lanes)
         kind = llvm_type("i64", lanes)
         zero = g.constant(0, 64, lanes)
-        known = [g.op(f"select i1 {is_zero}, {kind} {zero}, {kind} {each}") for each in self._halves(address, False)]
+        known = [
+            g.op(f"select i1 {is_zero}, {kind} {zero}, {kind} {each}") for each in halves(g, address, False, self.lanes)
+        ]
         kinds, count = [kind] * 2 * len(known), len(known)
 
         def add(index: str, totals: Sequence[str]) -> list[str]:
             """Return totals with the products of an iteration."""
             left, right = (
-                self._halves(self._at(place, step, index), is_splat)
+                halves(g, self._at(place, step, index), is_splat, self.lanes)
                 for (place, step), is_splat in zip(factors, self.signature.are_splats, strict=True)
             )
             products = (g.op(f"mul {kind} {x}, {y}") for x, y in zip(left, right, strict=True))
             return [g.op(f"add {kind} {x}, {y}") for x, y in zip(totals, products, strict=True)]
 
         def split(totals: Sequence[str], highs: Sequence[str]) -> list[str]:
-            low, shift = g.constant(_HALF, 64, lanes), g.constant(32, 64, lanes)
-            lows = [g.op(f"and {kind} {each}, {low}") for each in totals]
-            parts = (g.op(f"lshr {kind} {each}, {shift}") for each in totals)
-            return [*lows, *(g.op(f"add {kind} {x}, {y}") for x, y in zip(highs, parts, strict=True))]
+            parts = [parts_of(g, each, lanes) for each in totals]
+            lows, others = zip(*parts, strict=True)
+            return [*lows, *(g.op(f"add {kind} {x}, {y}") for x, y in zip(highs, others, strict=True))]
 
         def some(index: str, carried: list[str]) -> Sequence[str]:
             totals = carried[:count]
@@ -287,27 +281,15 @@ class _SumFunction:
             return split(totals, carried[count:])
 
         whole = g.op(f"udiv i64 {iterations}, {_UNREDUCED}")
-        totals = self._carry(whole, kinds, [*known, *[zero] * count], some)
+        totals = g.loop(whole, kinds, [*known, *[zero] * count], some)
         first = g.op(f"mul i64 {whole}, {_UNREDUCED}")
 
         def one(index: str, carried: list[str]) -> Sequence[str]:
             return split(add(g.op(f"add i64 {first}, {index}"), carried[:count]), carried[count:])
 
-        totals = self._carry(g.op(f"sub i64 {iterations}, {first}"), kinds, totals, one)
-        power = g.constant((1 << 32) % plane.modulus, 64, lanes)
-        sums = []
-        for low, high in zip(totals[:count], totals[count:], strict=True):
-            scaled = times(g, reduced(g, high, lanes, plane), power, lanes)
-            sums.append(reduced(g, g.op(f"add {kind} {scaled}, {low}"), lanes, plane))
-        self._store(sums, address)
-
-    def _store(self, sums: Sequence[str], address: str) -> None:
-        g, kind = self.g, llvm_type("i64", self._half_lanes)
-        if len(sums) == 1:
-            g.effect(f"store i32 {g.op(f'trunc i64 {sums[0]} to i32')}, ptr {address}, align 4")
-            return
-        odd = g.op(f"shl {kind} {sums[1]}, {g.constant(32, 64, self._half_lanes)}")
-        g.effect(f"store {kind} {g.op(f'or {kind} {sums[0]}, {odd}')}, ptr {address}, align 4")
+        totals = g.loop(g.op(f"sub i64 {iterations}, {first}"), kinds, totals, one)
+        pairs = zip(totals[:count], totals[count:], strict=True)
+        store_halves(g, [residue_of_parts(g, *parts, lanes, plane) for parts in pairs], address, self.lanes)
 
     def _has_special(self) -> str:
         """Return whether a number outside of the field is among the elements, or the sums."""
@@ -334,10 +316,10 @@ class _SumFunction:
                 loaded = g.op(f"load {kind}, ptr {self._at(place, step, index)}, align 4")
                 return [g.extreme("umax", carried[0], loaded, 32, self.lanes)]
 
-            (greatest,) = self._carry("%n", [kind], [g.constant(0, 32, self.lanes)], element)
+            (greatest,) = g.loop("%n", [kind], [g.constant(0, 32, self.lanes)], element)
             note(greatest, self.lanes)
 
-        self._loop(accesses, access)
+        g.each(accesses, access)
         first = g.op(f"add i64 {g.op(f'mul i64 {accesses}, {ACCESS_WORDS}')}, {HEAD_WORDS}")
 
         def total(number: str) -> None:
@@ -348,5 +330,5 @@ class _SumFunction:
             zero = g.constant(0, 32, self.lanes)
             note(g.op(f"select i1 {starts}, {kind} {zero}, {kind} {loaded}"), self.lanes)
 
-        self._loop(count, total)
+        g.each(count, total)
         return g.op(f"load i1, ptr {special_flag}, align 1")
