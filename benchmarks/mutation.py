@@ -10,7 +10,8 @@ python -m benchmarks.mutation --folder targets/gpu --retry test/targets/gpu   # 
 
 With `--folder`, which may be repeated, changes are made in these folders only, and only tests of these folders are run:
 those in the folder of `test` that is named as one of them, or as one above it, and those of `TESTED_BY`. A file may
-stand for a folder. A package of `plugins` is tested by its own tests, which `PLUGIN_TESTS` runs where it is installed.
+stand for a folder. A package of `plugins` is tested by its own tests: `make test` collects those of some packages, and
+`PLUGIN_TESTS` runs them where the package is installed.
 
 The rate that counts is that of the changes which a test reaches: without PyTorch, oneDNN and devices, the others are
 reached by none.
@@ -41,7 +42,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import NormalDist
 from threading import Lock
@@ -234,9 +236,31 @@ def tests_of(folder: str) -> list[str]:
     Of a folder that no tests are named as, these are those of `TESTED_BY` alone.
     """
     if Path(folder).parts[0] == PLUGINS:
-        return [PLUGIN_TESTS]
+        own = plugin_folder(folder)
+        return [*([own] if (ROOT / own).is_dir() and own in collected_folders() else []), PLUGIN_TESTS]
     named, others = test_folder(folder, ROOT), others_of(folder)
     return others if named != f"test/{folder}" and folder in TESTED_BY else [named, *others]
+
+
+@cache
+def collected_folders() -> frozenset[str]:
+    """Return the folders of tests that `make test` collects."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (folders,) = re.findall(r"^testpaths = (\[.*\])$", text, re.MULTILINE)
+    return frozenset(json.loads(folders))
+
+
+def plugin_folder(path: str) -> str:
+    """Return the folder with the tests of the package of `plugins` that a path is in."""
+    return Path(*Path(path).parts[:2], "tests").as_posix()
+
+
+def near_folders(path: str) -> tuple[str, ...]:
+    """Return the folders of tests that are named as that of a file."""
+    folder = Path(path).parent
+    if folder.parts[0] == PLUGINS:
+        return (Path(plugin_folder(path), *folder.parts[3:]).as_posix(),)
+    return f"test/{folder.as_posix()}", f"{folder.as_posix()}/tests"
 
 
 def others_of(path: str) -> list[str]:
@@ -366,8 +390,8 @@ def files_of(path: str, costs: Mapping[str, float], is_global: bool) -> list[str
     at it are others. So does what a function computes whose results are cached; of other changes, only files are
     returned that are named as the changed one.
     """
-    folder = f"test/{Path(path).parent.as_posix()}"
-    near = [file for file in costs if Path(file).parent.as_posix() == folder]
+    folders = near_folders(path)
+    near = [file for file in costs if Path(file).parent.as_posix() in folders]
     near = [file for file in near if is_global or is_named_as(file, path)]
     files, total = list[str](), 0.0
     for file in nearest_first(path, sorted(near, key=lambda file: costs[file])):
@@ -383,11 +407,11 @@ def nearest_first(path: str, tests: Sequence[str]) -> list[str]:
 
     What runs when a module is imported is reached by all tests, of which few look at it.
     """
-    folder = Path(path).parent.as_posix()
+    folders = near_folders(path)
 
     def distance(test: str) -> int:
         file = test.partition("::")[0]
-        is_near = Path(file).parent.as_posix() in (f"test/{folder}", f"{folder}/tests")
+        is_near = Path(file).parent.as_posix() in folders
         return 3 - 2 * is_named_as(file, path) - is_near
 
     return sorted(tests, key=distance)
@@ -396,6 +420,15 @@ def nearest_first(path: str, tests: Sequence[str]) -> list[str]:
 def is_named_as(file: str, path: str) -> bool:
     """Return whether a file of tests has the words of a file in its name."""
     return set(Path(path).stem.split("_")) <= set(Path(file).stem.split("_"))
+
+
+def installed_plugins() -> list[str]:
+    """Return the packages of `plugins` that are installed from their folders, which are imported from copies instead.
+
+    They are installed apart from Mirlo: what stands before them in the path is imported in their place.
+    """
+    packages = {path.parent for path in ROOT.glob(f"{PLUGINS}/*/mirlo_*/__init__.py")}
+    return sorted(path.parent.relative_to(ROOT).as_posix() for path in packages if find_spec(path.name) is not None)
 
 
 class Tree:
@@ -414,7 +447,8 @@ class Tree:
         self._environment = {
             # Bytecode is kept outside of the copy, which is made again and again.
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-            "PYTHONPATH": str(folder), "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+            "PYTHONPATH": os.pathsep.join(map(str, [folder, *(self.root / each for each in installed_plugins())])),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         }  # fmt: skip
         self.restore()
 

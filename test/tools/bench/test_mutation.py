@@ -45,6 +45,7 @@ def test_survivors_are_counted_by_class_among_those_that_tests_reach() -> None:
 
 def test_packages_of_plugins_are_tested_by_their_own_tests() -> None:
     assert mutation.tests_of("plugins/systolic") == [PLUGIN_TESTS]
+    assert mutation.tests_of("plugins/llm/mirlo_llm/serve") == ["plugins/llm/tests", PLUGIN_TESTS]
     assert plugin_test("plugins/systolic/mirlo_systolic/regions.py") == {
         f"{PLUGIN_TESTS}::test_its_own_tests_pass[systolic]"
     }
@@ -61,6 +62,8 @@ def test_tests_that_are_named_as_a_file_are_tried_first() -> None:
     ]  # fmt: skip
     assert mutation.nearest_first("runtime/locks.py", tests) == [tests[3], tests[2], tests[1], tests[0]]
     assert mutation.nearest_first("dialects/core/dims.py", tests) == tests
+    own = ["plugins/llm/tests/caches/test_a.py::test_b", "plugins/llm/tests/serve/test_tokens.py::test_c"]
+    assert mutation.nearest_first("plugins/llm/mirlo_llm/serve/images.py", own) == own[::-1]
     assert mutation.nearest_first("dialects/core/dims.py", []) == []
 
 
@@ -94,6 +97,20 @@ def test_records_of_executions_bind_no_names() -> None:
     exec(with_hits(text, changes), names)
     assert names["add"](1, 2) == 2 and hits == [2, 5]
     assert names["add"].__code__.co_varnames == ("a", "b") and [*vars(names["A"])].count("hit") == 0
+
+
+def test_packages_of_plugins_are_imported_from_the_copy(tmp_path: Path) -> None:
+    """They are installed from their folders, apart from Mirlo: tests would not see what is changed in a copy."""
+    names = [path for path in mutation.installed_plugins() if path in ("plugins/llm", "plugins/ranks")]
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    for name in names:
+        package = f"mirlo_{Path(name).name}"
+        (source / name / package).mkdir(parents=True)
+        (source / name / package / "__init__.py").write_text("")
+        (source / "test_it.py").write_text(
+            f"import {package}\ndef test_it(): assert {str(tree)!r} in {package}.__file__"
+        )
+        assert mutation.Tree(tree, source).run_tests(["test_it.py"], None) == ""
 
 
 def test_a_map_without_tests_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
