@@ -23,7 +23,9 @@ def assert_snapshot(path: str, lines: Iterable[str]) -> None:
 
 def tables() -> dict[str, Callable[[], Iterable[str]]]:
     """Return what makes the lines of each table."""
-    folders = ("conformance", "frontends/onnx", "../plugins/stablehlo/tests/support")
+    folders = (
+        "conformance", "frontends/onnx", "../plugins/stablehlo/tests/support", "../plugins/llm/tests/support",
+    )  # fmt: skip
     sys.path += [str(TESTS / folder) for folder in folders]
     import declared_options
     import drawn_cases
@@ -32,6 +34,7 @@ def tables() -> dict[str, Callable[[], Iterable[str]]]:
     import lowered_kernels
     import planned_kernels
     import printed_scripts
+    import request_bodies
     import stablehlo_programs
 
     modules = (
@@ -43,6 +46,7 @@ def tables() -> dict[str, Callable[[], Iterable[str]]]:
         printed_scripts,
         drawn_cases,
         declared_options,
+        request_bodies,
     )
     return {path: lines for module in modules for path, lines in module.SNAPSHOTS.items()}
 

@@ -150,7 +150,8 @@ def _with_images(fields: BodyFields, role: str, text: str) -> dict[str, object]:
         raise fields.fail("images", "an array of images in base64")
     if not images:
         return {"role": role, "content": text}
-    parts = [{"type": "image_url", "image_url": {"url": f"data:image;base64,{each}"}} for each in images]
+    # Requests do not name the type of an image, and encoders read it from the file.
+    parts = [{"type": "image_url", "image_url": {"url": f"data:image/any;base64,{each}"}} for each in images]
     return {"role": role, "content": [*parts, {"type": "text", "text": text}]}
 
 

@@ -18,7 +18,7 @@ from mirlo_llm.serve.answer_reader import AnswerForm  # noqa: E402
 from mirlo_llm.serve.application import Server  # noqa: E402
 from mirlo_llm.serve.body import BodyFields  # noqa: E402
 from mirlo_llm.serve.engine_thread import Delivery  # noqa: E402
-from mirlo_llm.serve.ollama_api import OllamaWriter, read_ollama_chat  # noqa: E402
+from mirlo_llm.serve.ollama_api import OllamaWriter, read_ollama_chat, read_ollama_text  # noqa: E402
 from mirlo_llm.serve.options import ServeOptions, parse_models  # noqa: E402
 from served import ready_client, write_language_model  # noqa: E402
 
@@ -144,6 +144,21 @@ def test_calls_of_tools() -> None:
     read = read_ollama_chat(BodyFields({"messages": again, "think": False}), ServeOptions())
     assert read.call.messages is not None and len(read.call.messages) == 4
     assert read.call.template["enable_thinking"] is False and read.call.is_streamed
+
+
+@pytest.mark.parametrize("path", ["chat", "generate"])
+def test_images_are_part_of_the_message(path: str) -> None:
+    """They have no type in this API: encoders of images read it from the file."""
+    images = ["aGk=", "AAEC"]
+    if path == "chat":
+        message = {"role": "user", "content": "the fox", "images": images}
+        body = read_ollama_chat(BodyFields({"messages": [message]}), ServeOptions())
+    else:
+        body = read_ollama_text(BodyFields({"prompt": "the fox", "images": images}), ServeOptions())
+    assert body.call.messages is not None
+    *parts, text = body.call.messages[0]["content"]
+    assert [part["image"] for part in parts] == [b"hi", b"\0\1\2"]
+    assert text == {"type": "text", "text": "the fox"}
 
 
 def test_a_server_has_it_on_request(folder: Path) -> None:
