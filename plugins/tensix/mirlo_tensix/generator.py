@@ -27,7 +27,7 @@ from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.kernels import ROWWISE
 from mirlo_tensix.layouts import CLASSES, Run, RunShared
 from mirlo_tensix.products import BLOCKS, Product
-from mirlo_tensix.region import KERNELS, Misfit, Options, moved_tiles, plan
+from mirlo_tensix.region import KERNELS, MOVES, Misfit, Options, moved_in_dram, moved_tiles, plan
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, places_of, version
 from mirlo_tensix.vector import BINARY
 
@@ -184,11 +184,10 @@ def estimated(item: Any) -> int:
 
 
 def _moves() -> Any:
-    """Return a pattern of consecutive reshapes and permutations."""
-    names = ("relax.permute", "relax.reshape")
-    pattern = is_op(*names)(wildcard(), ...).named("first")
+    """Return a pattern of consecutive operators that move elements."""
+    pattern = is_op(*MOVES)(wildcard(), ...).named("first")
     for _ in range(2):
-        pattern = pattern.optional(lambda x: is_op(*names)(x, ...))
+        pattern = pattern.optional(lambda x: is_op(*MOVES)(x, ...))
     return pattern
 
 
@@ -209,10 +208,11 @@ def _fits(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @_fits
 def _fits_move(match: Any) -> Any:
     nodes = match.nodes
-    axes = [node.attribute("axes") if node.name == "relax.permute" else None for node in nodes]
-    steps = [(node.operands[0].shape, each, node.results[0].shape) for node, each in zip(nodes, axes, strict=True)]
+    steps = [(each.operands[0].shape, {name: each.attribute(name) for name in MOVES[each.name]}) for each in nodes]
+    if moved_tiles(steps, nodes[-1].results[0].shape) or moved_in_dram(steps):
+        return True
     types = {"x": str(nodes[0].operands[0].type), "result": str(nodes[-1].type)}
-    return moved_tiles(steps) is not None or decline("only whole tiles of 32 x 32 are moved and transposed", **types)
+    return decline("the network copies elements in loops with a stride each", **types)
 
 
 @_fits
@@ -243,11 +243,10 @@ def _fits_conv(match: Any) -> Any:
 @_fits
 def _fits_attention(match: Any) -> Any:
     node = match.op("attention")
-    if node.causal or node.softcap:
-        return decline("the core has no causal and no capped attention", causal=node.causal, softcap=node.softcap)
-    query, key = node.query, node.key
-    if tuple(query.shape[:-2]) != tuple(key.shape[:-2]):
-        return decline("queries and keys must have the same heads", query=str(query.type), key=str(key.type))
+    if node.softcap:
+        return decline("the core has no capped attention", softcap=node.softcap)
+    if node.at_end and node.query.shape[2] > node.key.shape[2]:
+        return decline("each query must have a key", query=str(node.query.type), key=str(node.key.type))
     return True
 
 

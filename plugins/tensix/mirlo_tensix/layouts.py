@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mirlo_tensix.cores import SharedProduct
 from mirlo_tensix.instructions import TILE, Format
-from mirlo_tensix.kernels import Move, VectorWork
+from mirlo_tensix.kernels import LEAST, Move, VectorWork
 from mirlo_tensix.products import BIAS_ROWS, Planes, Product
 from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits, to_tiles
 
@@ -55,6 +55,8 @@ class Matrix:
     """What is around a matrix that ends within a tile."""
     transposed: bool = False
     part: Part | None = None
+    causal: int | None = None
+    """The diagonal after which there are no numbers, but the least one."""
 
     @property
     def window(self) -> Part:
@@ -72,12 +74,15 @@ class Matrix:
     def size(self, kind: Format) -> int:
         return self.tiles * kind.tile_bytes
 
-    def bits(self, kind: Format, array: Array) -> Bits:
+    def bits(self, kind: Format, *arrays: Array) -> Bits:
+        array = arrays[0] if arrays else np.zeros((), np.float32)
         array = array.reshape(array.shape[max(0, array.ndim - len(self.shape)) :])  # a row of more dims
         is_whole = array.size == math.prod(self.shape)
         flat = (array if is_whole else np.broadcast_to(array, self.shape)).reshape(-1)
         fill = to_bits(np.full(1, self.fill, np.float32), kind)[0]
         whole = np.pad(flat, (0, self.elements - flat.size)).reshape(self.groups, self.rows, self.columns)
+        if self.causal is not None:
+            whole = np.where(np.tri(self.rows, self.columns, self.causal, bool), whole, np.float32(LEAST))
         matrices = to_bits(self._of(whole), kind, self.kept)
         return np.stack([to_tiles(each.T if self.transposed else each, fill) for each in matrices])
 
@@ -220,6 +225,18 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Rearrange:
+    """Copies elements of a tensor in DRAM to another one there, which the operator before has stored."""
+
+    source: Tensor
+    name: str
+    first: int
+    """The first element that is read; loops with these sizes and strides read the others."""
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Run:
     """Work on tensors in L1, of an operator: its name, and which of the region's it is."""
 
@@ -241,8 +258,9 @@ class RunShared:
     result: Store
 
 
-Item = Load | Store | Run | RunShared
+Item = Load | Store | Rearrange | Run | RunShared
 CLASSES = (
-    Tensor, Matrix, Image, Weights, Ones, Load, Store, Run, RunShared, Product, Planes, VectorWork, Move, SharedProduct,
+    Tensor, Matrix, Image, Weights, Ones, Load, Store, Rearrange, Run, RunShared, Product, Planes, VectorWork, Move,
+    SharedProduct,
 )  # fmt: skip
 """The records of an artifact."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext, records_of_json
 from mirlo_tensix.instructions import FORMATS, TILE
-from mirlo_tensix.layouts import CLASSES, Array, Item, Load, Ones, Run, RunShared, Store, Tensor
+from mirlo_tensix.layouts import CLASSES, Array, Item, Load, Ones, Rearrange, Run, RunShared, Store, Tensor
 from mirlo_tensix.simulator import Cycles, Machine, SimulatorError
 from mirlo_tensix.unit import DTYPES, Bits
 
@@ -70,11 +70,15 @@ class Call:
                     size = item.layout.size(kind)
                     self._store(item, self.machine.read(item.at, size))
                     pending += size
+                case Rearrange():
+                    pending += self._rearrange(item)
                 case Run() | RunShared():
                     step = item.number, item.step
                     cycles.setdefault(step, []).append(self._run(item))
                     moved[step] += pending
                     pending = 0
+        if cycles:
+            moved[step] += pending
         self.region.last = [_record(step[1], every, moved[step]) for step, every in cycles.items()]
         return self.values
 
@@ -95,6 +99,14 @@ class Call:
         if (found := self.values.get(item.name)) is None:
             found = self.values[item.name] = np.zeros(item.layout.elements, np.float32)
         item.layout.store(np.frombuffer(content, DTYPES[self.region.kind.name]), found)
+
+    def _rearrange(self, item: Rearrange) -> int:
+        """Copy elements in DRAM; return how many bytes are read and written, none where they follow one another."""
+        array = self._array(item.source).reshape(-1)[item.first :]
+        strides = [array.itemsize * stride for stride in item.strides]
+        elements = np.lib.stride_tricks.as_strided(array, item.sizes, strides, writeable=False)
+        self.values[item.name] = elements.reshape(-1)
+        return 0 if elements.flags.c_contiguous else 2 * elements.size * self.region.kind.bytes
 
     def _run(self, item: Run | RunShared) -> Cycles:
         try:

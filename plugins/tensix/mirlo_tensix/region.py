@@ -25,6 +25,7 @@ from mirlo_tensix.layouts import (
     Load,
     Matrix,
     Ones,
+    Rearrange,
     Run,
     RunShared,
     Store,
@@ -90,7 +91,7 @@ class Planner:
 
     def operand(self, sources: Sequence[Tensor], layout: Any, whole: Sequence[int] = ()) -> int:
         """Return the place of an operand in L1, loading it if needed; its sizes are whole tiles."""
-        name = sources[0].key if sources else f"ones {layout}"
+        name = sources[0].key if sources else f"generated {layout}"
         found = self.l1.find(name)
         if found is not None and _serves(found.layout, layout) and not any(size % TILE for size in whole):
             self.l1.used.add(name)
@@ -124,7 +125,9 @@ def _serves(found: Any, wanted: Any) -> bool:
     """Return whether a tensor in L1 has the layout that an operator reads, except for rounding and padding."""
     if not isinstance(found, Matrix) or not isinstance(wanted, Matrix):
         return bool(found == wanted or (isinstance(found, Image) and found == replace(wanted, kept=found.kept)))
-    sizes = [(each.groups, each.rows, each.columns, each.transposed, each.part) for each in (found, wanted)]
+    sizes = [
+        (each.groups, each.rows, each.columns, each.transposed, each.part, each.causal) for each in (found, wanted)
+    ]
     return sizes[0] == sizes[1] and math.prod(found.shape) == math.prod(wanted.shape)
 
 
@@ -141,7 +144,7 @@ def plan(nodes: Sequence[Sequence[ExternalNode]], outputs: Sequence[str], option
             raise Misfit(f"{error}, those of L1 for tensors") from error
         if last.output.name in outputs:
             planner.l1.store(last.output.name)
-        planner.l1.finish(operands[number], lambda name: name.startswith("ones "))
+        planner.l1.finish(operands[number], lambda name: name.startswith("generated "))
     return planner.items
 
 
@@ -267,10 +270,6 @@ def _in_parts(
             p.l1.drop(value.key)
 
 
-def _turns(groups: int, is_whole: bool) -> list[tuple[int, int]]:
-    return [(0, groups)] if is_whole else [(i, 1) for i in range(groups)]
-
-
 def _groups(layout: Matrix, first: int, count: int) -> Matrix:
     if count == layout.groups:
         return layout
@@ -278,52 +277,62 @@ def _groups(layout: Matrix, first: int, count: int) -> Matrix:
 
 
 def attention(p: Planner, nodes: Sequence[ExternalNode]) -> None:
-    """Plan the attention of each head: a product, a softmax of its rows, and another product."""
+    """Plan the attention of each head: a product, a softmax of its rows, and another product.
+
+    Keys and values may serve several heads. A causal mask is added to the scores as any other one.
+    """
     (node,) = nodes
-    y, options = node.output, p.options
+    y, options, kind = node.output, p.options, p.options.kind
     heads, rows, depth = math.prod(node["query"].shape[:-2]), *node["query"].shape[-2:]
     keys, width = node["value"].shape[-2:]
-    kept = KEPT[options.phases]
+    each, kept = heads // math.prod(node["key"].shape[:-2]), KEPT[options.phases]
     scale = depth**-0.5 if node["scale"] is None else node["scale"]
-    mask = None if node["mask"] is None else tensor(node["mask"])
+    table, masks = _mask(node, heads, rows, keys)
     softmax = VectorWork(
-        "softmax", tiles_of(rows), tiles_of(keys), (False,) * (1 if mask is None else 2), keys,
-        has_bias=mask is not None, scale=scale,
+        "softmax", tiles_of(rows), tiles_of(keys), (False,) * (1 if table is None else 2), keys,
+        has_bias=table is not None, scale=scale, format=options.format,
     )  # fmt: skip
     scores, sums = (
         Product(tiles_of(rows), tiles_of(n), tiles_of(k), options.phases, format=options.format)
         for n, k in ((keys, depth), (width, keys))
     )
-    shape = (*node["query"].shape[:-2], rows, keys)
     query, value = natural(node["query"].shape, kept[0]), natural(node["value"].shape, kept[1])
-    key, table = natural(node["key"].shape, kept[1]), natural(shape, fill=LEAST)
-    out, middle = natural(y.shape), natural(shape[-2:])
-    size = heads * (sum(scores.tensor_bytes) + sum(replace(softmax, format=options.format).tensor_bytes))
-    for head, count in _turns(heads, size <= L1_TENSORS):
-        q, v, o = (_groups(each, head, count) for each in (query, value, out))
-        at = [
-            p.operand((tensor(node[name]),), each, w)
-            for name, each, w in (("query", q, (depth,)), ("value", v, (keys,)))
-        ]
+    key, out, middle = natural(node["key"].shape, kept[1]), natural(y.shape), natural((rows, keys))
+    count = heads if heads * (sum(scores.tensor_bytes) + sum(softmax.tensor_bytes)) <= L1_TENSORS else 1
+    for head in range(0, heads, count):
+        q, o = (_groups(layout, head, count) for layout in (query, out))
+        k, v = (_groups(layout, head // each, max(1, count // each)) for layout in (key, value))
+        query_at = p.operand((tensor(node["query"]),), q, (depth,))
+        value_at = p.operand((tensor(node["value"]),), v, (keys,))
         found = p.l1.find(tensor(node["key"]).key)
         is_there = found is not None and _serves(found.layout, key) and not (keys % TILE or depth % TILE)
         if is_there and count == heads:
             source = p.operand((tensor(node["key"]),), key)
-            transposed_keys = p.result("transposed keys", key, True)
-            p.run(_transposes(heads, scores.n, scores.k), (source, transposed_keys))
+            key_at = p.result("transposed keys", key, True)
+            p.run(_transposes(key.groups, scores.n, scores.k), (source, key_at))
         else:
-            transposed_keys = p.operand((tensor(node["key"]),), _groups(replace(key, transposed=True), head, count))
-        masks = [] if mask is None else [p.operand((mask,), _groups(table, head, count))]
+            key_at = p.operand((tensor(node["key"]),), replace(k, transposed=True))
+        mask_at = [] if table is None else [p.operand(masks, _groups(table, head, min(count, table.groups)), (keys,))]
         one, two = (p.result(name, middle, True) for name in ("scores", "weights"))
-        at.append(p.result(y.name, o))
+        result_at = p.result(y.name, o)
         for i in range(count):
-            a, b, c = (place + i * each.size(options.kind) // count for place, each in zip(at, (q, v, o), strict=True))
-            p.run(scores, (a, transposed_keys + i * scores.tensor_bytes[1], 0, one))
-            p.run(softmax, (one, *(each + i * middle.size(options.kind) for each in masks), two))
-            p.run(sums, (two, b, 0, c))
+            p.run(scores, (query_at + i * scores.tensor_bytes[0], key_at + i // each * scores.tensor_bytes[1], 0, one))
+            p.run(softmax, (one, *(at + i % table.groups * middle.size(kind) for at in mask_at if table), two))
+            place = result_at + i * sums.tensor_bytes[3]
+            p.run(sums, (two, value_at + i // each * sums.tensor_bytes[1], 0, place))
         if count < heads:
             p.l1.drop(*sorted(p.l1.used))
             p.l1.used.clear()
+
+
+def _mask(node: ExternalNode, heads: int, rows: int, keys: int) -> tuple[Matrix | None, tuple[Tensor, ...]]:
+    """Return the layout of masks, one for all heads or one for each, and the tensor that has them."""
+    mask, causal = node["mask"], (keys - rows) * node["at_end"] if node["causal"] else None
+    if mask is None:
+        return None if causal is None else replace(natural((rows, keys), fill=LEAST), causal=causal), ()
+    is_common = math.prod(mask.shape[:-2]) == 1
+    shape = (rows, keys) if is_common else (*node["query"].shape[:-2], rows, keys)
+    return replace(natural(shape, fill=LEAST), causal=causal), (tensor(mask),)
 
 
 def _transposes(groups: int, rows: int, columns: int) -> Move:
@@ -580,24 +589,53 @@ def _in_turns(
 
 
 Shape = Sequence[int]
+Step = tuple[Shape, Mapping[str, Any]]
+"""The shape of an operand of an operator that moves elements, and the attributes of the operator."""
+MOVES = {"relax.reshape": (), "relax.permute": ("axes",), "relax.strided_slice": ("axes", "begin", "end", "strides")}
+"""Operators that move elements, and their attributes."""
 
 
-def moved_tiles(steps: Sequence[tuple[Shape, Sequence[int] | None, Shape]]) -> Move | None:
-    """Return the work of reshapes and permutations of whole tiles: shapes, axes or None, and the shapes that follow."""
-    x, y = steps[0][0], steps[-1][2]
-    if any(size % TILE for shape in (x, y) for size in (1, 1, *shape)[-2:]):
+def moved_elements(steps: Sequence[Step]) -> Any:
+    """Return which element of an operand each one of a result is, before the reshapes that come last."""
+    numbers = np.arange(math.prod(steps[0][0]))
+    for shape, attributes in steps:
+        match attributes:
+            case {"axes": axes, "begin": begin, "end": end, "strides": strides}:
+                cut = [slice(None)] * len(shape)
+                for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
+                    cut[axis] = slice(first, None if stride < 0 and last < -shape[axis] else last, stride)
+                numbers = numbers.reshape(shape)[tuple(cut)]
+            case {"axes": axes}:
+                numbers = numbers.reshape(shape).transpose(axes)
+    return numbers
+
+
+def moved_tiles(steps: Sequence[Step], result: Shape) -> Move | None:
+    """Return the work that moves whole tiles; None if others are moved."""
+    x = steps[0][0]
+    if any(size % TILE for shape in (x, result) for size in (1, 1, *shape)[-2:]):
         return None
-    numbers = np.arange(math.prod(x))
-    found = numbers
-    for before, axes, _ in steps:
-        found = found if axes is None else found.reshape(before).transpose(axes)
-    old, new = _tiles(numbers, x), _tiles(found, y)
+    old, new = _tiles(np.arange(math.prod(x)), x), _tiles(moved_elements(steps), result)
     firsts = {int(tile[0, 0]): i for i, tile in enumerate(old)}
     sources = [firsts.get(int(tile[0, 0]), -1) for tile in new]
     for transposes in (False, True):
         if -1 not in sources and np.array_equal(old[sources].swapaxes(1, 2) if transposes else old[sources], new):
             return Move(tuple(sources), transposes)
     return None
+
+
+def moved_in_dram(steps: Sequence[Step]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """Return the first element that is read, the sizes of the loops that read others, and their strides."""
+    numbers = moved_elements(steps)
+    if numbers.size == 0:
+        return None
+    first, expected, strides = int(numbers.flat[0]), np.zeros((1,) * numbers.ndim, np.int64), list[int]()
+    for axis, size in enumerate(numbers.shape):
+        strides.append(int(numbers.take(1, axis).flat[0]) - first if size > 1 else 0)
+        expected = expected + np.expand_dims(
+            strides[-1] * np.arange(size), [*range(axis), *range(axis + 1, numbers.ndim)]
+        )
+    return (first, numbers.shape, tuple(strides)) if np.array_equal(numbers, first + expected) else None
 
 
 def _tiles(numbers: Any, shape: Sequence[int]) -> Any:
@@ -607,17 +645,20 @@ def _tiles(numbers: Any, shape: Sequence[int]) -> Any:
 
 
 def move(p: Planner, nodes: Sequence[ExternalNode]) -> None:
-    """Plan a transposition: tiles in another order."""
+    """Plan a movement of elements: of whole tiles in L1, of others from DRAM to DRAM."""
     x, y = nodes[0]["x"], nodes[-1].output
-    axes = [node["axes"] if node.op == "relax.permute" else None for node in nodes]
-    work = moved_tiles([(n["x"].shape, each, n.output.shape) for n, each in zip(nodes, axes, strict=True)])
-    assert work is not None
-    place = p.operand((tensor(x),), natural(x.shape))
-    p.run(work, (place, p.result(y.name, natural(y.shape))))
+    steps = [(node["x"].shape, {name: node[name] for name in MOVES[node.op]}) for node in nodes]
+    if (work := moved_tiles(steps, y.shape)) is not None:
+        place = p.operand((tensor(x),), natural(x.shape))
+        p.run(work, (place, p.result(y.name, natural(y.shape))))
+        return
+    loops = moved_in_dram(steps)
+    assert loops is not None
+    p.l1.store(x.name)
+    p.items.append(Rearrange(tensor(x), y.name, *loops))
 
 
 LOWERINGS = {
-    "relax.matmul": matmul, "relax.conv": conv, "relax.attention": attention, "relax.permute": move,
-    "relax.reshape": move,
+    "relax.matmul": matmul, "relax.conv": conv, "relax.attention": attention, **dict.fromkeys(MOVES, move),
 }  # fmt: skip
 """How steps become work, by their first operator; others are the vector unit's."""

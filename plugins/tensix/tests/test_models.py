@@ -25,13 +25,13 @@ needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"s
 Inputs = dict[str, np.ndarray]
 
 
-def model_of(name: str, nodes: list[Any], shapes: tuple[Any, Any], weights: Inputs) -> onnx.ModelProto:
+def model_of(name: str, nodes: list[Any], shapes: tuple[Any, Any], weights: Inputs, opset: int = 18) -> onnx.ModelProto:
     ends = [
         [helper.make_tensor_value_info(end, TensorProto.FLOAT, shape)] for end, shape in zip("xy", shapes, strict=True)
     ]
     constants = [numpy_helper.from_array(value.astype(np.float32), end) for end, value in weights.items()]
     graph = helper.make_graph(nodes, name, *ends, constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
 def resnet_8() -> tuple[Any, Inputs]:
@@ -81,9 +81,49 @@ def bert(layers: int, rows: int, width: int = 128, heads: int = 2) -> tuple[Any,
         x = norm(add("Add", x, dense(mixed, width, width)))
         x = norm(add("Add", x, dense(add("Gelu", dense(x, width, 4 * width)), 4 * width, width)))
     nodes.append(helper.make_node("Identity", [x], ["y"], name="end"))
-    model = model_of("bert", nodes, ((1, rows, width),) * 2, weights)
-    del model.opset_import[:]
-    model.opset_import.append(helper.make_opsetid("", 20))
+    model = model_of("bert", nodes, ((1, rows, width),) * 2, weights, opset=20)
+    return model, {"x": rng.standard_normal((1, rows, width)).astype(np.float32)}
+
+
+def gpt(rows: int, width: int = 128, heads: int = 2) -> tuple[Any, Inputs]:
+    """Return a block of GPT-2 with drawn weights, whose queries, keys and values are one product, and inputs."""
+    rng, nodes, weights = np.random.default_rng(0), list[Any](), dict[str, np.ndarray]()
+
+    def add(operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
+        names = [f"{operator.lower()}_{len(nodes)}_{i}" for i in range(outputs)]
+        nodes.append(helper.make_node(operator, inputs, names, name=names[0], **attributes))
+        return names
+
+    def constant(value: Any) -> str:
+        name = f"w{len(weights)}"
+        weights[name] = np.asarray(value)
+        return name
+
+    def dense(x: str, inputs: int, outputs: int) -> str:
+        (product,) = add("MatMul", x, constant(rng.standard_normal((inputs, outputs)) / inputs**0.5))
+        return add("Add", product, constant(0.1 * rng.standard_normal(outputs)))[0]
+
+    def norm(x: str) -> str:
+        return add("LayerNormalization", x, constant(np.ones(width)), constant(np.zeros(width)))[0]
+
+    def shaped(x: str, *shape: int) -> str:
+        nodes.append(helper.make_node("Constant", [], [f"s{len(nodes)}"], value_ints=shape))
+        return add("Reshape", x, nodes[-1].output[0])[0]
+
+    parts = add("Split", dense(norm("x"), width, 3 * width), outputs=3, axis=-1, num_outputs=3)
+    q, k, v = (
+        add("Transpose", shaped(part, 1, rows, heads, width // heads), perm=order)[0]
+        for part, order in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+    )
+    (scores,) = add("Mul", *add("MatMul", q, k), constant(np.float32((width / heads) ** -0.5)))
+    hidden = constant(np.triu(np.full((1, 1, rows, rows), -3e38), 1))
+    (mixed,) = add("MatMul", *add("Softmax", *add("Add", scores, hidden), axis=-1), v)
+    mixed = shaped(*add("Transpose", mixed, perm=[0, 2, 1, 3]), 1, rows, width)
+    (h,) = add("Add", "x", dense(mixed, width, width))
+    (wide,) = add("Gelu", dense(norm(h), width, 4 * width), approximate="tanh")
+    (h,) = add("Add", h, dense(wide, 4 * width, width))
+    nodes.append(helper.make_node("Identity", [norm(h)], ["y"], name="end"))
+    model = model_of("gpt", nodes, ((1, rows, width),) * 2, weights, opset=20)
     return model, {"x": rng.standard_normal((1, rows, width)).astype(np.float32)}
 
 
@@ -104,8 +144,12 @@ def share_of(model: Any, target: str) -> float:
 @pytest.mark.usefixtures("unit_in_numpy")
 @pytest.mark.parametrize(
     ("made", "target"),
-    [(resnet_8, "tensix{dtype=fp16 phases=3}"), (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}")],
-    ids=("resnet_8", "bert"),
+    [
+        (resnet_8, "tensix{dtype=fp16 phases=3}"),
+        (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}"),
+        (lambda: gpt(24), "tensix{dtype=tf32 phases=3}"),
+    ],
+    ids=("resnet_8", "bert", "gpt"),
 )
 def test_bits_of_models_are_near_those_of_the_cpu(made: Any, target: str) -> None:
     model, inputs = made()
@@ -134,10 +178,11 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
     [
         (resnet_8, "tensix{phases=3}"),
         (lambda: bert(2, 32), "tensix{dtype=tf32 phases=3}"),
+        (lambda: gpt(32), "tensix{dtype=tf32 phases=3}"),
         (lambda: bert(1, 128, 768, 12), "tensix{dtype=tf32 phases=3}"),
         (mobilenet_v2, "tensix{dtype=tf32 phases=3}"),
     ],
-    ids=("resnet_8", "bert_tiny", "bert_base_layer", "mobilenet_v2"),
+    ids=("resnet_8", "bert_tiny", "gpt_block", "bert_base_layer", "mobilenet_v2"),
 )
 def test_models_run_on_the_core(made: Any, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cycles = list[int]()

@@ -36,10 +36,11 @@ def model_file(path: Path) -> str:
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-def test_bits_of_a_pattern_pass_check_target(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-target", "tensix,llvm", "--operator", "tensix.relu"]) == 0
+@pytest.mark.parametrize("pattern", ["relu", "move"])
+def test_bits_of_a_pattern_pass_check_target(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-target", "tensix,llvm", "--operator", f"tensix.{pattern}"]) == 0
     printed = capsys.readouterr().out
-    assert "tensix.relu  ok" in printed and "0 wrong, 0 failed" in printed
+    assert f"tensix.{pattern}  ok" in printed and "0 wrong, 0 failed" in printed
 
 
 def test_commands_check_a_target_alone_by_its_patterns(

@@ -231,9 +231,62 @@ def test_an_encoder_layer_runs_on_the_core() -> None:
     assert np.abs(found - expected).max() <= 1e-2 * np.abs(expected).max()
 
 
-def test_causal_attention_is_declined() -> None:
-    @mirlo.script
-    def model(x: R.Tensor[(1, 2, 8, 16), R.f32]):
-        return R.attention(x, x, x, causal=True)
+@pytest.mark.usefixtures("unit_in_numpy")
+@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize("has_room", [False, True])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_bits_of_causal_attention_do_not_depend_on_later_keys(
+    at_end: bool, has_room: bool, is_masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mask is computed before on the core, and keys and values serve two heads each."""
 
-    assert "no causal and no capped attention" in str(placement_of(model, "tensix,llvm"))
+    @mirlo.script
+    def plain(q: R.Tensor[(1, 4, 20, 24), R.f32], kv: R.Tensor[(1, 2, 40, 24), R.f32]):
+        return R.attention(q, kv, kv, causal=True, at_end=at_end)
+
+    @mirlo.script
+    def masked(
+        q: R.Tensor[(1, 4, 20, 24), R.f32],
+        kv: R.Tensor[(1, 2, 40, 24), R.f32],
+        mask: R.Tensor[(1, 4, 20, 40), R.f32],
+    ):
+        return R.attention(q, kv, kv, R.tanh(mask), causal=True, at_end=at_end)
+
+    shapes = [(1, 4, 20, 24), (1, 2, 40, 24), (1, 4, 20, 40)][: 2 + is_masked]
+    inputs = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)]
+    if not has_room:
+        monkeypatch.setattr(region, "L1_TENSORS", 24 * 2048)
+    model = masked if is_masked else plain
+    unit, cpu = (mirlo.compile(model, target, cache=False) for target in ("tensix{phases=4},llvm", "llvm"))
+    found, expected = unit(*inputs), cpu(*inputs)
+    assert len(unit.artifact.externals) == 1
+    assert np.abs(found - expected).max() <= 2e-2 * np.abs(expected).max()
+    inputs[1][:, :, 21 if at_end else 1 :] = 7
+    np.testing.assert_array_equal(unit(*inputs)[:, :, 0], found[:, :, 0])
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
+def test_elements_move_in_dram_where_they_are_no_whole_tiles() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(6, 5, 12), R.f32]):
+        parts = R.reshape(R.relu(x), shape=[6, 5, 3, 4])
+        last = R.strided_slice(parts, axes=[2, 0], begin=[1, 5], end=[3, -9], strides=[1, -2])
+        return R.relu(R.permute(last, axes=[1, 0, 3, 2])), R.relu(R.reshape(parts, shape=[18, 20]))
+
+    x = np.random.default_rng(0).integers(-9, 9, (6, 5, 12)).astype(np.float32)
+    unit, cpu = mirlo.compile(model, "tensix,llvm", cache=False), mirlo.compile(model, cache=False)
+    for found, expected in zip(unit(x), cpu(x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert len(unit.artifact.externals) == 1
+    (steps,) = unit.profile(x, repeats=1).device.values()
+    load, store, copied = 360, 360, 2 * 120
+    assert steps[0].details["DRAM"] >= load // 12 and steps[1].details["DRAM"] >= (store + copied) // 12
+
+
+def test_what_is_declined_of_attention_has_a_reason() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(1, 2, 8, 16), R.f32], key: R.Tensor[(1, 2, 4, 16), R.f32]):
+        return R.attention(x, x, x, softcap=2.0), R.attention(x, key, key, causal=True, at_end=True)
+
+    placed = str(placement_of(model, "tensix,llvm"))
+    assert "no capped attention" in placed and "each query must have a key" in placed
