@@ -122,6 +122,10 @@ class PartEmitter:
         self._root, self._parts = root, parts or {}
         self._emitter: _Emitter | None = None
 
+    def nests(self, blocks: Sequence[BlockView]) -> list[Loop | BlockLeaf]:
+        """Return the outermost nodes that compute these blocks, in order."""
+        return [node for node in self._root.body if any(leaf.view in blocks for leaf in leaves_of(node))]
+
     def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
         """Return an emitter of the same nodes, with a value in another buffer."""
         result = copy(self)

@@ -57,18 +57,17 @@ class WalkLoops:
     """The loops over elements, outermost first; none where a row has one element."""
 
 
-def merge_rows(s: Schedule, rows: RowGroup) -> tuple[list[str], list[WalkLoops]]:
-    """Merge the loops over rows of all blocks, and those over elements of blocks that share a loop.
+def merge_rows(s: Schedule, blocks: Sequence[str], rows: RowGroup) -> tuple[list[str], list[WalkLoops]]:
+    """Merge the loops over rows of blocks, and those over elements of blocks that share a loop.
 
     Return the loops over rows, and those over elements of each loop of a row.
     """
-    blocks = s.blocks()
     loops = {block: s.loops(block) for block in blocks}
     outer = [_merge(s, [loops[block][axis] for block in blocks]) for axis in range(rows.axes)]
     walks: list[WalkLoops] = []
     at = 0
     for walk in rows.walks:
-        names = blocks[at : at + len(walk.blocks)]
+        names = list(blocks[at : at + len(walk.blocks)])
         at += len(names)
         inner = [_without_units(s, loops[name][rows.axes :]) for name in names]
         merged = [_merge(s, [each[i] for each in inner]) for i in range(len(walk.own))]

@@ -101,7 +101,7 @@ def _code(rows: RowGroup) -> int:
 
 def _arrange(s: Schedule, rows: RowGroup, chosen: RowThreads) -> None:
     """Compute rows in the threads of blocks, and the elements of a row in consecutive ones."""
-    outer, walks = merge_rows(s, rows)
+    outer, walks = merge_rows(s, s.blocks(), rows)
     if not outer:
         outer = [s.add_unit_loop(walk.blocks[0]) for walk in walks]
         if len(outer) > 1:

@@ -8,6 +8,7 @@ loops.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import lcm, prod
@@ -15,20 +16,20 @@ from math import lcm, prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
+from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
@@ -44,8 +45,15 @@ from mirlo.targets.llvm.schedule.cost import (
     ROWS_TO_PACK_FOR,
 )
 from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockLoops, RowBlockContraction, emit_by_rows
-from mirlo.targets.llvm.schedule.rows import RowsPlan
+from mirlo.targets.llvm.schedule.row_blocks import (
+    AttentionLoops,
+    AttentionStages,
+    BlockedPlan,
+    ContractionNest,
+    RowBlockContraction,
+    emit_by_rows,
+)
+from mirlo.targets.llvm.schedule.rows import RowsPlan, arrange_rows
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
 
@@ -62,19 +70,48 @@ def plan_blocked(
     stages = plan_stages(near, contraction=plan_tiles)
     if len(stages) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(stages))
-    first, between, last = stages
+    first, rows, last = stages
     if not (
         isinstance(first, VectorContractionPlan)
-        and isinstance(between, RowsPlan)
+        and isinstance(rows, RowsPlan)
         and isinstance(last, VectorContractionPlan)
     ):
         return decline("not a contraction, rows and a contraction")
-    rows = between
-    plans = [first.plan, last.plan]
-    weights = plans[1].roles.rows.access.value
-    scores = plans[0].roles.contraction
-    produced = {output.value for block in (*rows.group.blocks, *_blocks_of(scores)) for output in block.outputs}
+    weights = last.plan.roles.rows.access.value
+    scores = first.plan.roles.contraction
+    refusal = _require_rows_between(view, first, rows, weights)
+    if refusal is not None:
+        return refusal
     kept = {value for value, _ in scores.writes} | set(rows.group.kept)
+    *outer, width = dims_of(weights.type)
+    # Values in the order of their definition.
+    results = [output.value for block in (*first.group.blocks, *rows.group.blocks) for output in block.outputs]
+    local = tuple(value for value in results if value in kept)
+    parts: list[RowBlockContraction] = []
+    for contraction, access in ((first, scores.writes[0][1]), (last, last.plan.roles.rows.access)):
+        part = _plan_block(contraction, access, width)
+        if isinstance(part, Decline):
+            return part
+        parts.append(part)
+    stored = AttentionStages(replace(group, kept=group.kept | kept), parts[0], rows, parts[1], width)
+    nests = arrange_blocks(stored, BlockOfRows(), BlockOfRows())
+    if isinstance(nests, Decline):
+        return nests
+    extents = list(nests.rows.rows.values())
+    if len(extents) > 1 or D.product(extents) != D.product(outer):
+        return decline("rows between the contractions are not one loop", loops=len(extents))
+    blocks = _with_blocks(stored, nests, local, weights, choices)
+    is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
+    if is_dynamic and not isinstance(blocks, Decline):
+        blocks = replace(blocks, slots=threads if extents else 1)
+    return _leaving_out(blocks, group, choices)
+
+
+def _require_rows_between(
+    view: PrimView, first: VectorContractionPlan, rows: RowsPlan, weights: ir.Value
+) -> Decline | None:
+    """Return why the rows between two contractions cannot be computed a block at a time."""
+    produced = {output.value for block in (*first.group.blocks, *rows.group.blocks) for output in block.outputs}
     if weights not in rows.group.kept:
         return decline("the second contraction does not take its rows from what is between")
     if any(value in produced for value in view.returned):
@@ -83,30 +120,7 @@ def plan_blocked(
         return decline("a block between the contractions reads another tensor")
     if any(block.uses_index(axis) for block in rows.group.blocks for axis in range(rows.found.axes)):
         return decline("a block between the contractions computes with the number of its row")
-    *outer, width = dims_of(weights.type)
-    if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
-        return decline("rows between the contractions are not one loop", loops=len(rows.rows))
-    local = tuple(v for v in _in_order(scores, rows) if v in kept)
-    is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
-    parts = []
-    for contraction, access in ((first, scores.writes[0][1]), (last, last.plan.roles.rows.access)):
-        part = _plan_block(contraction, access, width)
-        if isinstance(part, Decline):
-            return part
-        parts.append(part)
-    blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights, choices)
-    if is_dynamic and not isinstance(blocks, Decline):
-        blocks = replace(blocks, slots=threads if rows.rows else 1)
-    return _leaving_out(blocks, group, choices)
-
-
-def _blocks_of(contraction: Contraction) -> list[BlockView]:
-    return [contraction.block, *(stage.block for stage in contraction.stages)]
-
-
-def _in_order(contraction: Contraction, rows: RowsPlan) -> list[ir.Value]:
-    """Return the values of both contractions in the order of their definition."""
-    return [output.value for block in (*_blocks_of(contraction), *rows.group.blocks) for output in block.outputs]
+    return None
 
 
 def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width: Dim) -> RowBlockContraction | Decline:
@@ -127,25 +141,30 @@ def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
     if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (roles.lane_axis, *around.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
+    return RowBlockContraction(plan, contraction.group, unit)
+
+
+@deciding
+def arrange_blocks(stages: AttentionStages, first: BlockOfRows, last: BlockOfRows) -> AttentionLoops | Decline:
+    """Arrange the loops of an attention as one tree, with these parts of the products for a block of rows."""
+    s, rows = schedule_of(stages.group), stages.rows
+    names = dict(zip(stages.group.blocks, s.blocks(), strict=True))
     try:
-        loops = loops_of_block(contraction.group, plan, unit, width, BlockOfRows())
+        before = _arrange_product(s, names, stages.first, stages.width, first)
+        between = arrange_rows(s, [names[block] for block in rows.group.blocks], rows.found, rows.chosen)
+        after = _arrange_product(s, names, stages.last, stages.width, last)
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return RowBlockContraction(plan, contraction.group, unit, loops)
+    return AttentionLoops(s, before, between, after)
 
 
-def loops_of_block(
-    group: BlockGroup[Machine], plan: TiledContraction, form: IndexExpr, width: Dim, part: BlockOfRows
-) -> BlockLoops:
-    """Arrange the loops of a contraction for one block.
-
-    `form` is the position, by the axes, of an element of rows of this width: those that it reads or writes.
-    """
-    s = schedule_of(group)
-    loops = arrange_contraction(s, part.choices(plan))
-    outer = {loop: (form.coefficient(loops.axes[loop]) // width, s.extent(loop)) for loop in loops.outer}
-    is_counted = part.is_counted and plan.tile.row_axis is not None
-    return BlockLoops(s, loops, outer, is_counted)
+def _arrange_product(
+    s: Schedule, names: Mapping[BlockView, str], product: RowBlockContraction, width: Dim, part: BlockOfRows
+) -> ContractionNest:
+    """Arrange the loops of a contraction for one block."""
+    loops = arrange_contraction(s, [names[block] for block in product.group.blocks], part.choices(product.plan))
+    outer = {loop: (product.form.coefficient(loops.axes[loop]) // width, s.extent(loop)) for loop in loops.outer}
+    return ContractionNest(loops, outer, part.is_counted and product.plan.tile.row_axis is not None)
 
 
 def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:
@@ -156,18 +175,17 @@ def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:
 
 
 def _with_blocks(
-    first: RowBlockContraction,
-    rows: RowsPlan,
-    last: RowBlockContraction,
-    width: Dim,
+    stages: AttentionStages,
+    nests: AttentionLoops,
     local: tuple[ir.Value, ...],
     weights: ir.Value,
     choices: BlockChoices,
 ) -> BlockedPlan | Decline:
+    first, last, width = stages.first, stages.last, stages.width
     outer = dims_of(weights.type)[:-1]
     extents = [part.rows for part in (first, last)]
     steps = {*extents, D.product(list(outer))}
-    for stride, count in (*first.loops.outer.values(), *last.loops.outer.values()):
+    for stride, count in (*nests.first.outer.values(), *nests.last.outer.values()):
         steps |= {stride, stride * count}
     # Steps of the loops over rows: adjacent dims, or several of them fused.
     chain: list[Dim] = [1]
@@ -186,7 +204,7 @@ def _with_blocks(
         )  # fmt: skip
     else:
         block = _dynamic_block(extent, width, first.plan, choices.block_rows, is_cut=False)
-    return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
+    return BlockedPlan(stages, nests, loops, extent, block, local, weights)
 
 
 def _dynamic_block(extent: Dim, width: Dim, plan: TiledContraction, chosen: int | None, is_cut: bool) -> Dim:
@@ -207,11 +225,11 @@ def _leaving_out(
     if limit is None or isinstance(plan, Decline):
         return plan
     if plan.slots is not None:
-        block = _dynamic_block(plan.extent, plan.width, plan.first.plan, choices.block_rows, is_cut=True)
+        block = _dynamic_block(plan.extent, plan.stages.width, plan.stages.first.plan, choices.block_rows, is_cut=True)
         return replace(plan, limit=limit, block=block)
     if plan.extent < 4 * MIN_MASKED_ROWS:
         return plan
-    tile = plan.first.plan.tile.rows
+    tile = plan.stages.first.plan.tile.rows
     smaller = -(-max(MIN_MASKED_ROWS, plan.extent // MIN_ROW_BLOCKS) // tile) * tile
     is_chosen = choices.block_rows is not None
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
@@ -219,10 +237,10 @@ def _leaving_out(
 
 def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | None:
     """Return the coefficient and constant of the first column that a row does not need."""
-    plans = (plan.first.plan, plan.last.plan)
-    if any(each.tile.dot or each.tile.group is not None or each.loops.unrolled for each in plans):
+    first, last = plan.stages.first.plan, plan.stages.last.plan
+    if any(each.tile.dot or each.tile.group is not None or each.loops.unrolled for each in (first, last)):
         return None
-    if len(plan.last.plan.loops.reduce) != 1 or plan.first.plan.roles.lane_axis.extent != plan.width:
+    if len(last.loops.reduce) != 1 or first.roles.lane_axis.extent != plan.stages.width:
         return None
     attention = find_attention(group)
     if (

@@ -14,12 +14,19 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop
 from mirlo.passes.schedule.primitives.index import LoopValue
-from mirlo.passes.schedule.primitives.memory import PartLayout
+from mirlo.passes.schedule.primitives.memory import PartLayout, PartLayouts
 from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, BlockTiles, RowBlockContraction, emit_tasks
+from mirlo.targets.llvm.schedule.row_blocks import (
+    AttentionLoops,
+    BlockedPlan,
+    ContractionNest,
+    RowBlockContraction,
+    RowBlockEmitter,
+    emit_tasks,
+)
 
 PAGE, HEAD, NEXT_PAGE = "#page", "#head", "#next_page"
 """Loops that stand for the first element of a page, for a head of keys, and for the first element to prefetch."""
@@ -139,9 +146,8 @@ class PagedPlan:
     """The plan of attention of one token, page by page."""
 
     plan: BlockedPlan
-    first: RowBlockContraction
-    """The contraction with the keys of a page."""
-    last: RowBlockContraction
+    nests: AttentionLoops
+    """The loops of a page."""
     keys: PagedRead
     values: PagedRead
     parts: int
@@ -175,21 +181,27 @@ class _Task:
 class _PagedProduct:
     """One of the two contractions, over pages of rows of its columns."""
 
-    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
-        self.emitter, self.loops, self.read = emitter, part.loops, read
-        memory = emitter.memory
-        self.reader = reader = PageReader(read, memory, part.plan.machine)
-        memory.place(read.value, reader.cache)
-        # The next page is prefetched in the order of memory, a row's share for each row of a head.
-        (block,) = part.loops.around.blocks
-        layout = PartLayout(
-            frozenset([*part.loops.outer, block]),
-            IndexExpr({PAGE: 1, HEAD: reader.size}),
-            (0, 0, reader.heads * reader.size, 1),
+    def __init__(
+        self, emitter: _PagedEmitter, part: RowBlockContraction, nest: ContractionNest, read: PagedRead
+    ) -> None:
+        self.emitter, self.part, self.nest, self.read = emitter, part, nest, read
+        (self.block,) = nest.around.blocks
+        self.reader = PageReader(read, emitter.memory, part.plan.machine)
+        emitter.memory.place(read.value, self.reader.cache)
+
+    @property
+    def layout(self) -> PartLayout:
+        """Return where the rows of a page are in the cache.
+
+        The next page is prefetched in the order of memory, a row's share for each row of a head.
+        """
+        return PartLayout(
+            frozenset([*self.nest.outer, self.block]),
+            IndexExpr({PAGE: 1, HEAD: self.reader.size}),
+            (0, 0, self.reader.heads * self.reader.size, 1),
             IndexExpr({NEXT_PAGE: 1}),
-            reader.size,
+            self.reader.size,
         )
-        self.tiles = BlockTiles(part, emitter.plan.plan, memory, {read.value: layout})
 
     def emit_whole(self, task: _Task) -> None:
         """Emit the pages of a sequence that are full, which are read where they are."""
@@ -197,7 +209,7 @@ class _PagedProduct:
         def page(number: Value) -> None:
             following = (number + 1).minimum(index(self.reader.most) - 1)
             here, ahead = (self.reader.page(task.sequence, each) for each in (number, following))
-            self.emit_heads(self.tiles, task, number, here, ahead)
+            self.emit_heads(self.emitter.rows, task, number, here, ahead)
 
         for_loop(0, self.whole_pages(task), 1, page)
 
@@ -207,7 +219,7 @@ class _PagedProduct:
 
     def emit_heads(
         self,
-        tiles: BlockTiles,
+        rows: RowBlockEmitter,
         task: _Task,
         number: Value,
         page: Value,
@@ -217,15 +229,15 @@ class _PagedProduct:
         """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
         emitter, reader = self.emitter, self.reader
         plan = emitter.plan.plan
-        (block,) = self.loops.around.blocks
+        ends = {} if depth is None else dict.fromkeys(self.nest.around.over, depth)
 
         def head(h: Value) -> None:
             own = task.head + h
-            others: dict[str, LoopValue] = {HEAD: own, PAGE: page, block: number}
+            others: dict[str, LoopValue] = {HEAD: own, PAGE: page, self.block: number}
             if following is not None:
                 others[NEXT_PAGE] = following + own * (reader.rows * reader.size)
             indices, stored = plan.indices(task.sequence * emitter.heads + own), task.kept + h * plan.extent
-            tiles.emit(indices, 0, emitter.rows_of_head, stored, depth=depth, others=others)
+            rows.emit_product(self.part, indices, 0, emitter.rows_of_head, stored, ends, others)
 
         for_loop(0, emitter.heads_of_task, 1, head, rolled=True)
 
@@ -233,11 +245,11 @@ class _PagedProduct:
 class _ScoresOfPages(_PagedProduct):
     """The product with keys. Pages that are not full are copied, as there are scores of the rows after the last."""
 
-    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
-        super().__init__(emitter, part, read)
-        elements = emitter.plan.slots * read.page_elements
-        self.copy = emitter.memory.buffers.shared_scratch(elements, read.value.type.element_type)
-        self.of_copy = self.tiles.elsewhere(read.value, self.copy)
+    def copy_partial_pages(self) -> None:
+        """Allocate the copies, of which each thread has one."""
+        elements = self.emitter.plan.slots * self.read.page_elements
+        self.copy = self.emitter.memory.buffers.shared_scratch(elements, self.read.value.type.element_type)
+        self.of_copy = self.emitter.rows.elsewhere(self.read.value, self.copy)
 
     def emit_pages(self, task: _Task) -> None:
         """Emit all pages of a sequence."""
@@ -267,7 +279,7 @@ class _SumsOfPages(_PagedProduct):
             (page,) = either(
                 count > 0, lambda: [reader.page(task.sequence, number)], lambda: [index(0)], [ir.IndexType.get()]
             )
-            self.emit_heads(self.tiles, task, number, Value(page), depth=count)
+            self.emit_heads(self.emitter.rows, task, number, Value(page), depth=count)
 
         for_loop(self.whole_pages(task), D.maximum(1, reader.most), 1, partial)
 
@@ -284,9 +296,12 @@ class _PagedEmitter:
         """Emit all sequences at the insertion point."""
         plan, memory = self.plan.plan, self.memory
         plan.place_values(memory, self._rows)
-        self.keys = _ScoresOfPages(self, self.plan.first, self.plan.keys)
-        self.values = _SumsOfPages(self, self.plan.last, self.plan.values)
-        self.rows = plan.rows.row_by_row(memory)
+        nests, stages = self.plan.nests, plan.stages
+        self.keys = _ScoresOfPages(self, stages.first, nests.first, self.plan.keys)
+        self.values = _SumsOfPages(self, stages.last, nests.last, self.plan.values)
+        pages: PartLayouts = {each.read.value: each.layout for each in (self.keys, self.values)}
+        self.rows = RowBlockEmitter(plan, nests, memory, pages)
+        self.keys.copy_partial_pages()
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
         emit_tasks(memory, self.plan.slots, tasks, self._emit_task)
@@ -308,5 +323,5 @@ class _PagedEmitter:
         length = self.keys.reader.length(sequence).minimum(self.values.reader.length(sequence))
         task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
         self.keys.emit_pages(task)
-        for_loop(0, self._rows, 1, lambda r: self.rows.emit(task.kept + r))
+        for_loop(0, self._rows, 1, lambda r: self.rows.emit_row(task.kept + r))
         self.values.emit_pages(task)

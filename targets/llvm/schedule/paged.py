@@ -23,14 +23,13 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.blocked import loops_of_block, plan_blocked
+from mirlo.targets.llvm.schedule.blocked import arrange_blocks, plan_blocked
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction, emit_by_rows
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, emit_by_rows
 
 _MOST_OPERATIONS = 16
 """Most operations of a block that is compared with the expected computation."""
@@ -80,7 +79,7 @@ def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
 
 def plan_pages(plan: BlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: int) -> PagedPlan | Decline:
     """Plan attention of one token over pages, from the plan over copied rows."""
-    first, last = plan.first.plan, plan.last.plan
+    first, last = plan.stages.first.plan, plan.stages.last.plan
     keys, values = (reads.get(each.roles.columns.access.value) for each in (first, last))
     if keys is None or values is None:
         return decline("keys or values are not rows of pages")
@@ -98,27 +97,20 @@ def plan_pages(plan: BlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: 
         (first, keys, first.roles.lane_axis, first.loops.reduce[0]),
         (last, values, last.loops.reduce[0], last.roles.lane_axis),
     ):
-        if axis.extent != plan.width or read.shape[1:3] != (rows, heads):
+        if axis.extent != plan.stages.width or read.shape[1:3] != (rows, heads):
             return decline("a product does not go over the rows of pages")
         if tuple(contraction.roles.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
             return decline("rows are read in another order")
         row_axis = contraction.tile.row_axis
         if row_axis is not None and plan.extent not in (1, row_axis.extent):
             return decline("the rows of a head are not one loop")
-    try:
-        # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
-        whole = BlockOfRows(is_counted=False, is_one=plan.extent == 1)
-        keys_of_page = _in_page(plan.first, plan, replace(whole, columns=rows))
-        values_of_page = _in_page(plan.last, plan, replace(whole, depth=rows))
-    except ScheduleError as error:
-        return decline("its loops make no register tile in a page", found=str(error))
+    # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
+    page = BlockOfRows(is_counted=False, is_one=plan.extent == 1)
+    nests = arrange_blocks(plan.stages, replace(page, columns=rows), replace(page, depth=rows))
+    if isinstance(nests, Decline):
+        return nests
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
-    return PagedPlan(plan, keys_of_page, values_of_page, keys, values, count)
-
-
-def _in_page(part: RowBlockContraction, plan: BlockedPlan, page: BlockOfRows) -> RowBlockContraction:
-    """Return a product with its loops arranged for one page at a time, and for the rows of one head."""
-    return replace(part, loops=loops_of_block(part.group, part.plan, part.form, plan.width, page))
+    return PagedPlan(plan, nests, keys, values, count)
 
 
 @dataclass(frozen=True)

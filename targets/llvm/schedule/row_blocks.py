@@ -30,23 +30,11 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledContraction, TiledLoops
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_ranges
-from mirlo.targets.llvm.schedule.rows import RowsPlan
+from mirlo.targets.llvm.schedule.rows import RowLoops, RowsPlan
 
 Index = ir.Value | int
 _ADDI = 1
 """The sum of integers as the kind of `memref.atomic_rmw`."""
-
-
-@dataclass(frozen=True)
-class BlockLoops:
-    """The loops of a contraction, arranged for blocks of rows."""
-
-    s: Schedule
-    around: TiledLoops
-    outer: dict[str, tuple[Dim, Dim]]
-    """The loops outside of the blocks, with their steps in rows and their iterations."""
-    is_counted: bool
-    """Whether the loop over tiles computes as many rows as a block has, from one on; else it computes all rows."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,6 @@ class RowBlockContraction:
     group: BlockGroup[Machine]
     form: IndexExpr
     """The position, by the axes, of an element of the rows that it reads as the second one, or writes."""
-    loops: BlockLoops
 
     @property
     def rows(self) -> Dim:
@@ -67,12 +54,55 @@ class RowBlockContraction:
 
 
 @dataclass(frozen=True)
-class BlockedPlan:
-    """The plan of two contractions, and the row operations between them, block by block."""
+class AttentionStages:
+    """Two products and the rows between them."""
 
+    group: BlockGroup[Machine]
+    """Their blocks, and the values that are stored, of a block of rows or all of them."""
     first: RowBlockContraction
     rows: RowsPlan
     last: RowBlockContraction
+    width: Dim
+    """Columns of the rows between them."""
+
+
+@dataclass(frozen=True)
+class ContractionNest:
+    """The loops of a contraction in the tree of an attention, arranged for blocks of rows."""
+
+    around: TiledLoops
+    outer: dict[str, tuple[Dim, Dim]]
+    """The loops outside of the blocks, with their steps in rows and their iterations."""
+    is_counted: bool
+    """Whether the loop over tiles computes as many rows as a block has, from one on; else it computes all rows."""
+
+    @property
+    def outside(self) -> list[str]:
+        """Return the loops outside of a block of rows."""
+        return [*self.outer, *([self.around.tiles] if self.is_counted else [])]
+
+
+@dataclass(frozen=True)
+class AttentionLoops:
+    """The loops of an attention as one tree: a nest of each product, and of the rows between them."""
+
+    s: Schedule
+    first: ContractionNest
+    rows: RowLoops
+    last: ContractionNest
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """Return the loops outside of a block of rows."""
+        return frozenset([*self.first.outside, *self.rows.rows, *self.last.outside])
+
+
+@dataclass(frozen=True)
+class BlockedPlan:
+    """The plan of two contractions, and the row operations between them, block by block."""
+
+    stages: AttentionStages
+    nests: AttentionLoops
     loops: tuple[tuple[Dim, Dim], ...]
     """The shared loops outside of the blocks: their steps in rows, and their extents."""
     extent: Dim
@@ -81,8 +111,6 @@ class BlockedPlan:
     local: tuple[ir.Value, ...]
     """Values that are stored for one block only."""
     weights: ir.Value
-    width: Dim
-    """Columns of the weights."""
     limit: tuple[int, Dim] | None = None
     """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
     slots: int | None = None
@@ -91,7 +119,7 @@ class BlockedPlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
         self.place_values(memory, self.block)
-        blocks = RowBlockEmitter(self, memory)
+        blocks = RowBlockEmitter(self, self.nests, memory)
         if self.slots is None:
             self._emit_known(blocks)
         else:
@@ -138,7 +166,7 @@ class BlockedPlan:
     def tokens(self) -> Dim | None:
         """Return the symbol that the number of rows, but not of columns, depends on, if it is one."""
         symbols = D.symbols_of(self.extent)
-        is_one = len(symbols) == 1 and not symbols & D.symbols_of(self.width)
+        is_one = len(symbols) == 1 and not symbols & D.symbols_of(self.stages.width)
         return D.symbol(next(iter(symbols))) if is_one else None
 
     @property
@@ -149,7 +177,7 @@ class BlockedPlan:
     @property
     def columns_at_once(self) -> int:
         """Return the columns that all loops compute at a time, if not all columns are computed."""
-        return lcm(self.first.plan.tile.columns, *self.rows.steps) if self.limit is not None else 1
+        return lcm(self.stages.first.plan.tile.columns, *self.nests.rows.steps) if self.limit is not None else 1
 
     @property
     def order(self) -> tuple[Dim, ...]:
@@ -160,8 +188,8 @@ class BlockedPlan:
     def describe(self) -> dict[str, Dim | bool | list[int]]:
         return {
             "block": self.block,
-            "tile": [self.first.plan.tile.rows, self.first.plan.tile.columns],
-            "last_tile": [self.last.plan.tile.rows, self.last.plan.tile.columns],
+            "tile": [self.stages.first.plan.tile.rows, self.stages.first.plan.tile.columns],
+            "last_tile": [self.stages.last.plan.tile.rows, self.stages.last.plan.tile.columns],
             **({} if self.limit is None else {"hidden": True}),
         }
 
@@ -173,10 +201,10 @@ class BlockedPlan:
         end = plus(plus(start, count), -1)
         if isinstance(end, int):
             needed = max(-(-(scale * end + beyond) // step), 1) * step
-            return None if needed >= self.width else index(needed)
+            return None if needed >= self.stages.width else index(needed)
         last = Value(end) * scale + (beyond + step - 1)
         steps = create("arith.floordivsi", ir.IndexType.get(), last, index(step)).maximum(1)
-        return (steps * step).minimum(index(self.width))
+        return (steps * step).minimum(index(self.stages.width))
 
     def indices(self, head: Index) -> dict[Dim, Index]:
         """Return the index of each shared loop, by its step, from a linear index over all of them."""
@@ -193,12 +221,13 @@ class BlockedPlan:
 
     def _reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
-        target = self.rows.found.walk_of(self.weights)
+        rows = self.stages.rows.found
+        target = rows.walk_of(self.weights)
         for value in self.local:
-            if value == self.weights or value.type != self.weights.type or self.rows.found.walk_of(value) is not None:
+            if value == self.weights or value.type != self.weights.type or rows.walk_of(value) is not None:
                 continue
             readers = [
-                i for i, walk in enumerate(self.rows.found.walks)
+                i for i, walk in enumerate(rows.walks)
                 if any(operand.value == value for block in walk.blocks for operand in block.inputs)
             ]  # fmt: skip
             if target is not None and readers and max(readers) <= target:
@@ -207,80 +236,79 @@ class BlockedPlan:
 
 
 class RowBlockEmitter:
-    """Emits blocks of rows: a product, what is computed of each row, and the other product."""
+    """Emits blocks of rows: a product, what is computed of each row, and the other product.
 
-    def __init__(self, plan: BlockedPlan, memory: TensorBuffers) -> None:
-        self._plan = plan
-        self._first, self._last = (BlockTiles(part, plan, memory) for part in (plan.first, plan.last))
-        self._rows = plan.rows.row_by_row(memory)
+    `others` are values, besides those of a block, of which memory has a part.
+    """
+
+    def __init__(
+        self, plan: BlockedPlan, nests: AttentionLoops, memory: TensorBuffers, others: PartLayouts | None = None
+    ) -> None:
+        self._plan, self._nests, self._memory = plan, nests, memory
+        layouts: dict[ir.Value | None, PartLayout] = {
+            value: PartLayout(nests.outside, IndexExpr({STORED_ROW: elements_of_row(value, plan.total)}))
+            for value in plan.local
+        }
+        self._emitter = nests.s.part_emitter({**layouts, **(others or {})})
+
+    def elsewhere(self, value: ir.Value, buffer: ir.Value) -> RowBlockEmitter:
+        """Return an emitter of the same loops, with a value in another buffer."""
+        result = copy(self)
+        result._emitter = self._emitter.elsewhere(self._memory, value, buffer)
+        return result
 
     def emit(self, indices: Mapping[Dim, Index], start: Index, count: Index, slot: Index) -> None:
         """Emit `count` rows from `start` on, in a slot of the memory of blocks."""
         needed = self._plan.needed_columns(start, count)
         stored = times(slot, self._plan.block)
-        self._first.emit(indices, start, count, stored, columns=needed)
-
-        def row(r: Index) -> None:
-            self._rows.emit(plus(stored, r), needed)
-
-        if not self._plan.rows.rows:
-            self._rows.emit(limit=needed)
+        columns = {} if needed is None else {self._nests.first.around.panel: needed}
+        self.emit_product(self._plan.stages.first, indices, start, count, stored, columns)
+        if not self._nests.rows.rows:
+            self.emit_row(0, needed)
         elif isinstance(count, int):
-            loop_over_tiles(0, count, 1, row)
+            loop_over_tiles(0, count, 1, lambda r: self.emit_row(plus(stored, r), needed))
         else:
-            for_loop(0, count, 1, row)
-        self._last.emit(indices, start, count, stored, depth=needed)
+            for_loop(0, count, 1, lambda r: self.emit_row(plus(stored, r), needed))
+        depth = {} if needed is None else dict.fromkeys(self._nests.last.around.over, needed)
+        self.emit_product(self._plan.stages.last, indices, start, count, stored, depth)
 
+    def emit_row(self, stored: Index, limit: ir.Value | None = None) -> None:
+        """Emit what is computed of a row between the products; `stored` is its row of the memory of blocks.
 
-class BlockTiles:
-    """Emits the tiles of a contraction, block of rows by block of rows."""
+        With `limit`, a multiple of the elements that all loops compute at a time or the end, emit only the elements
+        before it.
+        """
+        rows = self._nests.rows
+        at: dict[str, LoopValue] = {**dict.fromkeys(rows.rows, stored), STORED_ROW: stored}
+        ends = {} if limit is None else dict.fromkeys(rows.limited, limit)
+        self._emitter.emit(self._memory, self._emitter.nests(rows.found.group.blocks), at, ends)
 
-    def __init__(
-        self, part: RowBlockContraction, plan: BlockedPlan, memory: TensorBuffers, others: PartLayouts | None = None
-    ) -> None:
-        """Take a contraction of a plan; `others` are values, besides those of a block, of which memory has a part."""
-        self._loops, self._rows, self._order, self._memory = part.loops, part.rows, plan.order, memory
-        outer = frozenset([*self._loops.outer, *([self._loops.around.tiles] if self._loops.is_counted else [])])
-        layouts: dict[ir.Value | None, PartLayout] = {
-            value: PartLayout(outer, IndexExpr({STORED_ROW: elements_of_row(value, plan.total)}))
-            for value in plan.local
-        }
-        self._emitter = self._loops.s.part_emitter({**layouts, **(others or {})})
-
-    def elsewhere(self, value: ir.Value, buffer: ir.Value) -> BlockTiles:
-        """Return an emitter of the same tiles, with a value in another buffer."""
-        result = copy(self)
-        result._emitter = self._emitter.elsewhere(self._memory, value, buffer)
-        return result
-
-    def emit(
+    def emit_product(
         self,
+        part: RowBlockContraction,
         indices: Mapping[Dim, Index],
         start: Index,
         count: Index,
         stored: Index,
-        columns: ir.Value | None = None,
-        depth: ir.Value | None = None,
+        ends: Mapping[str, ir.Value],
         others: Mapping[str, LoopValue] | None = None,
     ) -> None:
-        """Emit `count` rows from `start` on; `indices` are those of the shared loops, `others` those of other loops.
+        """Emit `count` rows of a product from `start` on; `indices` are those of the shared loops, `others` of others.
 
-        `stored` is the row of the memory of a block where the first one is; the loops over columns and along K end at
-        `columns` and `depth`, if these are given.
+        `stored` is the row of the memory of a block where the first one is; `ends` are where loops end early.
         """
-        loops = self._loops
-        at: dict[str, LoopValue] = {name: self._index(indices, *each) for name, each in loops.outer.items()}
-        ends = {} if columns is None else {loops.around.panel: columns}
-        ends |= {} if depth is None else dict.fromkeys(loops.around.over, depth)
+        nest = self._nests.first if part is self._plan.stages.first else self._nests.last
+        at: dict[str, LoopValue] = {name: self._index(indices, *each) for name, each in nest.outer.items()}
         spans: dict[str, RowSpan] = {}
-        if loops.is_counted:
+        if nest.is_counted:
             first = start
-            for distance in self._between(self._order[0], self._rows):
+            for distance in self._between(self._plan.order[0], part.rows):
                 first = plus(first, times(indices[distance], distance))
-            spans[loops.around.tiles] = RowSpan(first, count, stored)
+            spans[nest.around.tiles] = RowSpan(first, count, stored)
         else:
             at[STORED_ROW] = stored
-        self._emitter.emit(self._memory, indices={**at, **(others or {})}, ends=ends, spans=spans)
+        nodes = self._emitter.nests(part.group.blocks)
+        self._emitter.emit(self._memory, nodes, {**at, **(others or {})}, ends, spans)
 
     def _index(self, indices: Mapping[Dim, Index], stride: Dim, extent: Dim) -> Index:
         """Return the index of a loop that steps by this many rows."""
@@ -291,7 +319,8 @@ class BlockTiles:
 
     def _between(self, low: Dim, high: Dim) -> Sequence[Dim]:
         """Return the steps of the loops that one is fused of, from its step to its end."""
-        return self._order[self._order.index(low) : self._order.index(high)]
+        order = self._plan.order
+        return order[order.index(low) : order.index(high)]
 
 
 def elements_of_row(value: ir.Value, total: Dim) -> Dim:

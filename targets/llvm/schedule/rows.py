@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property
 
@@ -13,7 +14,6 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
-from mirlo.passes.schedule.primitives.index import LoopValue
 from mirlo.passes.schedule.primitives.nests import fuse_contiguous, merge_rows
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
@@ -34,24 +34,6 @@ from mirlo.targets.llvm.schedule.vector_loops import (
 )
 
 
-class RowEmitter:
-    """Emits rows one by one, of a block of rows, whose values are in memory of the block."""
-
-    def __init__(self, rows: _Rows, memory: TensorBuffers) -> None:
-        self._rows, self._memory = rows, memory
-        self._emitter = rows.s.part_emitter()
-
-    def emit(self, row: LoopValue = 0, limit: ir.Value | None = None) -> None:
-        """Emit a row.
-
-        With `limit`, a multiple of the elements that all loops compute at a time or the end, emit only the elements
-        before it.
-        """
-        indices = dict.fromkeys(self._rows.rows, row)
-        ends = {} if limit is None else dict.fromkeys(self._rows.limited, limit)
-        self._emitter.emit(self._memory, indices=indices, ends=ends)
-
-
 @dataclass(frozen=True)
 class RowsPlan:
     """Row operations, whose loops are arranged when they are needed."""
@@ -66,26 +48,15 @@ class RowsPlan:
         return self.found.group
 
     @cached_property
-    def _arranged(self) -> _Rows:
-        arranged = _Rows(schedule_of(self.group), self.found, self.chosen)
-        arranged.arrange()
-        return arranged
+    def _arranged(self) -> RowLoops:
+        s = schedule_of(self.group)
+        return arrange_rows(s, s.blocks(), self.found, self.chosen)
 
     @cached_property
     def plan(self) -> PrimitivesPlan:
         """Return the blocks with their loops arranged."""
-        facts: ScheduleFacts = {"rows": self.rows, "walks": len(self.found.walks)}
+        facts: ScheduleFacts = {"rows": list(self._arranged.rows.values()), "walks": len(self.found.walks)}
         return PrimitivesPlan(self.group, self._arranged.s, self.name, describe_vectors(self._arranged.vectors), facts)
-
-    @property
-    def rows(self) -> list[Dim]:
-        """Return the iterations of the loops over rows, without those of one."""
-        return list(self._arranged.rows.values())
-
-    @property
-    def steps(self) -> list[int]:
-        """Return the elements that each loop over a row computes at a time."""
-        return self._arranged.steps
 
     def choices(self) -> ChoiceValues:
         """Return the choices with which the loops are made again."""
@@ -104,10 +75,6 @@ class RowsPlan:
         """Replace a prim function, of which these are all blocks, by the loops."""
         return self.plan.schedule()
 
-    def row_by_row(self, memory: TensorBuffers) -> RowEmitter:
-        """Return an emitter of single rows. The plan is used up."""
-        return RowEmitter(self._arranged, memory)
-
 
 @part_rule(priority=40, space=loop_space)
 def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> RowsPlan | Decline:
@@ -116,8 +83,15 @@ def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES
     return row_group if isinstance(row_group, Decline) else RowsPlan(row_group, choices)
 
 
+def arrange_rows(s: Schedule, blocks: Sequence[str], rows: RowGroup, chosen: LoopChoices) -> RowLoops:
+    """Arrange the loops of row operations: a row in each iteration of a loop, its elements in vectors."""
+    result = RowLoops(s, rows, chosen)
+    result.arrange(blocks)
+    return result
+
+
 @dataclass
-class _Rows:
+class RowLoops:
     """The loops of row operations as they are arranged, and their choices."""
 
     s: Schedule
@@ -131,11 +105,11 @@ class _Rows:
     limited: list[str] = field(default_factory=list)
     """The loops over elements of a row that may end early."""
 
-    def arrange(self) -> None:
+    def arrange(self, blocks: Sequence[str]) -> None:
         """Compute a row in each iteration of one loop, or of several where rows are not next to each other."""
         s = self.s
-        rows, walks = merge_rows(s, self.found)
-        rows = fuse_contiguous(s, s.blocks()[0], rows)
+        rows, walks = merge_rows(s, blocks, self.found)
+        rows = fuse_contiguous(s, blocks[0], rows)
         self.rows = {row: s.extent(row) for row in rows if s.extent(row) != 1}
         for walk in walks:
             if walk.loops:

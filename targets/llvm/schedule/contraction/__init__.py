@@ -93,7 +93,7 @@ class VectorContractionPlan:
     def _arranged(self) -> PrimitivesPlan | Decline:
         s = schedule_of(self.group)
         try:
-            arrange_contraction(s, self.plan)
+            arrange_contraction(s, s.blocks(), self.plan)
         except ScheduleError as error:
             return decline("its loops make no register tile", found=str(error))
         return PrimitivesPlan(self.group, s, self.name, self.choices(), self.describe())

@@ -22,12 +22,12 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
 from mirlo.targets.llvm.schedule.cost import COPY_VECTORS
 
 
-def arrange_contraction(s: Schedule, plan: TiledContraction) -> TiledLoops:
-    """Arrange the loops of a contraction around a register tile, and divide them among threads.
+def arrange_contraction(s: Schedule, names: Sequence[str], plan: TiledContraction) -> TiledLoops:
+    """Arrange the loops of a contraction and its epilogue around a register tile, and divide them among threads.
 
     Of a part of other loops, which threads divide, those of a block of rows are in each of its panels.
     """
-    block, *after = s.blocks()
+    block, *after = names
     roles, tile, order = plan.roles, plan.tile, plan.loops.order
     loops = loops_of_contraction(s, block, roles)
     copies = copy_operands(s, block, plan)
