@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-from mirlo.runtime.interpreter import FewerCollections
+from mirlo.runtime.interpreter import FewerCollections, make_old, with_frame_space
 from mirlo.runtime.known_packages import PackageModules, package_modules
 from mirlo.runtime.locks import UNCUT
 
@@ -87,6 +87,9 @@ _LAZY = {
 sys.meta_path.append(PackageModules())
 
 
+_import_module = with_frame_space(importlib.import_module)
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         globals()[name] = installed_version("mirlo")
@@ -96,7 +99,8 @@ def __getattr__(name: str) -> Any:
             return importlib.import_module(f"mirlo.{name}")
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
     with UNCUT, FewerCollections():
-        value = getattr(importlib.import_module(_LAZY[name]), name)
+        value = getattr(_import_module(_LAZY[name]), name)
+        make_old()
     globals()[name] = value
     return value
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.core.installed import GROUPS
 from mirlo.passes.figures import Figures, KernelExpectation
-from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.callbacks import (
     CheckedCallback,
     CheckedMethods,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
     from mirlo.passes.code_forms import CodeForm, KernelText
     from mirlo.passes.instrumentation import Preparation
+    from mirlo.passes.rules import Rule
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.cache import Cache
 
@@ -465,6 +465,8 @@ def load_installed_rules() -> None:
 
     An entry in a group that is not read, or of a form that its group does not have, is a warning.
     """
+    from mirlo.passes.rules import RULE_BOOKS  # eight modules, which a cached model does not need, here and below
+
     entries = [entry for entry in offered(RULES_GROUP) if entry.value not in _loaded_rules]
     _loaded_rules.update(entry.value for entry in entries)
     _warn_of_useless_entries(tuple(sys.path))
@@ -484,6 +486,8 @@ def load_installed_rules() -> None:
 
 def _has_rules(module: str) -> bool:
     """Return whether a module, or one in it, has registered a rule."""
+    from mirlo.passes.rules import RULE_BOOKS
+
     modules = {str(getattr(rule.function, "__module__", "")) for book in RULE_BOOKS for rule in book.imported()}
     return any(f"{name}.".startswith(f"{module}.") for name in modules)
 
@@ -582,6 +586,8 @@ def is_target(name: str) -> bool:
 
 def inert_rules() -> list[Rule]:
     """Return the rules for targets that are not installed: no compilation tries them."""
+    from mirlo.passes.rules import DEFAULT, RULE_BOOKS
+
     return [
         rule for book in RULE_BOOKS for rule in book.imported() if rule.target != DEFAULT and not is_target(rule.target)
     ]
@@ -685,6 +691,8 @@ def operator_choices(name: str) -> dict[str, type]:
 
 def chain(name: str) -> tuple[str, ...]:
     """Return the target, its parents, and `default`: the order in which rules are tried."""
+    from mirlo.passes.rules import DEFAULT
+
     if is_partial(name):
         return (name, DEFAULT)
     names: list[str] = []

@@ -587,7 +587,13 @@ def _difference(left: _Entry, right: _Entry) -> str | None:
 
 
 def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(os.path.abspath(path))
+    return None if path is None else _shared_path(os.path.abspath(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _shared_path(path: str) -> Path:
+    """Return one object for all weights of a file."""
+    return Path(path)
 
 
 def _is_movable(entry: _Entry, with_mapped: bool) -> bool:

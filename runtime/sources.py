@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -90,29 +91,39 @@ def _state_of(places: Iterable[str]) -> str | None:
     """Return a digest of the paths and states of all files; None where it may stay the same after a change."""
     import hashlib
 
-    digest, newest = hashlib.sha256(b"sources"), 0
+    states: list[tuple[str | int, ...]] = []
+    newest = 0
     for place in places:
-        digest.update(f"{place}\0".encode())
-        for file in _files_in(place):
+        files = tuple(_files_in(place))
+        states.append((place, *files))
+        for file in files:
             try:
                 state = file_state(os.stat(file))
             except FileNotFoundError:
                 state = (0,)
             if state is None:
                 return None
+            states.append(state)
             newest = max(newest, state[-1])
-            digest.update(f"{file}\0{state}\0".encode())
-    return digest.hexdigest()[:40] if newest < time.time_ns() - _LEAST_AGE else None
+    if newest >= time.time_ns() - _LEAST_AGE:
+        return None
+    return hashlib.sha256(f"sources {states}".encode()).hexdigest()[:40]
 
 
-def _files_in(place: str) -> Iterator[str]:
-    """Yield the files of a folder in order, without what Python generates from them; or the file itself."""
+def _files_in(place: str) -> list[str]:
+    """Return the files of a folder in order, without what Python generates from them; or the file itself."""
     # With what is quick, here and below: it is a thousand files, before anything else can be done.
     if not os.path.isdir(place):
-        yield place
-    for folder, folders, files in os.walk(place):
-        folders[:] = sorted(name for name in folders if name not in _GENERATED)
-        yield from (f"{folder}{os.sep}{name}" for name in sorted(files))
+        return [place]
+    files, folders = [], [place]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    files.append(entry.path)
+                elif entry.name not in _GENERATED and not entry.is_symlink():
+                    folders.append(entry.path)
+    return sorted(files)
 
 
 def _content(path: str) -> bytes:

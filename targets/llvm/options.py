@@ -7,7 +7,6 @@ Without options it is the processor of this machine. The same text is the value 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.cache import digest_of
+from mirlo.runtime.errors import nearest, nearest_name
 from mirlo.runtime.host_cpu import AMX
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import (
@@ -275,8 +275,7 @@ def _split(text: str) -> dict[str, str]:
     for part in text.split():
         key, equals, value = part.partition("=")
         if key not in OPTIONS:
-            near = difflib.get_close_matches(key, OPTIONS, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            hint = nearest(key, OPTIONS)
             raise MachineError(f"target 'llvm' has no option '{key}'; it has: {', '.join(OPTIONS)}{hint}")
         if not equals or not value:
             raise MachineError(f"option {key} of target 'llvm' has no value: write '{key}=...'")
@@ -295,8 +294,8 @@ def _find_cpu(name: str, triple: str) -> Cpu:
     model = CPUS.get(name)
     known = _of_arch(arch) if arch else list(CPUS)
     if model is None:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        near = nearest_name(name, known)
+        hint = f"did you mean '{near}'? " if near else ""
         raise MachineError(f"option cpu of target 'llvm': unknown '{name}'; {hint}known: native, {', '.join(known)}")
     if arch not in (None, model.arch):
         raise MachineError(
@@ -327,8 +326,8 @@ def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
                 f"option features of target 'llvm': expected features such as '+avx2,-fma', found '{change}'"
             )
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
+            near = nearest_name(name, known)
+            hint = f"did you mean '{near}'? " if near else ""
             raise MachineError(
                 f"option features of target 'llvm': no code for {processor.arch} uses '{name}'; {hint}it uses: "
                 f"{', '.join(sorted(known))}"
