@@ -15,7 +15,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.coefficients import with_coefficients
+from mirlo.passes.exact.coefficients import Coefficient
 from mirlo.passes.exact.common_functions import CommonFunction, function_of
 from mirlo.passes.exact.definition import Stage, stages_of, translate_stage
 from mirlo.passes.exact.degree import proven_bits
@@ -256,13 +256,14 @@ class BlockDefinition(KernelDefinition):
     """A prim function over tensors, whose blocks are compiled once for each arithmetic."""
 
     def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
-        self._whole = PrimView(operation)
-        """The function without blocks of coefficients."""
-        self.view = PrimView(with_coefficients(operation))
+        self.view = PrimView(operation)
         super().__init__(operation, constants)
         self._masks = mask_arguments(self.view)
         self._functions: dict[tuple[object, ...], NativeFunction] = {}
         products = {block.op: SumOfProducts.of(block) for block in self.view.blocks}
+        coefficients = (Coefficient.of(block) for block in self.view.blocks if products[block.op] is None)
+        self._coefficients = [each for each in coefficients if each is not None]
+        products.update({each.product.block.op: each.product for each in self._coefficients})
         self._products = {op: product for op, product in products.items() if product is not None}
         self._combined = product_in_result(self.view, self._products)
         combined = self._combined
@@ -307,7 +308,7 @@ class BlockDefinition(KernelDefinition):
         return points_of(self.view.blocks, sizes)
 
     def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
-        return rounds_for_maxima(self._whole, sizes, least)
+        return rounds_for_maxima(self.view, sizes, least)
 
     def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
         bits = []
@@ -380,6 +381,7 @@ class BlockDefinition(KernelDefinition):
         Of values that are not `with_exponents`, only the first plane is computed.
         """
         values = dict(zip(self.view.arguments, inputs, strict=True))
+        values.update({each.value: each.buffer(arithmetic) for each in self._coefficients})
         for number, stage in enumerate(self._stages):
             if without is not None and stage.blocks[0].op == without.block.op:
                 (output,) = stage.outputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count, product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,11 +39,33 @@ MOST_ELEMENTS = 1 << 18
 """The most elements of a panel, and of the sums of it, which the processor's cache has."""
 
 
+class ProductBlock(Protocol):
+    """What sums of products are of a block."""
+
+    @property
+    def op(self) -> ir.Operation: ...
+
+    @property
+    def domain(self) -> Sequence[int]: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def spatial(self) -> tuple[int, ...]: ...
+
+    @property
+    def reduce(self) -> tuple[int, ...]: ...
+
+    @property
+    def outputs(self) -> Sequence[OperandView]: ...
+
+
 @dataclass(frozen=True)
 class SumOfProducts:
     """A block that sums the products of two operands, as products of matrices."""
 
-    block: BlockView
+    block: ProductBlock
     left: OperandView
     right: OperandView
     """The operand of more elements, which are read in panels of columns."""
@@ -60,9 +82,13 @@ class SumOfProducts:
         if not is_large(block):
             return None
         factors = _factors(block)
-        if factors is None or not all(_has_matrix(each) for each in factors):
+        if factors is None or not all(has_matrix(each) for each in factors):
             return None
-        left, right = factors
+        return SumOfProducts.between(block, *factors)
+
+    @staticmethod
+    def between(block: ProductBlock, left: OperandView, right: OperandView) -> SumOfProducts | None:
+        """Return the sums of products of two operands of a block; None if they are none of matrices."""
         reads = [(reads_axis(left, axis), reads_axis(right, axis)) for axis in range(block.rank)]
         for axis in [axis for axis, dim in enumerate(block.domain) if dim == 1]:
             reads[axis] = (True, axis in block.reduce)
@@ -353,13 +379,19 @@ def is_large(block: BlockView) -> bool:
 
 def _factors(block: BlockView) -> tuple[OperandView, OperandView] | None:
     """Return the operands whose products a block sums; None if it computes anything else."""
+    values, arguments = multiplied_values(block), list(block.input_arguments)
+    if values is None or values[0] == values[1] or not all(value in arguments for value in values):
+        return None
+    left, right = (block.inputs[arguments.index(value)] for value in values)
+    return left, right
+
+
+def multiplied_values(block: BlockView) -> list[ir.Value] | None:
+    """Return the two values whose products a block sums; None if it computes anything else."""
     if not block.is_reduction or len(block.outputs) != 1 or len(block.accumulators) != 1:
         return None
     (start,), (total,) = block.init, block.yielded
-    names = [op.name for op in block.body_ops]
     if start is None or not is_float(block.outputs[0].element_type) or ir.FloatAttr(start).value != 0.0:
-        return None
-    if sorted(each for each in names if each != "arith.extf") != ["arith.addf", "arith.mulf"]:
         return None
     addition = total.owner
     if isinstance(addition, ir.Block) or addition.name != "arith.addf":
@@ -367,12 +399,7 @@ def _factors(block: BlockView) -> tuple[OperandView, OperandView] | None:
     products = [value for value in addition.operands if value != block.accumulators[0]]
     if len(products) != 1 or isinstance(products[0].owner, ir.Block) or products[0].owner.name != "arith.mulf":
         return None
-    arguments = list(block.input_arguments)
-    operands = [_without_casts(value) for value in products[0].owner.operands]
-    if operands[0] == operands[1] or not all(value in arguments for value in operands):
-        return None
-    left, right = (block.inputs[arguments.index(value)] for value in operands)
-    return left, right
+    return [_without_casts(value) for value in products[0].owner.operands]
 
 
 def _without_casts(value: ir.Value) -> ir.Value:
@@ -381,7 +408,7 @@ def _without_casts(value: ir.Value) -> ir.Value:
     return value
 
 
-def _has_matrix(operand: OperandView) -> bool:
+def has_matrix(operand: OperandView) -> bool:
     """Return whether elements of an operand are read by a map, and are zero beyond its edges."""
     if operand.is_opaque or not is_float(operand.element_type):
         return False

@@ -12,8 +12,10 @@ from scheduled_pairs import kernel_pairs
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.exact import kernel_definition, products
+from mirlo.passes.exact import products
+from mirlo.passes.exact.coefficients import Coefficient
 from mirlo.passes.exact.compare import KernelPair
+from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.kernel_definition import BlockDefinition, RoundSettings
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
@@ -33,6 +35,18 @@ COEFFICIENT = """
     %c = arith.mulf %f, %g : f32
 """
 """A number by the row `i` and the index `k` of a sum."""
+TILED_MAP = "(b + i floordiv 2, j * 2 + k - 1, l)"
+OF_TILES = """
+    %c2 = arith.constant 2 : index
+    %tile = arith.floordivsi %i, %c2 : index
+    %start = arith.muli %tile, %c2 : index
+    %place = arith.subi %i, %start : index
+    %half = arith.constant -1.125 : f32
+    %one = arith.constant 1.0 : f32
+    %is_first = arith.cmpi eq, %place, %k : index
+    %c = arith.select %is_first, %half, %one : f32
+"""
+"""The same by the place of the row in a tile of two."""
 OF_NO_ROW = "%c = arith.constant 3.0 : f32"
 OF_ELEMENTS = f"{COEFFICIENT.replace('%c =', '%d =')} %c = arith.mulf %d, %x : f32"
 
@@ -55,10 +69,10 @@ def _context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def _function(coefficient: str) -> ir.Operation:
-    result = "tensor<6x5x7xf32>"
+def _function(coefficient: str, places: str = "(b, j * 2 + k - 1, l)") -> ir.Operation:
+    data, result = "tensor<8x14x3xf32>", "tensor<6x5x7xf32>"
     module = ir.Module.parse(f"""
-    func.func private @transform(%data: tensor<5x14x3xf32>) -> {result} attributes {{tir.prim_func}} {{
+    func.func private @transform(%data: {data}) -> {result} attributes {{tir.prim_func}} {{
       %y = "tir.block"(%data) ({{
       ^bb0(%i: index, %b: index, %j: index, %k: index, %l: index, %x: f32, %acc: f32):
         {coefficient}
@@ -67,44 +81,48 @@ def _function(coefficient: str) -> ir.Operation:
         "tir.yield"(%s) {{operandSegmentSizes = array<i32: 1, 0, 0, 0>}} : (f32) -> ()
       }}) {{axes = ["spatial", "spatial", "spatial", "reduce", "reduce"], domain = {list(DOMAIN)},
           init = [0.0 : f32], name = "transform", outside = [0.0 : f32],
-          maps = [affine_map<(i, b, j, k, l) -> (b, j * 2 + k - 1, l)>, affine_map<(i, b, j, k, l) -> (i, b, j)>],
+          maps = [affine_map<(i, b, j, k, l) -> {places}>, affine_map<(i, b, j, k, l) -> (i, b, j)>],
           operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
-          resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : (tensor<5x14x3xf32>) -> {result}
+          resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : ({data}) -> {result}
       return %y : {result}
     }}
     """)
     return module.body.operations[0].operation.clone(ip=False).operation
 
 
-def _results(definition: BlockDefinition, number: int) -> np.ndarray:
-    return definition.results(FIELD, RoundSettings(number, has_easy_sums=True)).outputs[0].planes[0]
+def _compare_with_loops(function: ir.Operation, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Compare sums by coefficients with those of loops, return them."""
+    definition = BlockDefinition(function)
+    assert len(definition._products) == len(definition._coefficients) == 1
+    monkeypatch.setattr(Coefficient, "of", lambda block: None)
+    expected = BlockDefinition(function)
+    assert not expected._products
+    results = []
+    for arithmetic, number in ((FIELD, 0), (FIELD, 1), (FieldArithmetic(True, False), 0), (DoubleArithmetic(), 0)):
+        actual, loops = (
+            each.results(arithmetic, RoundSettings(number, has_easy_sums=True)).outputs[0].planes[0]
+            for each in (definition, expected)
+        )
+        compare = np.allclose if actual.dtype == np.float64 else np.array_equal
+        assert compare(actual, loops)
+        results.append(actual)
+    return results
 
 
 def test_sums_by_coefficients_are_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    function = _function(COEFFICIENT)
-    definition = BlockDefinition(function)
-    assert len(definition.view.blocks) == 2
-    assert len(definition._products) == 1
-    monkeypatch.setattr(kernel_definition, "with_coefficients", lambda operation: operation)
-    expected = BlockDefinition(function)
-    assert not expected._products
-    for number in range(2):
-        actual = _results(definition, number)
-        assert np.array_equal(actual, _results(expected, number))
+    for actual in _compare_with_loops(_function(COEFFICIENT), monkeypatch)[:2]:
         assert len(np.unique(actual)) == 2 * 5 * 7  # two rows of coefficients differ
+
+
+def test_coefficients_by_the_place_in_a_tile_are_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "LEAST_WIDTH", 2)
+    for actual in _compare_with_loops(_function(OF_TILES, TILED_MAP), monkeypatch)[:2]:
+        assert len(np.unique(actual)) == 2 * (5 + 2) * 7  # two places, and tiles and batches that read the same rows
 
 
 @pytest.mark.parametrize("coefficient", [OF_NO_ROW, OF_ELEMENTS], ids=["no row", "elements"])
 def test_other_factors_stay_in_their_block(coefficient: str) -> None:
-    function = _function(coefficient)
-    assert BlockDefinition(function).view.op == function
-
-
-def test_the_function_is_not_changed() -> None:
-    function = _function(COEFFICIENT)
-    before = str(function)
-    BlockDefinition(function)
-    assert str(function) == before
+    assert not BlockDefinition(_function(coefficient))._products
 
 
 def test_faults_in_transforms_are_found() -> None:
