@@ -123,6 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--folder", action="append", default=[], help="make changes in this folder only, and run its tests only"
     )
     parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="with --map, run no tests of this folder: those of PyTorch take half of the time where it is installed",
+    )
     parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try this many changes")
     parser.add_argument(
         "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
@@ -148,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.map or options.run:
         mutants = choose(find_mutants(study.source, study.areas), MUTANTS, options.seed, study.areas)
     if options.map:
-        make_map(study, mutants, options.jobs)
+        make_map(study, mutants, options.jobs, options.without)
     if options.run:
         effort = Effort(options.nightly, options.again, study.lit if options.again else ())
         try_all(study, mutants[: options.run], study.read_map(), options.jobs, effort, deadline, study.read_seconds())
@@ -309,8 +316,8 @@ def area_of(mutant: Mutant, areas: Sequence[str]) -> str:
     return max((area for area in areas if f"{mutant.path}/".startswith(f"{area}/")), key=len, default="")
 
 
-def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
-    """Run the tests, and record which tests reach the changes."""
+def make_map(study: Study, mutants: Sequence[Mutant], jobs: int, without: Sequence[str] = ()) -> None:
+    """Run the tests, but for those of some folders, and record which tests reach the changes."""
     tree = Tree(WORK / "map", study.source)
     hits = study.work / "hits"
     shutil.rmtree(hits, ignore_errors=True)
@@ -322,7 +329,8 @@ def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
         (tree.root / path).write_text(with_hits(text, own), encoding="utf-8")
     times = study.work / "times.jsonl"
     times.unlink(missing_ok=True)
-    tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}", *study.tests], None)
+    ignored = [f"--ignore={folder}" for folder in without]
+    tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}", *ignored, *study.tests], None)
     measured = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()] if times.exists() else []
     seconds = seconds_alone(measured)
     if not seconds:
