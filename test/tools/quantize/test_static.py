@@ -379,7 +379,10 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rms(on_onnxruntime(onnx.load(target), rows(FIXED)), on_onnxruntime(perceptron(FIXED), rows(FIXED))) < 0.03
     assert main([*command, "--report", str(tmp_path / "r.html")]) == 0
     assert "class='bar'" in (tmp_path / "r.html").read_text()
-    capsys.readouterr()
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[:2] == [f"wrote {target}", f"wrote {tmp_path / 'r.html'}"] and lines[2] == "4 of 4 nodes int8, 40 samples"
+    )
     for flags, text in (
         (["--bits", "4"], "--bits is for weights of a few bits"),
         (["-o", str(source)], "is the model itself"),
