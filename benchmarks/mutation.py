@@ -39,7 +39,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property, partial
@@ -228,6 +228,11 @@ class Study:
         for test, seconds in self._map["seconds"].items():
             costs[test.partition("::")[0]] += seconds
         return dict(costs)
+
+    @property
+    def known_tests(self) -> Collection[str]:
+        """Return the names of the tests that `--map` has run."""
+        return self._map["seconds"].keys() if (self.work / "map.json").exists() else ()
 
     def read_verdicts(self) -> list[Verdict]:
         """Return what `--run` has found, of each change the last verdict."""
@@ -439,12 +444,20 @@ def installed_plugins() -> list[str]:
     return sorted(path.parent.relative_to(ROOT).as_posix() for path in packages if find_spec(path.name) is not None)
 
 
+def failed_test(text: str, tests: Collection[str]) -> str:
+    """Return the test of a line: its name, and often a dash and a message, both of which may have dashes."""
+    ends = [*(match.start() for match in re.finditer(" - ", text)), len(text)]
+    return next((text[:end] for end in reversed(ends) if text[:end] in tests), text[: ends[0]])
+
+
 class Tree:
     """A copy of the tracked files in which a change is made and tests run."""
 
-    def __init__(self, folder: Path, source: Path) -> None:
+    def __init__(self, folder: Path, source: Path, tests: Collection[str] = ()) -> None:
+        """Copy the files of `source`; `tests` are the names that tests have."""
         self.folder = folder
         self.source = source
+        self._tests = tests
         self._states = file_states(source)
         self._passing: set[str] = set()
         """Tests that passed without a change: what fails with one is run without it once, not each time."""
@@ -554,9 +567,9 @@ class Tree:
         if status == -signal.SIGKILL:
             return "timeout"
         output = self.output.read_text(encoding="utf-8")
-        failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if failed:
-            return failed[0].partition(" ")[2]
+            return failed_test(failed[0].partition(" ")[2], self._tests)
         return "" if status in (0, 5) else "import"
 
     def _run(self, command: Sequence[str], seconds: int | None) -> int:
@@ -626,7 +639,7 @@ def try_all(
     lock = Lock()
 
     def work(number: int) -> None:
-        tree = Tree(WORK / f"tree{number}", study.source)
+        tree = Tree(WORK / f"tree{number}", study.source, study.known_tests)
         while True:
             with lock:
                 mutant = next(waiting, None) if time.monotonic() < deadline else None

@@ -113,6 +113,14 @@ def test_packages_of_plugins_are_imported_from_the_copy(tmp_path: Path) -> None:
         assert mutation.Tree(tree, source).run_tests(["test_it.py"], None) == ""
 
 
+def test_names_and_messages_may_have_dashes() -> None:
+    tests = {"test/a.py::test_a[n - 1]", "test/a.py::test_a[n"}
+    for name in (*tests, "test/a.py::test_b"):
+        for message in ("", " - ValueError: 3 - 4"):
+            assert mutation.failed_test(name + message, tests) == name
+    assert mutation.failed_test("test/a.py::test_a[n - 1] - x", ()) == "test/a.py::test_a[n"
+
+
 def test_a_map_without_tests_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the tests cannot run with the records, no change would count as reached."""
     monkeypatch.setattr(mutation, "WORK", tmp_path)
