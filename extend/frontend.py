@@ -21,7 +21,7 @@ from mirlo.dialects.core.rank_layout import (
     tile_layout,
 )
 from mirlo.dialects.core.surgery import blocks
-from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, named_value
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
@@ -128,6 +128,7 @@ __all__ = [
     "mark_entry",
     "maximum",
     "minimum",
+    "named_value",
     "names_dialect",
     "new_context",
     "number",

@@ -29,6 +29,7 @@ from mirlo.frontends.library.normalizations import (
 from mirlo.frontends.library.quantization import range_with_zero, zero_point
 from mirlo.frontends.library.recurrent import Cell, Direction, linear_gru_step, lstm_step, recurrent_layer, rnn_step
 from mirlo.frontends.library.resizing import Interpolation, resize
+from mirlo.frontends.library.rings import RingCache
 from mirlo.runtime.extenders import record_extenders
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "FORMULAS",
     "Formula",
     "Interpolation",
+    "RingCache",
     "batch_norm",
     "batch_norm_of_batch",
     "channel_axes",

@@ -180,7 +180,9 @@ def compare(name: str, folder: Path, **options: Any) -> Comparison:
         expected = model(torch.from_numpy(ids)[None]).logits[0].double().numpy()
         whole = continued(prompts[0], ANSWER)
     start = time.process_time()
-    graph = import_traced_decoder(folder / "model.safetensors", folder / "config.json")
+    graph = import_traced_decoder(
+        folder / "model.safetensors", folder / "config.json", rings_below=COMMON["max_position_embeddings"]
+    )
     assert graph.module is not None
     imported = time.process_time()
     executable = mirlo.compile(graph, last_rows="logits", cache=False, **options)
@@ -192,7 +194,7 @@ def compare(name: str, folder: Path, **options: Any) -> Comparison:
         errors.append(np.abs(generator.logits().reshape(-1) - expected[end - 1]).max())
 
     def answer(*texts: list[int]) -> list[list[int]]:
-        tokens = language.generator(batch=len(texts), max_new_tokens=ANSWER).generate(*texts)
+        tokens = language.generator(batch=len(texts), max_new_tokens=ANSWER, chunk_size=CHUNK).generate(*texts)
         return [list(each) for each in (tokens if len(texts) > 1 else [tokens])]
 
     (alone,) = answer(prompts[0])

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,29 @@ def report_windows(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     save(config, folder)
     prompt = [int(token) for token in np.random.default_rng(0).integers(2, 300, PROMPT)]
+    _compare(folder, prompt)
+    _report_reuse(folder, prompt[:REUSED])
+    if find_spec("transformers") is not None:
+        for name in ("gemma3_text", "olmo3"):  # by hand, and by the code of transformers
+            _save_weights(name, folder / name)
+            print(f"\n{name}, of weights:")
+            _compare(folder / name, prompt)
+
+
+def _save_weights(name: str, folder: Path) -> None:
+    """Write the weights of a small model, three of four of whose layers have windows of 512 tokens."""
+    from mirlo.benchmarks.llm.architectures import tiny_model
+
+    model = tiny_model(
+        name, vocab_size=4096, hidden_size=1024, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=8,
+        num_key_value_heads=8, head_dim=128, max_position_embeddings=16384, sliding_window=512, eos_token_id=None,
+        layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 2,
+    )  # fmt: skip
+    model.save_pretrained(folder)
+
+
+def _compare(folder: Path, prompt: list[int]) -> None:
+    """Print the times of a prompt and of steps, and the sizes of caches, with rings and with caches of all tokens."""
     models = {rings: generate.load(folder, ring_caches=rings, prefix_bytes=0) for rings in (True, False)}
     generators = {rings: model.generator(min_length=1 << 30, max_length=0) for rings, model in models.items()}
     prompts: dict[bool, float] = {}
@@ -41,7 +65,6 @@ def report_windows(folder: Path) -> None:
         size = sum(array.nbytes for array in arrays.values()) / (1 << 20)
         columns = f"{min(steps[rings]):8.1f} {statistics.median(steps[rings]):8.1f} {size:11.0f}"
         print(f"{'rings' if rings else 'all tokens':>12} {prompts[rings]:12.0f} {columns}", flush=True)
-    _report_reuse(folder, prompt[:REUSED])
 
 
 def _report_reuse(folder: Path, begin: list[int]) -> None:

@@ -30,6 +30,14 @@ def mark_entry(function: ir.OpView | ir.Operation) -> None:
     function.operation.attributes[ENTRY] = ir.UnitAttr.get(function.operation.context)
 
 
+def named_value(name: str, window: int | None = None) -> ir.Attribute:
+    """Return the attributes of an input or output of the model: its name, and the tokens of the window of a ring."""
+    attributes: dict[str, ir.Attribute] = {"relax.name": ir.StringAttr.get(name)}
+    if window is not None:
+        attributes["relax.window"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), window)
+    return ir.DictAttr.get(attributes)
+
+
 def is_entry(function: ir.OpView | ir.Operation) -> bool:
     """Return whether a function is marked as the model."""
     return ENTRY in function.operation.attributes

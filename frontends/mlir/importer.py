@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
-from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, symbol_name
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, named_value, symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
@@ -85,9 +85,9 @@ def _build_main(body: ProgramImport, interface: Interface) -> None:
     outputs = [*outputs, *states]
     names = [*names, *states]
     if names:
-        function.arg_attrs = ir.ArrayAttr.get([_named(each) for each in names])
+        function.arg_attrs = ir.ArrayAttr.get([named_value(each) for each in names])
     if outputs:
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in outputs])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([named_value(each) for each in outputs])
 
 
 def _results(body: ProgramImport, entry: ir.Operation, parts: Sequence[Tensor]) -> list[ir.Value]:
@@ -164,7 +164,3 @@ def _text_attribute(entry: ir.Operation, which: str, index: int, names: Sequence
         if isinstance(value, ir.StringAttr) and value.value:
             return str(value.value)
     return None
-
-
-def _named(name: str) -> ir.Attribute:
-    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})

@@ -17,7 +17,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
-from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, named_value
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import functions
@@ -427,9 +427,7 @@ def _argument_type(name: str, input_type: TensorType | Kind, model: str) -> ir.T
 
 
 def _named(name: str, kind: Kind | None, window: int | None = None, role: str | None = None) -> ir.Attribute:
-    facts: dict[str, ir.Attribute] = {"relax.name": ir.StringAttr.get(name)}
-    if window is not None:
-        facts["relax.window"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), window)
+    facts: dict[str, ir.Attribute] = {each.name: each.attr for each in ir.DictAttr(named_value(name, window))}
     if role is not None:
         facts["relax.pages"] = ir.StringAttr.get(role)
     if kind is not None:

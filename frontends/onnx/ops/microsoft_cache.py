@@ -12,11 +12,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.library.attention import join_heads
+from mirlo.frontends.library.rings import RingCache
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.attention import bound_of, heads_of
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
-from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
+from mirlo.frontends.onnx.ops.microsoft_window import WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
@@ -99,8 +100,9 @@ def _in_ring(node: Node, query: Tensor, key: Tensor, value: Tensor, places: Toke
     """Write the new keys and values to rings, and attend to their rows, whatever their order."""
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
     total, name = total_length(node), node.value(PAST_KEY).name
-    ring = RingCache(node, node.type(PAST_KEY).shape[2], total, places.last)
-    ring.require_room(name, node.builder.rings[name], query.type.shape[2], total)
+    ring = RingCache(node.builder, node.type(PAST_KEY).shape[2], total, places.last)
+    cache = f"node '{node.outputs[0]}' ({node.operator}): input '{name}'"
+    ring.require_room(cache, node.builder.rings[name], query.type.shape[2], total)
     rows = replace(places, each=ring.row_of(places.each))
     key = written(node, node[PAST_KEY], of_keys.encoded(node, key), rows, ring.rows)
     value = written(node, node[PAST_VALUE], of_values.encoded(node, value), rows, ring.rows)

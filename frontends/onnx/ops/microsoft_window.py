@@ -2,56 +2,17 @@
 
 `WindowCache` has them in order, from row 0 on, as ONNX Runtime defines it: a sequence of T tokens has L rows in a cache
 of C rows for windows of W tokens: T as long as they fit. Then old rows are dropped G = C - W + 1 at a time: L = T - G *
-ceil((T - C) / G). `RingCache` has each at its position modulo the rows, so that a step moves none of them.
+ceil((T - C) / G). `frontends/library/rings.py` has each at its position modulo the rows, so that a step moves none.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
-
-
-class RingCache:
-    """The rows of a ring after a step, of which all that any new token sees are there.
-
-    A call has so few new tokens, S, that windows of W tokens fit into the C rows beside them (W + S - 1 <= C), or all
-    tokens of the sequence do: `require_room` makes other calls an error.
-    """
-
-    def __init__(self, node: Node, rows: Dim, total: Dim, last: Tensor) -> None:
-        """Describe the ring: the longest sequence has `total` tokens after the step, each ends at `last` [batch, 1]."""
-        self.node, self.rows, self.last = node, rows, last
-        self.keys = D.minimum(rows, total)
-        """The rows that are read."""
-        self._divisor = node.size(D.maximum(rows, 1))
-
-    def require_room(self, name: str, window: int, new: Dim, total: Dim) -> None:
-        """Check in the call that this many new tokens overwrite nothing that they see."""
-        beside = self.rows - (window - 1)
-        if D.is_nonnegative(beside - new):
-            return
-        largest = D.maximum(beside, self.rows - total + new)
-        what = (
-            f"node '{self.node.outputs[0]}' ({self.node.operator}): input '{name}' is a ring of {self.rows} rows for a "
-            f"window of {window} tokens, in which {new} new ones overwrite what they see: pass at most {beside} in a "
-            "call, or make the input with more rows"
-        )
-        RequireDims.build(dims=(new,), bounds=(largest,), what=what, result_types=[])
-
-    def row_of(self, places: Tensor) -> Tensor:
-        """Return the rows of tokens at these positions, which are not negative."""
-        return places % self._divisor
-
-    def key_positions(self) -> Tensor:
-        """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
-        row = self.node.index_vector(self.keys)
-        return row + (self.last - row) // self._divisor * self._divisor
 
 
 class WindowCache:

@@ -18,6 +18,7 @@ from mirlo.extend.frontend import (
     ir,
     make_context,
     mark_entry,
+    named_value,
 )
 from mirlo.extend.frontend import dims as D
 from mirlo.extend.library import Complex
@@ -53,16 +54,23 @@ def import_exported_program(
     outputs: Sequence[str],
     make_weight: MakeWeight | None = None,
     passed: Mapping[str, TensorType] | None = None,
+    windows: Mapping[str, int] | None = None,
 ) -> ImportedModule:
     """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` replaces weights.
 
-    Parameters in `passed` are inputs after the others, with these types, which may have dynamic dims.
+    Parameters in `passed` are inputs after the others, with these types, which may have dynamic dims. `windows` are the
+    tokens of the windows of inputs that are rings.
 
     Raises a `FrontendError` that names the operator that has no converter and the line that calls it.
     """
     return ImportedModule(
         *import_exported(
-            decomposed(program), checks=False, make_weight=make_weight, names=(inputs, outputs), passed=passed
+            decomposed(program),
+            checks=False,
+            make_weight=make_weight,
+            names=(inputs, outputs),
+            passed=passed,
+            windows=windows,
         )
     )
 
@@ -75,12 +83,13 @@ def import_exported(
     names: tuple[Sequence[str], Sequence[str]] | None = None,
     conditions: SizeConditions | None = None,
     passed: Mapping[str, TensorType] | None = None,
+    windows: Mapping[str, int] | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
     Buffers that it writes are inputs after the others; the new values of these, and of inputs that it writes, are
     further outputs. `names` are those of the inputs and the outputs; without them, those of the trace. Parameters in
-    `passed` are inputs after all others, with these types.
+    `passed` are inputs after all others, with these types. `windows` are those of inputs that are rings.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
     """
@@ -90,7 +99,7 @@ def import_exported(
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             body = GraphImport(name, store, checks)
-            _build_main(program, body, make_weight, names, conditions or SizeConditions(), passed or {})
+            _build_main(program, body, make_weight, names, conditions or SizeConditions(), passed or {}, windows or {})
     return module, store
 
 
@@ -121,6 +130,7 @@ def _build_main(
     names: tuple[Sequence[str], Sequence[str]] | None,
     conditions: SizeConditions,
     passed: Mapping[str, TensorType],
+    windows: Mapping[str, int],
 ) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
@@ -168,18 +178,19 @@ def _build_main(
     if (len(of_inputs), len(of_outputs)) != (len(inputs), len(kept)):
         what = f"{len(inputs)} inputs and {len(kept)} outputs, found {len(of_inputs)} and {len(of_outputs)}"
         raise TorchImportError(f"{name}: expected names of {what}")
-    _name_interface(function, of_inputs, of_outputs, [value.type for value in kept])
+    _name_interface(function, of_inputs, of_outputs, [value.type for value in kept], windows)
 
 
 def _name_interface(
-    function: func.FuncOp, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[ir.Type]
-) -> None:
-    """Set the types of the results, and the names of the inputs and the outputs."""
+    function: func.FuncOp, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[ir.Type],
+    windows: Mapping[str, int],
+) -> None:  # fmt: skip
+    """Set the types of the results, the names of the inputs and the outputs, and the windows of inputs."""
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(function.type.inputs, list(types)))
     if inputs:
-        function.arg_attrs = ir.ArrayAttr.get([_named(name) for name in inputs])
+        function.arg_attrs = ir.ArrayAttr.get([named_value(name, windows.get(name)) for name in inputs])
     if outputs:
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(name) for name in unique_names(outputs)])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([named_value(name) for name in unique_names(outputs)])
 
 
 def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType:
@@ -286,7 +297,3 @@ def _result(body: GraphImport, value: object) -> Tensor:
     if isinstance(value, (int, D.SymbolicDim)) and not isinstance(value, bool):
         return body.known(TensorType.of((), "i64"), (value,))
     raise UnsupportedOperation(f"has a result that is {value!r}: expected a tensor or a size")
-
-
-def _named(name: str) -> ir.Attribute:
-    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})

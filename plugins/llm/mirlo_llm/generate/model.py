@@ -16,6 +16,7 @@ from mirlo.extend.frontend import default_inputs, page_dims
 from mirlo.extend.options import FRAMEWORKS, refuse_unknown
 from mirlo.extend.ranks import require_place
 from mirlo.extend.runtime import Executable
+from mirlo_llm.caches.cache_arrays import ALL
 from mirlo_llm.generate.adapted_modules import adapted_modules, adapter_inputs, for_decoder, with_one_rank
 from mirlo_llm.generate.adapters import AdapterFiles, read_adapters
 from mirlo_llm.generate.chat import ChatTemplate, Message, gguf_template, read_template
@@ -297,10 +298,12 @@ def load(
         options["dims"] = {**rows, **(options.get("dims") or {})} or None
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
-        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
+        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm":
             # The places of rows in a ring depend on how many tokens a call has, and so does the order of their sums.
             options.setdefault("ring_caches", not options.get("invariant", False))
-    compiled = compile_model(model_to_compile(config, code, adapted), **options)
+    # Graphs of weights are built with rings, where windows are shorter than the longest sequence.
+    rings_below = (config.context or ALL) if is_checkpoint and options.pop("ring_caches", False) else 0
+    compiled = compile_model(model_to_compile(config, code, adapted, rings_below), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])
     executable = require_executable(compiled, config.model)
@@ -327,48 +330,49 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
 
 
 def model_to_compile(
-    config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = ()
+    config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = (), rings_below: int = 0
 ) -> Path | ImportedModule:
     """Return the file of a model, or a graph of its weights that is built on demand.
 
-    `adapted` are the layers that adapters change.
+    `adapted` are the layers that adapters change. Layers with a window of fewer tokens keep only its rows.
     """
     if not config.is_checkpoint:
         return config.model
     if config.gguf is None and is_traced(read_json(config.source), code):
-        return _traced_model(config, code, adapted)
+        return _traced_model(config, code, adapted, rings_below)
 
     def make() -> ImportedModule:
         if config.gguf is not None:
             from mirlo_llm.generate.gguf.decoder import import_gguf
 
-            return import_gguf(config.model, config.gguf, config.images, adapted)
+            return import_gguf(config.model, config.gguf, config.images, adapted, rings_below)
         if config.images is not None:
             from mirlo_llm.generate.checkpoints.image_decoder import import_image_decoder
 
             return import_image_decoder(config.model, config.source, adapted)
         from mirlo_llm.generate.checkpoints.decoder import import_checkpoint
 
-        return import_checkpoint(config.model, config.source, adapted)
+        return import_checkpoint(config.model, config.source, adapted, rings_below)
 
-    return deferred_graph(make, partial(_source_files, config), _use_of_adapters(adapted))
-
-
-def _use_of_adapters(adapted: Sequence[str]) -> str:
-    """Return what distinguishes graphs with inputs for adapters of these layers."""
-    return " ".join(("adapters of", *adapted)) if adapted else ""
+    return deferred_graph(make, partial(_source_files, config), _use_of(adapted, rings_below))
 
 
-def _traced_model(config: ModelConfig, code: CodeOptions, adapted: Sequence[str]) -> ImportedModule:
+def _use_of(adapted: Sequence[str], rings_below: int) -> str:
+    """Return what distinguishes graphs with rings, and with inputs for adapters of these layers."""
+    rings = [f"rings below {rings_below}"] if rings_below else []
+    return " ".join((*rings, *(["adapters of", *adapted] if adapted else [])))
+
+
+def _traced_model(config: ModelConfig, code: CodeOptions, adapted: Sequence[str], rings_below: int) -> ImportedModule:
     """Return the graph by the code of transformers, built if the cache has no compiled model."""
 
     def make() -> ImportedModule:
         from mirlo_llm.generate.traced.decoder import import_traced_decoder
 
-        return import_traced_decoder(config.model, config.source, code.trust_remote_code, adapted)
+        return import_traced_decoder(config.model, config.source, code.trust_remote_code, adapted, rings_below)
 
     own, use = traced_sources(read_json(config.source), code)
-    return deferred_graph(make, lambda: [*_source_files(config), *own], f"{use} {_use_of_adapters(adapted)}")
+    return deferred_graph(make, lambda: [*_source_files(config), *own], f"{use} {_use_of(adapted, rings_below)}")
 
 
 def _source_files(config: ModelConfig) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,21 @@ from mirlo_llm.generate.generator import Generator
 
 from mirlo.testing import oracle
 
+needs_transformers = pytest.mark.skipif(
+    not all(map(find_spec, ("transformers", "torch", "mirlo.benchmarks"))), reason="needs transformers and a clone"
+)
+LAYERS = ["sliding_attention", "full_attention"]
 WINDOWS = {"mixed": (6, 0), "i8": (3, 17)}
 """Windows of the layers; 0 stands for none. `i8` has caches of 8 bits."""
+WEIGHTS = {
+    "by hand": ("gemma3_text", {"sliding_window": 6, "num_hidden_layers": 2, "layer_types": LAYERS, "head_dim": 16}),
+    "traced": ("olmo3", {"sliding_window": 6, "num_hidden_layers": 4, "layer_types": [*LAYERS, *LAYERS]}),
+    "traced i8": ("olmo3", {"sliding_window": 5, "num_hidden_layers": 1, "layer_types": LAYERS[:1]}),
+    "experts": ("gpt_oss", {"sliding_window": 6, "num_hidden_layers": 2, "layer_types": LAYERS}),
+}
+"""Architectures that are built of weights, by hand or by the code of transformers, with keys of configurations."""
+COMMON: dict[str, Any] = {"vocab_size": VOCABULARY, "eos_token_id": None, "max_position_embeddings": 2048}
+KINDS = [*WINDOWS, *(pytest.param(kind, marks=needs_transformers) for kind in WEIGHTS)]
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +37,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Language
     folder = tmp_path_factory.mktemp("models")
 
     def load(kind: str) -> tuple[LanguageModel, LanguageModel]:
-        write_windows(folder / kind, WINDOWS[kind])
-        options: dict[str, Any] = {"kv_cache_dtype": "i8"} if kind == "i8" else {}
+        if kind in WINDOWS:
+            write_windows(folder / kind, WINDOWS[kind])
+        else:
+            from mirlo.benchmarks.llm.architectures import tiny_model
+
+            name, keys = WEIGHTS[kind]
+            tiny_model(name, **COMMON, **keys).save_pretrained(folder / kind)
+        options: dict[str, Any] = {"kv_cache_dtype": "i8"} if "i8" in kind else {}
         whole = generate.load(folder / kind, ring_caches=False, prefix_bytes=0, **options)
         return generate.load(folder / kind, **options), whole
 
@@ -64,7 +84,7 @@ def test_tokens_are_those_of_onnxruntime(models: dict[str, tuple[LanguageModel, 
 
 
 @pytest.mark.sample(0)
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_memory_is_bounded(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str) -> None:
     model = models[kind][0]
     generator = model.generator(chunk_size=8, min_length=5000, max_new_tokens=600)
@@ -78,7 +98,7 @@ def test_memory_is_bounded(models: dict[str, tuple[LanguageModel, LanguageModel]
 
 
 @pytest.mark.sample(0)
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_operations(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str, seed: int) -> None:
     """Generators append, generate, rewind within the window and beyond it, fork and guess."""
@@ -113,7 +133,7 @@ def test_any_operations(models: dict[str, tuple[LanguageModel, LanguageModel]], 
         require_same_logits(generator, other, kind)
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", ((20, 20), (9, 3, 5), (30, 4)))
 def test_batch_is_single(
     models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str, lengths: tuple[int, ...]
@@ -131,7 +151,7 @@ def test_batch_is_single(
 
 
 @pytest.mark.sample(0)
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_beams(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str) -> None:
     ring, whole = models[kind]
     prompt = tokens_of(np.random.default_rng(4), 25)
@@ -141,7 +161,7 @@ def test_beams(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str
         assert made == whole.generator(**search).generate(prompt)
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_engines(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str, seed: int) -> None:
     """Requests come and go; what begins alike takes over rows that its rings still have, or pages."""

@@ -99,6 +99,11 @@ class LayerOptions:
     temperature: tuple[float, float] | None = None
     """A weight and a number of tokens: queries are multiplied by 1 + weight * log(1 + position // tokens)."""
 
+    @property
+    def seen(self) -> int:
+        """Return the most tokens that a token sees, itself among them; 0 for all."""
+        return min((count for count in (self.window, self.chunk) if count), default=0)
+
 
 @dataclass(frozen=True)
 class DecoderOptions:

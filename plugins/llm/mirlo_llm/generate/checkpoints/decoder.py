@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from mirlo.extend.frontend import GraphBuilder, ImportedModule, Tensor, TensorType, iota, maximum, where
 from mirlo.extend.frontend import dims as D
-from mirlo.extend.library import join_heads, layer_norm, mix_experts, rms_norm, split_heads
+from mirlo.extend.library import RingCache, join_heads, layer_norm, mix_experts, rms_norm, split_heads
 from mirlo_llm.generate.checkpoints.architectures import (
     DecoderOptions,
     ExpertOptions,
@@ -43,9 +43,9 @@ PREFIXES = ("transformer.", "model.")
 """The prefix that files of models without an output projection leave out."""
 
 
-def import_checkpoint(weights: Path, config: Path, adapted: Sequence[str] = ()) -> ImportedModule:
-    """Import a decoder with the weights of a file; adapters change the layers `adapted`."""
-    return import_decoder(*read_decoder(weights, config), adapted=adapted)
+def import_checkpoint(weights: Path, config: Path, adapted: Sequence[str] = (), rings_below: int = 0) -> ImportedModule:
+    """Import a decoder with the weights of a file; the other arguments are those of `import_decoder`."""
+    return import_decoder(*read_decoder(weights, config), adapted=adapted, rings_below=rings_below)
 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
@@ -104,18 +104,28 @@ def import_decoder(
     states: Mapping[str, TensorType] | None = None,
     make_graph: MakeGraph | None = None,
     adapted: Sequence[str] = (),
+    rings_below: int = 0,
 ) -> ImportedModule:
     """Build the graph of a decoder; `states` are further inputs, passed to `make_graph`.
 
-    The matrices of adapters for the layers `adapted` are inputs after them.
+    The matrices of adapters for the layers `adapted` are inputs after them. Layers with a sliding window of fewer
+    tokens than `rings_below` keep the rows of the window only.
     """
     products = AdaptedProducts(weights, adapted, options.is_transposed)
-    caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]
-    rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
+    caches = {
+        f"{i}.{kind}": layer.seen if layer.seen < rings_below else 0
+        for i, layer in enumerate(options.layers)
+        for kind in options.cache_kinds
+    }
+    windows = {window: D.symbol(f"window_{window}_rows") for window in caches.values() if window}
+
+    def rows_of(window: int) -> TensorType:
+        return TensorType.of((BATCH, options.kv_heads, windows.get(window, PAST), options.size), "f32")
+
     inputs = {
         "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
         "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
-        **{f"past_key_values.{name}": rows for name in caches},
+        **{f"past_key_values.{name}": rows_of(window) for name, window in caches.items()},
     }
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
@@ -123,13 +133,14 @@ def import_decoder(
         before, read = others[: len(caches)], others[len(caches) : first]
         products.place(others[first:])
         graph = (make_graph or DecoderGraph)(builder, options, weights, read)
-        graph.adapted = products
+        graph.adapted, graph.windows = products, windows
         logits, *after = graph.results(tokens, mask, *before)
         products.finish()
         kept = {f"present.{name}": x for name, x in zip(caches, after, strict=True)}
         return {"logits": logits, **kept, **graph.further_results()}
 
-    return import_graph(weights, {**inputs, **(states or {}), **products.inputs}, build)
+    rings_of_inputs = {f"past_key_values.{name}": window for name, window in caches.items() if window}
+    return import_graph(weights, {**inputs, **(states or {}), **products.inputs}, build, windows=rings_of_inputs)
 
 
 EXPERT_PARTS = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
@@ -143,7 +154,18 @@ class TokenPlaces:
     tokens: Tensor
     """[batch, length]."""
     keys: Tensor
-    """[1, 1, 1, total]."""
+    """[1, 1, 1, keys] in caches of all tokens, [batch, 1, 1, keys] in rings: negative for rows without a token."""
+    rows: Tensor
+    """The rows of the new tokens in caches, [batch, length]."""
+    last: Tensor
+    """The positions of the last tokens of sequences, [batch, 1]."""
+    is_ring: bool = False
+    """Whether caches are rings."""
+
+    def in_ring(self, ring: RingCache) -> TokenPlaces:
+        """Return the positions of keys, and the rows of tokens, in a ring."""
+        keys = ring.key_positions().expand_dims(1, 2)
+        return replace(self, keys=keys, rows=ring.row_of(self.tokens), is_ring=True)
 
     def mask(self, layer: LayerOptions, of_image: Tensor | None = None) -> Tensor:
         """Return the additive attention mask: each token sees itself and earlier ones of its window or chunk.
@@ -151,7 +173,7 @@ class TokenPlaces:
         `of_image` marks keys that belong to the same image as a token; these are visible even if they come later.
         """
         own = self.tokens.expand_dims(1, 3)
-        seen = self.keys <= own
+        seen = (self.keys >= 0) & (self.keys <= own) if self.is_ring else self.keys <= own
         if of_image is not None:
             seen = seen | of_image
         if layer.window:
@@ -173,6 +195,9 @@ class DecoderGraph(CheckpointGraph):
         self.options = options
         self._angles: dict[tuple[bytes, float], Angles] = {}
         self._masks: dict[tuple[int, int], Tensor] = {}
+        self.windows: Mapping[int, D.Dim] = {}
+        """The rows of rings by the tokens of their windows; caches of other layers have all tokens."""
+        self._rings: dict[int, TokenPlaces] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
         """Return the logits and the caches afterwards."""
@@ -260,15 +285,17 @@ class DecoderGraph(CheckpointGraph):
         turns = None if layer.frequencies is None else self._turns(layer.frequencies, layer.rotation_scale, places)
         latent = None if options.latent is None else LatentProjections(self, name, options.heads, options.latent)
         query, *rows = self._projected(name, x, turns, layer, places) if latent is None else latent.project(x, turns)
-        read = rows
+        read, at_end = rows, options.is_causal
         if cache:
+            if layer.seen in self.windows:
+                places, at_end = self._in_ring(layer.seen, places), False
             rows = [self._written(old, new, places) for old, new in zip(cache, rows, strict=True)]
-            shape = (BATCH, options.kv_heads, TOTAL, options.size)
+            shape = (BATCH, options.kv_heads, places.keys.shape[3], options.size)
             read = [each.part((0, 0, 0, 0), shape) for each in rows]
         # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
         attended = self.builder.emit(
             "attention", query, read[0], read[-1], self.mask(layer, places), scale=options.scale,
-            softcap=options.score_cap, causal=options.is_causal, at_end=options.is_causal,
+            softcap=options.score_cap, causal=at_end, at_end=at_end,
         )  # fmt: skip
         values = join_heads(attended if latent is None else latent.values(attended))
         return self.product(f"{name}.o_proj", values, options.hidden), *rows
@@ -376,8 +403,17 @@ class DecoderGraph(CheckpointGraph):
 
     def _written(self, cache: Tensor, new: Tensor, places: TokenPlaces) -> Tensor:
         """Write the rows of new tokens to a cache, and return it."""
-        shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
-        return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
+        rows = D.maximum(cache.shape[2], places.keys.shape[3])
+        shape = (BATCH, self.options.kv_heads, rows, self.options.size)
+        return self.builder.emit("cache_write", cache, new, places.rows, shape=shape)
+
+    def _in_ring(self, window: int, places: TokenPlaces) -> TokenPlaces:
+        """Return the places of tokens in the rings of a window, computed once for all layers."""
+        if window not in self._rings:
+            ring = RingCache(self.builder, self.windows[window], TOTAL, places.last)
+            ring.require_room("the cache of a layer with a sliding window", window, LENGTH, TOTAL)
+            self._rings[window] = places.in_ring(ring)
+        return self._rings[window]
 
     def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> Angles:
         """Return cos and sin of the angles, [batch, 1, length, pairs], computed once for all layers."""
@@ -393,10 +429,10 @@ class DecoderGraph(CheckpointGraph):
 
     def places(self, mask: Tensor) -> TokenPlaces:
         """Return the positions of tokens; shorter sequences are padded at the end of a prompt."""
-        before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
-        first = maximum(before, 0)
+        total = mask.sum(1).reshape((BATCH, 1))
+        tokens = maximum(total - self._size(LENGTH), 0) + self._range(LENGTH).expand_dims(0)
         keys = self._range(mask.shape[1]).expand_dims(0, 1, 2)
-        return TokenPlaces(first + self._range(LENGTH).expand_dims(0), keys)
+        return TokenPlaces(tokens, keys, tokens, total - 1)
 
     def _range(self, size: D.Dim) -> Tensor:
         return iota(self.builder, size)

@@ -20,6 +20,7 @@ from mirlo.extend.frontend import (
     ir,
     make_context,
     mark_entry,
+    named_value,
 )
 from mirlo.extend.frontend import dims as D
 from mirlo.extend.runtime import ParameterStore
@@ -44,10 +45,12 @@ def import_graph(
     inputs: Mapping[str, TensorType],
     build: Callable[..., Mapping[str, Tensor]],
     is_whole: bool = True,
+    windows: Mapping[str, int] | None = None,
 ) -> ImportedModule:
     """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs.
 
-    A tensor of the file that it neither uses nor discards is an error, unless the graph is a part of the model.
+    `windows` are the tokens of the windows of inputs that are rings. A tensor of the file that `build` neither uses nor
+    discards is an error, unless the graph is a part of the model.
     """
     store = ParameterStore()
     with make_context(), ir.Location.file(str(weights.path), 0, 0):
@@ -65,13 +68,10 @@ def import_graph(
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kinds)
-        function.arg_attrs = _names(list(inputs))
-        function.attributes["res_attrs"] = _names(list(outputs))
+        windows = windows or {}
+        function.arg_attrs = ir.ArrayAttr.get([named_value(name, windows.get(name)) for name in inputs])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(list(map(named_value, outputs)))
     return ImportedModule(module, store)
-
-
-def _names(names: list[str]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)}) for name in names])
 
 
 class CheckpointWeights:

@@ -45,12 +45,12 @@ FREQUENCIES = "rope_freqs.weight"
 
 
 def import_gguf(
-    path: Path, file: GgufFile, images: ImageOptions | None = None, adapted: Sequence[str] = ()
+    path: Path, file: GgufFile, images: ImageOptions | None = None, adapted: Sequence[str] = (), rings_below: int = 0
 ) -> ImportedModule:
-    """Import the decoder of a file with image options, if any; adapters change the layers `adapted`."""
+    """Import the decoder of a file with image options, if any; the other arguments are those of `import_decoder`."""
     options, weights = _read_decoder(path, file)
     if images is None:
-        return import_decoder(options, weights, adapted=adapted)
+        return import_decoder(options, weights, adapted=adapted, rings_below=rings_below)
     return build_image_decoder(options, weights, images, adapted)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import cache_utils
 
-from mirlo_llm.generate.traced.operators import cache_rows, cache_write
+from mirlo_llm.generate.traced.operators import cache_rows, cache_write, ring_places
 
 Tensor = Any
 ROWS = ("key", "value", "indexer_key")
@@ -29,6 +30,8 @@ class LayerState:
     dtype: Any
     index: int = 0
     """Index among several states of a kind."""
+    window: int | None = None
+    """The number of last tokens whose rows the layer reads; None for all. The rows are a ring."""
 
     @property
     def grows(self) -> bool:
@@ -41,12 +44,43 @@ class LayerState:
         return f"{self.layer}.{self.kind}" + (f".{self.index}" if self.index else "")
 
 
-class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
-    """The keys and values of a layer, which are written at the positions of new tokens."""
+_CURRENT: list[DecoderCache] = []
 
-    def __init__(self, owner: DecoderCache, is_sliding: bool, **options: Any) -> None:
+
+@contextmanager
+def reading_states_of(cache: DecoderCache) -> Iterator[None]:
+    """Run a model call in the block with the states of this cache."""
+    _CURRENT.append(cache)
+    try:
+        yield
+    finally:
+        _CURRENT.pop()
+
+
+def current_cache() -> DecoderCache | None:
+    """Return the cache of the current call, which some functions have no argument for; None for whole texts."""
+    return _CURRENT[-1] if _CURRENT else None
+
+
+@dataclass(frozen=True)
+class RowPlaces:
+    """Where caches have the rows of tokens."""
+
+    new: Tensor
+    """The rows of the new tokens, [batch, length]."""
+    columns: Tensor
+    """A tensor with a column for each row that is read."""
+    positions: Tensor = None
+    """The positions of the rows that are read, [batch, rows], negative for rows without a token; None: 0, 1, ...."""
+
+
+class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
+    """The keys and values of a layer, which are written at the places of new tokens."""
+
+    def __init__(self, owner: DecoderCache, is_sliding: bool, window: int | None, **options: Any) -> None:
         super().__init__(**options)
         self.owner, self.is_sliding, self.is_initialized = owner, is_sliding, True
+        self.places = owner.places[window]
         self.keys: Tensor
         self.values: Tensor
         self.indexer_keys: Tensor
@@ -63,17 +97,17 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
         return rows[:, 0]
 
     def _written(self, cache: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-        owner = self.owner
-        after = cache_write(cache, new.contiguous(), owner.positions, owner.mask)
-        return after, cache_rows(after, owner.mask)
+        after = cache_write(cache, new.contiguous(), self.places.new, self.places.columns)
+        return after, cache_rows(after, self.places.columns)
 
     def get_seq_length(self) -> int:
         """Return the number of tokens before the call."""
         return self.owner.get_seq_length()
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys, and the position of the first."""
-        return self.owner.get_mask_sizes(query_length)
+    def get_mask_sizes(self, query_length: int) -> tuple[int, Any]:
+        """Return the number of keys, and the position of the first, or those of all keys."""
+        places = self.places
+        return places.columns.shape[1], 0 if places.positions is None else places.positions
 
 
 class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
@@ -99,8 +133,8 @@ class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
 class GrowingStateLayer(StateLayer, GrowingLayer):
     """A layer with keys and values, and states of a fixed size."""
 
-    def __init__(self, owner: DecoderCache, is_sliding: bool, number_of_states: int = 1) -> None:
-        GrowingLayer.__init__(self, owner, is_sliding)
+    def __init__(self, owner: DecoderCache, is_sliding: bool, window: int | None, number_of_states: int = 1) -> None:
+        GrowingLayer.__init__(self, owner, is_sliding, window)
         StateLayer.__init__(self, number_of_states)
 
 
@@ -117,17 +151,24 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
         kept: dict[int, set[bool]] = {}
         for state in states:
             kept.setdefault(state.layer, set()).add(state.grows)
+        self.places: dict[int | None, RowPlaces] = {None: RowPlaces(positions, mask)}
+        """The places of rows by window; those of all tokens for None."""
+        windows = {state.layer: state.window for state in states}
+        for state, tensor in zip(states, tensors, strict=True):
+            if state.window is not None and state.window not in self.places:
+                new, each = ring_places(tensor, positions, mask, state.window)
+                self.places[state.window] = RowPlaces(new, each, each)
         layers: list[Any] = []
         for i in range(max(len(kinds), 1 + max(kept, default=0))):
             is_sliding = i < len(kinds) and kinds[i] in WINDOWS
             number = options[i].get("number_of_states", 1) if i < len(kinds) else 1
-            has = kept.get(i, set())
+            has, window = kept.get(i, set()), windows.get(i)
             if has == {True}:
-                layers.append(GrowingLayer(self, is_sliding))
+                layers.append(GrowingLayer(self, is_sliding, window))
             elif has == {False}:
                 layers.append(StateLayer(number))
             else:
-                layers.append(GrowingStateLayer(self, is_sliding, number) if has else cache_utils.DummyLayer())
+                layers.append(GrowingStateLayer(self, is_sliding, window, number) if has else cache_utils.DummyLayer())
         super().__init__(layers=layers)
         for state, tensor in zip(states, tensors, strict=True):
             layer = layers[state.layer]
@@ -165,9 +206,10 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
         length: int = self.mask.shape[1] - self.positions.shape[1]
         return length
 
-    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
-        """Return the number of keys, and the position of the first."""
-        return self.mask.shape[1], 0
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, Any]:
+        """Return the number of keys, and the position of the first, or those of all keys."""
+        layer = self.layers[layer_idx]
+        return layer.get_mask_sizes(query_length) if isinstance(layer, GrowingLayer) else (self.mask.shape[1], 0)
 
     def get_query_offset(self, layer_idx: int = 0) -> Tensor:
         """Return the positions of the new tokens, from which masks are computed."""

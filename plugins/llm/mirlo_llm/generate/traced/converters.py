@@ -10,7 +10,7 @@ from mirlo_torch.registry import converter as aten_converter
 
 from mirlo.extend.frontend import Tensor, TensorType
 from mirlo.extend.frontend import dims as D
-from mirlo.extend.library import mix_experts, row_at, scan_rows
+from mirlo.extend.library import RingCache, mix_experts, row_at, scan_rows
 from mirlo_llm.generate.checkpoints.graph import chosen_tensor
 from mirlo_llm.generate.traced.interfaces import CLAMPED
 from mirlo_llm.generate.traced.weights import ExpertMatrices, stored_tensor
@@ -40,10 +40,10 @@ def low_rank(op: Operation, x: Tensor, down: Tensor, up: Tensor) -> Tensor:
 
 
 @aten_converter("mirlo.cache_write.default")
-def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+def cache_write(op: Operation, cache: Tensor, new: Tensor, places: Tensor, mask: Tensor) -> Tensor:
     """Convert a write of rows to a cache."""
     shape = (*new.shape[:2], D.maximum(cache.shape[2], mask.shape[1]), new.shape[3])
-    result: Tensor = op.emit("cache_write", cache, new, positions, shape=shape)
+    result: Tensor = op.emit("cache_write", cache, new, places, shape=shape)
     return result
 
 
@@ -51,6 +51,15 @@ def cache_write(op: Operation, cache: Tensor, new: Tensor, positions: Tensor, ma
 def cache_rows(op: Operation, cache: Tensor, mask: Tensor) -> Tensor:
     """Convert the selection of a cache's rows."""
     return cache.part((0, 0, 0, 0), (*cache.shape[:2], mask.shape[1], cache.shape[3]))
+
+
+@aten_converter("mirlo.ring_places.default")
+def ring_places(op: Operation, ring: Tensor, positions: Tensor, mask: Tensor, window: int) -> list[Tensor]:
+    """Convert the places of tokens in a ring; the call is checked to have few enough new ones."""
+    length, total = positions.shape[1], mask.shape[1]
+    places = RingCache(op.builder, ring.shape[2], total, mask.sum(1, keepdims=True) - 1)
+    places.require_room("the cache of a layer with a sliding window", window, length, total)
+    return [places.row_of(positions), places.key_positions()]
 
 
 @aten_converter("mirlo.experts.default")

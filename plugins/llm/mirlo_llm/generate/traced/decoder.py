@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import torch
 from mirlo.extend.frontend import ImportedModule
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.traced.adapters import TracedAdapters
-from mirlo_llm.generate.traced.cache import DecoderCache, LayerState
+from mirlo_llm.generate.traced.cache import DecoderCache, LayerState, reading_states_of
 from mirlo_llm.generate.traced.export import export, import_exported_model, problem_of
 from mirlo_llm.generate.traced.interfaces import NAME, ExpertUse, calling
 from mirlo_llm.generate.traced.layers import LayerCalls, LayersDifferError, find_equal_layers, with_all_layers
-from mirlo_llm.generate.traced.scans import reading_states_of, scanning
+from mirlo_llm.generate.traced.scans import scanning
 from mirlo_llm.generate.traced.skeleton import CACHES, LOCK, find_states, make_skeleton
 
 Tensor = Any
@@ -49,27 +49,31 @@ class TracedDecoder(torch.nn.Module):  # type: ignore[misc]
 
 
 def import_traced_decoder(
-    weights: Path, config: Path, trust_remote_code: bool = False, adapted: Sequence[str] = ()
+    weights: Path, config: Path, trust_remote_code: bool = False, adapted: Sequence[str] = (), rings_below: int = 0
 ) -> ImportedModule:
     """Import a decoder by the code of transformers, with the weights of a file.
 
-    The matrices of adapters for the layers `adapted` are inputs after the others.
+    The matrices of adapters for the layers `adapted` are inputs after the others. Layers with a sliding window of
+    fewer tokens than `rings_below` keep the rows of the window only.
     """
     with LOCK:
         model = make_skeleton(config.parent, trust_remote_code)
         _require_causal(model, config)
         try:
-            states = find_states(model)
+            states = find_states(model, rings_below)
         except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
             raise ModelFolderError(f"{config}: {problem_of(model, error)}") from error
         adapters = TracedAdapters(model, adapted, weights)
-        with calling(model, NAME, NAME, is_causal=True) as use, scanning(model):
+        with calling(model, NAME, NAME) as use, scanning(model):
             program = _export(model, states, use, config)
         adapters.require_used(program)
         names = [state.name for state in states]
         inputs = ["input_ids", "attention_mask", *(f"past_key_values.{name}" for name in names), *adapters.inputs]
         outputs = ["logits", *(f"present.{name}" for name in names)]
-        return import_exported_model(program, model, use, weights, config, (inputs, outputs), adapters.parameters)
+        windows = {f"past_key_values.{state.name}": state.window for state in states if state.window is not None}
+        return import_exported_model(
+            program, model, use, weights, config, (inputs, outputs), adapters.parameters, windows
+        )
 
 
 def _export(model: Any, states: Sequence[LayerState], use: ExpertUse, config: Path) -> Any:
@@ -97,20 +101,32 @@ def _require_causal(model: Any, config: Path) -> None:
 
 def _example(states: Sequence[LayerState]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return the example arguments of the trace, and their dynamic dims."""
-    dims = {name: torch.export.Dim(name) for name in SIZES}
+    sizes = {"past": SIZES["past"], **_ring_sizes(states)}
+    dims = {name: torch.export.Dim(name) for name in (*SIZES, *sizes)}
     batch = SIZES["batch"]
     arguments = (
         torch.ones((batch, SIZES["length"]), dtype=torch.long),
         torch.ones((batch, SIZES["total"]), dtype=torch.long),
-        [torch.zeros((batch, *_shape(state)), dtype=state.dtype) for state in states],
+        [torch.zeros((batch, *_shape(state, sizes)), dtype=state.dtype) for state in states],
     )
-    each_state = [{0: dims["batch"]} | ({2: dims["past"]} if state.grows else {}) for state in states]
+    each_state = [{0: dims["batch"]} | ({2: dims[_rows_of(state)]} if state.grows else {}) for state in states]
     return arguments, ({0: dims["batch"], 1: dims["length"]}, {0: dims["batch"], 1: dims["total"]}, each_state)
 
 
-def _shape(state: LayerState) -> tuple[int, ...]:
+def _rows_of(state: LayerState) -> str:
+    """Return the name of the number of rows of a state that grows."""
+    return "past" if state.window is None else f"window_{state.window}_rows"
+
+
+def _ring_sizes(states: Sequence[LayerState]) -> dict[str, int]:
+    """Return the numbers of rows of rings in the example by name, different from all other sizes."""
+    names = dict.fromkeys(_rows_of(state) for state in states if state.window is not None)
+    return {name: size for size, name in enumerate(names, max(SIZES.values()) + 1)}
+
+
+def _shape(state: LayerState, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the shape of a state in the example, without the batch."""
     if not state.grows:
         return state.shape
     heads, size = state.shape
-    return heads, SIZES["past"], size
+    return heads, sizes[_rows_of(state)], size

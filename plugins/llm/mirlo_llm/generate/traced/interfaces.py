@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from transformers.integrations import moe
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from mirlo_llm.generate.checkpoints.graph import HIDDEN
+from mirlo_llm.generate.traced.cache import current_cache
 from mirlo_llm.generate.traced.operators import attention, experts
 
 Tensor = Any
@@ -37,30 +39,33 @@ def attention_forward(
     bias = options.get("position_bias")
     if bias is not None:
         attention_mask = bias if attention_mask is None else bias + attention_mask
-    hides = _IS_CAUSAL[-1] and attention_mask is not None
+    # In a cache of all tokens the new ones are the last; in a ring they are anywhere.
+    cache = current_cache()
+    is_whole = cache is not None and statically_known_true(key.shape[2] == cache.mask.shape[1])
+    hides = is_whole and attention_mask is not None
     result = attention(query, key, value, attention_mask, s_aux, scale, float(softcap or 0), hides)
     return result.transpose(1, 2).contiguous(), None
 
 
-_IS_CAUSAL = [False]
-"""Whether masks are causal and new tokens are the last ones."""
-
-
 def position_mask(
-    batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
+    batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: Any = 0,
     mask_function: Callable[..., Tensor] | None = None, attention_mask: Tensor = None, device: str = "cpu",
     **options: Any,
 ) -> Tensor:  # fmt: skip
     """Return an additive mask; `q_offset` are the positions of new tokens, [batch, length], or the first one.
 
-    The mask is of floats, as that of `eager`, because some models add it themselves.
+    `kv_offset` are the positions of keys, [batch, keys], negative where there is none, or the first one. The mask is of
+    floats, as that of `eager`, because some models add it themselves.
     """
     assert mask_function is not None
     tokens = q_offset if isinstance(q_offset, torch.Tensor) else (torch.arange(q_length) + q_offset)[None]
     sequences = torch.arange(batch_size)[:, None, None, None]
-    keys = torch.arange(kv_length)[None, None, None, :] + kv_offset
+    is_ring = isinstance(kv_offset, torch.Tensor)
+    keys = kv_offset[:, None, None, :] if is_ring else torch.arange(kv_length)[None, None, None, :] + kv_offset
     seen = mask_function(sequences, torch.zeros_like(sequences), tokens[:, None, :, None], keys)
-    if attention_mask is not None:
+    if is_ring:  # what the mask of tokens hides is at positions after all tokens
+        seen = seen & (keys >= 0)
+    elif attention_mask is not None:
         seen = seen & attention_mask[:, None, None, :].bool()
     return torch.where(seen, 0.0, HIDDEN).expand(batch_size, -1, q_length, kv_length)
 
@@ -117,7 +122,7 @@ def configurations(model: Any) -> list[Any]:
 
 
 @contextmanager
-def calling(model: Any, attention_name: str, experts_name: str, is_causal: bool = False) -> Iterator[ExpertUse]:
+def calling(model: Any, attention_name: str, experts_name: str) -> Iterator[ExpertUse]:
     """Make a model call these implementations of attention and experts in the block; yield the use of experts."""
     configs = configurations(model)
     before = [(each._attn_implementation_internal, each._experts_implementation_internal) for each in configs]
@@ -125,12 +130,10 @@ def calling(model: Any, attention_name: str, experts_name: str, is_causal: bool 
         each._attn_implementation_internal, each._experts_implementation_internal = attention_name, experts_name
     use = ExpertUse()
     _USES.append(use)
-    _IS_CAUSAL.append(is_causal)
     try:
         yield use
     finally:
         _USES.pop()
-        _IS_CAUSAL.pop()
         for each, (attention_before, experts_before) in zip(configs, before, strict=True):
             each._attn_implementation_internal = attention_before
             each._experts_implementation_internal = experts_before

@@ -100,7 +100,7 @@ def find_equal_layers(model: Module, states: Sequence[LayerState]) -> list[Equal
 def _description(layer: Module, number: int, count: int, states: Sequence[LayerState]) -> list[object]:
     """Return a description that equal layers share; the layer number is replaced."""
     result: list[object] = [
-        (state.kind, state.shape, state.dtype, state.index) for state in states if state.layer == number
+        (state.kind, state.shape, state.dtype, state.index, state.window) for state in states if state.layer == number
     ]
     own = set(vars(torch.nn.Module()))
     for name, module in layer.named_modules():

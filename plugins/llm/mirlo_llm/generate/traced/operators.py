@@ -51,9 +51,9 @@ def low_rank(x: Tensor, down: Tensor, up: Tensor) -> Tensor:
     return x.new_empty((*x.shape[:-1], up.shape[1]))
 
 
-@_operator("cache_write", "(Tensor cache, Tensor new, Tensor positions, Tensor mask) -> Tensor")
-def cache_write(cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-    """Write rows of new tokens at their positions; return as many rows as `mask` has columns, or as before."""
+@_operator("cache_write", "(Tensor cache, Tensor new, Tensor places, Tensor mask) -> Tensor")
+def cache_write(cache: Tensor, new: Tensor, places: Tensor, mask: Tensor) -> Tensor:
+    """Write new rows at their places; return as many rows as `mask` has columns, or as before."""
     rows = torch.sym_max(cache.shape[2], mask.shape[1])
     return cache.new_empty((new.shape[0], new.shape[1], rows, new.shape[3]))
 
@@ -62,6 +62,17 @@ def cache_write(cache: Tensor, new: Tensor, positions: Tensor, mask: Tensor) -> 
 def cache_rows(cache: Tensor, mask: Tensor) -> Tensor:
     """Return the rows of a cache that hold tokens: as many as `mask` has columns."""
     return cache.new_empty((cache.shape[0], cache.shape[1], mask.shape[1], cache.shape[3]))
+
+
+@_operator("ring_places", "(Tensor ring, Tensor positions, Tensor mask, int window) -> (Tensor, Tensor)")
+def ring_places(ring: Tensor, positions: Tensor, mask: Tensor, window: int) -> tuple[Tensor, Tensor]:
+    """Return the rows of new tokens in a ring, and the position of the token of each row that is read.
+
+    A ring keeps the rows of a window of tokens, each at its position modulo the rows. As many are read as `mask` has
+    columns, or all; positions are [batch, rows], and negative for rows without a token.
+    """
+    rows = torch.sym_min(ring.shape[2], mask.shape[1])
+    return torch.empty_like(positions), positions.new_empty((positions.shape[0], rows))
 
 
 @_operator(

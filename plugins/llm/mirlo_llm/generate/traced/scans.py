@@ -14,22 +14,10 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from mirlo_llm.generate.traced.cache import DecoderCache
+from mirlo_llm.generate.traced.cache import current_cache
 from mirlo_llm.generate.traced.operators import channel_scan, delta_scan, gated_scan
 
 Tensor = Any
-_CURRENT: list[DecoderCache] = []
-"""The cache of the current call, since some functions have no argument for the earlier state."""
-
-
-@contextmanager
-def reading_states_of(cache: DecoderCache) -> Iterator[None]:
-    """Run a model call in the block with the states of this cache."""
-    _CURRENT.append(cache)
-    try:
-        yield
-    finally:
-        _CURRENT.pop()
 
 
 def _as_heads(x: Tensor, heads: int) -> Tensor:
@@ -63,7 +51,9 @@ def mamba_selective_scan(
     dt = dt if delta_bias is None else dt + delta_bias.to(dt.dtype)[..., None]
     dt = (functional.softplus(dt) if delta_softplus else dt).float()
     steps, x, key, query = (each.float().transpose(1, 2) for each in (dt, hidden_states, B, C))
-    rows, state = channel_scan(_CURRENT[-1].last_state.float(), A.float(), steps, x, key, query)
+    cache = current_cache()
+    assert cache is not None
+    rows, state = channel_scan(cache.last_state.float(), A.float(), steps, x, key, query)
     rows = rows.transpose(1, 2)
     rows = rows if D is None else rows + hidden_states * D[None, :, None]
     rows = rows if z is None else rows * functional.silu(z)

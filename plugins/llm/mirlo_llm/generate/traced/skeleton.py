@@ -92,8 +92,11 @@ def _keep_short_rotations(module: Any) -> None:
         module.rope_type = "default"
 
 
-def find_states(model: Any) -> list[LayerState]:
-    """Return the states of a model's layers, found in its own cache after a run without data."""
+def find_states(model: Any, rings_below: int) -> list[LayerState]:
+    """Return the states of a model's layers, found in its own cache after a run without data.
+
+    Layers whose own cache keeps a window of fewer tokens than `rings_below` have rings.
+    """
     ids = torch.ones((1, TOKENS), dtype=torch.long)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), calling(model, "eager", "batched_mm"):
         output = model(input_ids=ids, use_cache=True, return_dict=True)
@@ -104,10 +107,12 @@ def find_states(model: Any) -> list[LayerState]:
         raise ModelFolderError(f"model {type(model).__name__}: {what}; export it to ONNX")
     states: list[LayerState] = []
     for i, layer in enumerate(cache.layers):
+        seen = getattr(layer, "sliding_window", None)
+        window = int(seen) if seen is not None and seen < rings_below else None
         for kind in ("key", "value"):
             rows = getattr(layer, f"{kind}s", None)
             if isinstance(rows, torch.Tensor) and rows.numel():
-                states.append(LayerState(i, kind, (rows.shape[1], rows.shape[3]), rows.dtype))
+                states.append(LayerState(i, kind, (rows.shape[1], rows.shape[3]), rows.dtype, window=window))
         rows = getattr(layer, "indexer_keys", None)
         if isinstance(rows, torch.Tensor):
             states.append(LayerState(i, "indexer_key", (1, rows.shape[2]), rows.dtype))
