@@ -30,6 +30,7 @@ from mirlo.passes.exact.memory import (
     RandomMemory,
     UnsetMemory,
     ZeroMemory,
+    forget_inputs,
     number_of,
 )
 from mirlo.passes.exact.native import ExactFunction, NativeFunction, compile_function
@@ -202,6 +203,7 @@ class KernelDefinition(ABC):
         """Discard the results of each round, as its inputs were changed."""
         self._results.clear()
         self._kept = 0
+        forget_inputs()
 
     def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         memory = RandomMemory(arithmetic, settings.number, settings.scale)
@@ -239,12 +241,19 @@ class KernelDefinition(ABC):
     def _inputs(self, memory: RandomMemory, settings: RoundSettings) -> list[GuardedBuffer]:
         sizes = dict(settings.sizes)
         integers = self.integers(sizes)
-        inputs = [memory.buffer(argument, sizes, integers.get(i)) for i, argument in enumerate(self.inputs)]
         constants = self.constants[settings.number % len(self.constants)] if self.constants else {}
+        inputs = [
+            memory.buffer(argument, sizes, integers.get(i), is_kept=i not in constants and self.only_reads(i))
+            for i, argument in enumerate(self.inputs)
+        ]
         for i, array in constants.items():
             (plane,) = inputs[i].planes
             plane[:] = array.reshape(-1).astype(plane.dtype)
         return inputs
+
+    def only_reads(self, position: int) -> bool:
+        """Return whether an input stays as it is drawn, so that other kernels may read its elements, too."""
+        return False
 
     def hide(  # noqa: B027  (most have no masks)
         self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]
@@ -297,7 +306,11 @@ class BlockDefinition(KernelDefinition):
         dims: list[Dim] = [dim for _, shape in self.parameters for dim in shape]
         dims += [dim for block in self.view.blocks for dim in block.domain]
         dims += [dim for block in self.view.blocks for operand in block.inputs for dim in operand.shape]
-        return dims + [parse(op.opview.dim) for op in operations_in(self.operation) if op.name == "tir.size"]
+        return dims + self._sizes_in_bodies
+
+    @cached_property
+    def _sizes_in_bodies(self) -> list[Dim]:
+        return [parse(op.opview.dim) for op in operations_in(self.operation) if op.name == "tir.size"]
 
     @property
     def points(self) -> int:
@@ -434,6 +447,9 @@ class BlockDefinition(KernelDefinition):
 
     def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
         return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bool_arguments(self.view))
+
+    def only_reads(self, position: int) -> bool:
+        return position not in self._masks
 
     def hide(self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]) -> None:
         """Make most elements of masks, and whole rows of them, minus infinity."""

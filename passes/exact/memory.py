@@ -153,14 +153,17 @@ class RandomMemory:
         self._pools: dict[int, Array] = {}
 
     def buffer(
-        self, argument: Argument, sizes: Mapping[str, int], values: IntegerInputs | None = None
+        self, argument: Argument, sizes: Mapping[str, int], values: IntegerInputs | None = None, is_kept: bool = False
     ) -> GuardedBuffer:
-        """Return a buffer of random elements; integers are drawn from `values`, if any."""
+        """Return a buffer of random elements; integers are drawn from `values`, if any.
+
+        Elements of an input that `is_kept` are those of other kernels, until `forget_inputs`: they are only read.
+        """
         count = math.prod(number_of(dim, sizes) for dim in argument.shape)
         if count > MOST_ELEMENTS:
             raise OutsideError(f"a buffer of {count} elements, which is too large to be compared")
         if argument.kind == "f":
-            fill = self._floats if argument.role == "in" else self._garbage
+            fill = self._garbage if argument.role != "in" else self._kept_floats if is_kept else self._floats
             return GuardedBuffer([fill(count, plane) for plane in range(self.arithmetic.planes)], count)
         dtype = _INTEGERS.get(argument.bits)
         if dtype is None:
@@ -202,6 +205,22 @@ class RandomMemory:
             self._pools[plane] = np.tile(self._drawn(POOL), 2)
         return self._pools[plane]
 
+    def _kept_floats(self, count: int, plane: int) -> Array:
+        """Return random elements between guards: the first ones of an array, of which the second guard is the next."""
+        if not isinstance(self.arithmetic, FieldArithmetic):
+            return self._floats(count, plane)
+        key = self.arithmetic.moduli[plane].modulus, self._seed, self._inputs + 1
+        size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
+        whole = _kept_inputs.pop(key, None)
+        if whole is None or len(whole) < size:
+            whole = self._floats(count, plane)
+        else:
+            self._inputs += 1
+        _kept_inputs[key] = whole
+        if len(_kept_inputs) > KEPT_STREAMS:
+            del _kept_inputs[next(iter(_kept_inputs))]
+        return whole[:size]
+
     def _floats(self, count: int, plane: int) -> Array:
         """Return random elements between guards, which repeat."""
         room = GUARD_BYTES // self.arithmetic.bytes
@@ -219,6 +238,15 @@ class RandomMemory:
     def _drawn(self, count: int) -> Array:
         """Return random 64-bit floats."""
         return self.rng.standard_normal(count) * self.scale
+
+
+_kept_inputs: dict[tuple[int, int, int], Array] = {}
+"""Inputs by modulus, seed and position, the last used one last."""
+
+
+def forget_inputs() -> None:
+    """Discard the inputs that kernels share: after a kernel wrote to one, or when no kernel is left."""
+    _kept_inputs.clear()
 
 
 class ResidueStream:

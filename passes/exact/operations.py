@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.exact.double import is_rounded
 from mirlo.passes.exact.translate_intrinsics import EXPONENTIALS
@@ -18,19 +19,16 @@ _COMPARISONS = (*MAXIMA, "arith.cmpf")
 _WITH_CONSTANTS = ("arith.constant", "tir.block")
 
 
-def operations_in(operation: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield all operations below an operation, each before those in it."""
-    rest = [iter(block.operations) for region in operation.regions for block in region.blocks][::-1]
-    while rest:
-        view = next(rest[-1], None)
-        if view is None:
-            rest.pop()
-            continue
-        op = view.operation
-        yield op
-        regions = op.regions
-        if len(regions):
-            rest += [iter(block.operations) for region in regions for block in region.blocks][::-1]
+def operations_in(operation: ir.Operation) -> list[ir.Operation]:
+    """Return all operations below an operation, each before those in it."""
+    operations: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        operations.append(op)
+        return ir.WalkResult.ADVANCE
+
+    walk(operation, visit, ir.WalkOrder.PRE_ORDER)
+    return operations[1:]
 
 
 class OperationList:

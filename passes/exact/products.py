@@ -19,7 +19,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.exact.definition import depends
 from mirlo.passes.exact.memory import Array, GuardedBuffer, NumberBuffer, number_of
 from mirlo.passes.exact.primes import RESIDUE, VALUES, Plane
-from mirlo.passes.exact.residue_products import multiply
+from mirlo.passes.exact.residue_products import in_few_dims, multiply
 from mirlo.passes.exact.strided import Ranges, StridedOperand
 from mirlo.passes.exact.values import is_float
 from mirlo.runtime.processes import one_blas_thread
@@ -162,7 +162,7 @@ class Matrices:
         shift, most = plane.modulus >> 1, (plane.modulus >> 1) + 1
         if isinstance(right, NumberBuffer):
             shift, most = 0, int(np.abs(right.numbers).max(initial=1.0))
-        rows = around_zero(self._rows.read(self._rows.elements(left, plane), self._ranges())[0], plane)
+        rows = around_zero(self._rows.read(self._rows.elements(left, plane), self.all)[0], plane)
         split = SplitFactor(rows, most * self._depth, shift, plane)
         elements = self._others.elements(right, plane)
         for panel in self.panels:
@@ -170,21 +170,33 @@ class Matrices:
             part -= shift
             yield panel, split.times(part if is_transposed else part.swapaxes(1, 2), self.batch_part(panel))
 
-    def row_residues(self, left: GuardedBuffer, plane: Plane, firsts: Collection[int] = ()) -> Array:
-        """Return the rows of the left factor, at index 0 of the axes `firsts`."""
-        ranges = {axis: range(1) if axis in firsts else each for axis, each in self._ranges().items()}
+    @property
+    def all(self) -> Ranges:
+        """Return all indices."""
+        return {axis: range(dim) for axis, dim in enumerate(self._domain)}
+
+    def rows_at(self, left: GuardedBuffer, plane: Plane, firsts: Collection[int]) -> Array:
+        """Return the rows of the left factor at index 0 of the axes `firsts`, as residues."""
+        ranges = {axis: range(1) if axis in firsts else each for axis, each in self.all.items()}
         return self._rows.residues(self._rows.padded(left.planes[plane.index]), ranges)
 
-    def products(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Iterator[tuple[Ranges, Array]]:
-        """Yield each panel of columns, and the products of few rows of residues by it."""
+    def combined_rows(self, numbers: Array, left: GuardedBuffer, plane: Plane) -> Array:
+        """Return the products of few rows of residues by the left factor."""
+        elements = self._rows.padded(left.planes[plane.index])
+        return multiply(numbers, self._rows.in_place(elements, self.all), plane)
+
+    def times_columns(self, rows: Array, right: GuardedBuffer, plane: Plane) -> Array:
+        """Return the products of few rows of residues by the columns of the right factor."""
         elements = self._others.padded(right.planes[plane.index])
-        for panel in self.panels:
-            columns = self._others.residues(elements, panel).swapaxes(1, 2)
-            yield panel, multiply(rows[self.batch_part(panel)], columns, plane)
+        return multiply(rows, self._others.in_place(elements, self.all, is_transposed=True), plane)
+
+    def combined_results(self, numbers: Array, results: Array, plane: Plane) -> Array:
+        """Return the products of few rows of residues by results."""
+        return multiply(numbers, self.results.in_place(results, self.all), plane)
 
     def float_sums(self, left: GuardedBuffer, right: GuardedBuffer) -> Iterator[tuple[Ranges, Array]]:
         """Yield each panel of columns, and the sums of products of 64-bit floats."""
-        rows = self._rows.read(self._rows.elements(left, VALUES), self._ranges())[0]
+        rows = self._rows.read(self._rows.elements(left, VALUES), self.all)[0]
         elements = self._others.elements(right, VALUES)
         for panel in self.panels:
             part, is_transposed = self._others.read(elements, panel, transposes=True)
@@ -198,9 +210,6 @@ class Matrices:
         is_range = len(chosen) > 0 and chosen[-1] - chosen[0] + 1 == len(chosen)
         return slice(chosen[0], chosen[-1] + 1) if is_range else chosen
 
-    def _ranges(self) -> dict[int, range]:
-        return {axis: range(dim) for axis, dim in enumerate(self._domain)}
-
     def _parts(self) -> Iterator[Ranges]:
         """Yield the indices of panels: parts of the columns of one matrix, or all columns of some."""
         axes = (*self._batch, *self._columns)
@@ -213,7 +222,7 @@ class Matrices:
             left = max(1, left // extent) if extent <= left else 1
             parts.append([range(start, min(start + step, extent)) for start in range(0, extent, step)])
         for chosen in product(*reversed(parts)):
-            yield {**self._ranges(), **dict(zip(axes, chosen, strict=True))}
+            yield {**self.all, **dict(zip(axes, chosen, strict=True))}
 
 
 Sums = Callable[[Matrices, GuardedBuffer, GuardedBuffer, Plane], Iterator[tuple[Ranges, Array]]]
@@ -331,6 +340,20 @@ class _Matrix:
         copy = self._strided.view(elements, axes, ranges).astype(np.float64, order="C")
         counts = [math.prod(len(ranges[axis]) for axis in group) for group in groups]
         return self._strided.without_surplus(copy, axes, ranges).reshape(counts), is_transposed
+
+    def in_place(self, elements: Array, ranges: Ranges, is_transposed: bool = False) -> Array:
+        """Return matrices of elements where they are in memory, as `multiply` reads them."""
+        if self._strided is None or not self._strided.is_whole(self._axes, ranges):
+            matrices = self.residues(elements, ranges)
+            return matrices.swapaxes(1, 2) if is_transposed else matrices
+        groups, first = [], 0
+        for group in self._groups:  # an axis with a divisor has two dims
+            count = sum(1 + (self._strided.divisor(axis) > 1) for axis in group)
+            groups.append(range(first, first + count))
+            first += count
+        if is_transposed:
+            groups[1:] = reversed(groups[1:])
+        return in_few_dims(self._strided.view(elements, self._axes, ranges), groups)
 
     def write(self, elements: Array, ranges: Ranges, numbers: Array) -> None:
         """Write matrices of numbers."""

@@ -17,8 +17,6 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.exact.memory import Array, GuardedBuffer
 from mirlo.passes.exact.primes import RESIDUE, VALUES
 from mirlo.passes.exact.products import Matrices, SumOfProducts, from_zero
-from mirlo.passes.exact.residue_products import multiply
-from mirlo.passes.exact.strided import Ranges
 from mirlo.runtime.records import dataclass
 
 LEAST_ROWS = 16
@@ -48,27 +46,19 @@ class RowCombinations:
         return 0 if self._addend is None else int(self._addend.nbytes)
 
     @cached_property
-    def _expected(self) -> list[Array]:
-        """Return the combinations of rows of the definition, for each panel of columns."""
-        combined = multiply(self._numbers, self._matrices.row_residues(self._left, VALUES), VALUES)
-        return [sums for _, sums in self._matrices.products(combined, self._right, VALUES)]
+    def _expected(self) -> Array:
+        """Return the combinations of rows of the definition."""
+        combined = self._matrices.combined_rows(self._numbers, self._left, VALUES)
+        return self._matrices.times_columns(combined, self._right, VALUES)
 
     def are_those_of(self, result: Array) -> bool:
         """Return whether the elements of a result have the combinations of the definition."""
         if result.view(np.uint32).max(initial=0) >= VALUES.modulus:
             return False  # equal modulo the prime is not equal
-        for panel, expected in zip(self._matrices.panels, self._expected, strict=True):
-            total = self._combined(result, panel)
-            if self._addend is not None:
-                total = from_zero(total - self._combined(self._addend, panel), VALUES)
-            if (total != expected).any():
-                return False
-        return True
-
-    def _combined(self, elements: Array, panel: Ranges) -> Array:
-        """Return the combinations of rows of a panel of results."""
-        numbers = self._numbers[self._matrices.batch_part(panel)]
-        return multiply(numbers, self._matrices.results.residues(elements, panel), VALUES)
+        total = self._matrices.combined_results(self._numbers, result, VALUES)
+        if self._addend is not None:
+            total = from_zero(total - self._matrices.combined_results(self._numbers, self._addend, VALUES), VALUES)
+        return bool((total == self._expected).all())
 
 
 @dataclass(frozen=True)

@@ -93,14 +93,12 @@ class SeparableFactor:
         """Yield each panel of columns, and the sums of products, of which those over the first axes come first."""
         assert isinstance(left, SeparableBuffer)
         rows = self._rows(left, plane)
-        second = matrices.row_residues(left, plane, self.axes)
-        every = np.broadcast_to(rows, (len(second), *rows.shape))
-        for panel, sums in matrices.products(every, right, plane):
-            factor = second[matrices.batch_part(panel)]
-            if matrices.results.is_contiguous(1):
-                yield panel, multiply(sums.swapaxes(1, 2), factor.swapaxes(1, 2), plane).swapaxes(1, 2)
-            else:
-                yield panel, multiply(factor, sums, plane)
+        second = matrices.rows_at(left, plane, self.axes)
+        sums = matrices.times_columns(np.broadcast_to(rows, (len(second), *rows.shape)), right, plane)
+        if matrices.results.is_contiguous(1):
+            yield matrices.all, multiply(sums.swapaxes(1, 2), second.swapaxes(1, 2), plane).swapaxes(1, 2)
+        else:
+            yield matrices.all, multiply(second, sums, plane)
 
     def _rows(self, buffer: SeparableBuffer, plane: Plane) -> Array:
         """Return the factors of a sum over the first axes: a row for each index of the others, zero elsewhere."""

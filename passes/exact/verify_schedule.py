@@ -13,6 +13,7 @@ from mirlo.passes.exact.blame import first_wrong_primitive
 from mirlo.passes.exact.calls import CalledKernel, called_kernels
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.keep_definitions import definitions_of, functions_by_name
+from mirlo.passes.exact.memory import forget_inputs
 from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.exact.reused_memory import release_memory
 from mirlo.passes.exact.sizes import parse_sizes
@@ -81,6 +82,7 @@ class VerifySchedule(Pass):
                 session.notes.append(verdict)
                 self._report(verdict, function.location, session)
         erase_op(kept)
+        forget_inputs()
         release_memory()
 
     def _verdict(

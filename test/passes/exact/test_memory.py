@@ -11,7 +11,17 @@ import pytest
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
-from mirlo.passes.exact.memory import CHUNK, DRAWN_INPUTS, FORM, GUARD_BYTES, POOL, RandomMemory, _draw_residues
+from mirlo.passes.exact.memory import (
+    CHUNK,
+    DRAWN_INPUTS,
+    FORM,
+    GUARD_BYTES,
+    POOL,
+    GuardedBuffer,
+    RandomMemory,
+    _draw_residues,
+    forget_inputs,
+)
 from mirlo.passes.exact.primes import EXPONENTS, RESIDUE, VALUES, Plane
 from mirlo.passes.exact.reused_memory import repeating_array
 from mirlo.passes.exact.translator import Argument
@@ -84,3 +94,20 @@ def test_contents_that_are_no_pages_are_copied() -> None:
     whole = repeating_array(content, 3500, 10)
     assert (whole[10:3510] == np.arange(3500) % 1000).all() and len(whole) == 3520
     assert (repeating_array(content[:0], 0, 4)[4:-4]).size == 0
+
+
+def test_kernels_share_the_memory_of_inputs_until_one_is_written() -> None:
+    arithmetic = FieldArithmetic(False, False)
+    sizes = 3 * DRAWN_INPUTS, DRAWN_INPUTS + 7
+
+    def buffers() -> list[GuardedBuffer]:
+        return [RandomMemory(arithmetic, 1).buffer(Argument("in", "f", 0, (size,)), {}, is_kept=True) for size in sizes]
+
+    large, small = buffers()
+    (long,), (short,) = large.planes, small.planes
+    assert np.shares_memory(long, short) and (long[: len(short)] == short).all()
+    assert [each.count for each in (large, small)] == list(sizes)
+    before = long.copy()
+    long[5] += 1
+    forget_inputs()
+    assert (buffers()[0].planes[0] == before).all()
