@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from types import FunctionType
 
 import pytest
 from snapshots import TESTS
 
 import mirlo
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx import import_model
+from mirlo.runtime.params import ParameterStore
 from mirlo.testing.snapshots import cases_of, checksum, load_tests, outcome_of, tests_of
 
+Importer = Callable[..., tuple[ir.Module, ParameterStore]]
 CASES = 2
 """Cases of a test of ONNX whose models are imported."""
 IMPORT_OPTIONS = ("shapes", "opset")
@@ -33,6 +36,14 @@ ONNX = TESTS / "frontends" / "onnx"
 
 def models() -> Iterator[str]:
     """Yield lines for tests of ONNX that need no fixture: what the models become that their first cases compile."""
+    for name, compiled in recorded_models():
+        yield f"{name}: {' '.join(checksum(outcome_of(importer, model)) for importer, model in compiled)}"
+
+
+@cache
+def recorded_models() -> list[tuple[str, list[tuple[Importer, object]]]]:
+    """Return tests of ONNX by name, each with the models that its first cases compile, and how they are imported."""
+    tests: list[tuple[str, list[tuple[Importer, object]]]] = []
     with pytest.MonkeyPatch.context() as patch:
         recorded: list[tuple[object, dict[str, object]]] = []
 
@@ -45,19 +56,22 @@ def models() -> Iterator[str]:
             path = ONNX / f"test_onnx_{name}.py"
             module = load_tests(path)
             for test, function in tests_of(module):
-                sums = []
+                own: list[tuple[Importer, object]] = []
                 if not any(name in function.__code__.co_names for name in ("fork", "Process")):
-                    sums = [checksum(each) for each in _models(function, recorded)]
-                if sums:
-                    yield f"{path.stem} {test}: {' '.join(sums)}"
+                    own = list(_models(function, recorded))
+                if own:
+                    tests.append((f"{path.stem} {test}", own))
+    return tests
 
 
 class Recorded(Exception):
     """A test has come to its first compilation."""
 
 
-def _models(function: FunctionType, recorded: list[tuple[object, dict[str, object]]]) -> Iterator[str]:
-    """Yield what the models become that some cases of a test compile first."""
+def _models(
+    function: FunctionType, recorded: list[tuple[object, dict[str, object]]]
+) -> Iterator[tuple[Importer, object]]:
+    """Yield the models that some cases of a test compile first, and how they are imported."""
     parameters = set(inspect.signature(function).parameters)
     cases = list(cases_of(function))
     if parameters - set(cases[0]) or "compile" not in function.__code__.co_names + _called(function):
@@ -68,7 +82,7 @@ def _models(function: FunctionType, recorded: list[tuple[object, dict[str, objec
             function(**arguments)
         if recorded:
             model, options = recorded[0]
-            yield outcome_of(partial(import_model, **options), model)
+            yield partial(import_model, **options), model
 
 
 def _called(function: FunctionType) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ def tables() -> dict[str, Callable[[], Iterable[str]]]:
     sys.path += [str(TESTS / folder) for folder in folders]
     import declared_options
     import drawn_cases
+    import imported_attributes
     import imported_nodes
     import imported_programs
     import lowered_kernels
@@ -40,6 +41,7 @@ def tables() -> dict[str, Callable[[], Iterable[str]]]:
     modules = (
         planned_kernels,
         lowered_kernels,
+        imported_attributes,
         imported_nodes,
         imported_programs,
         stablehlo_programs,

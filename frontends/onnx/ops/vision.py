@@ -123,8 +123,10 @@ def deform_conv(node: Node) -> Converted:
     x, weight = node.type(0), node.type(1)
     if x.rank < 3 or weight.rank != x.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
-    kernel_shape(node, weight.shape[2:])
     count = x.rank - 2
+    kernel = kernel_shape(node, weight.shape[2:])
+    if len(kernel) != count:
+        raise NodeError(f"attribute 'kernel_shape' must have {count} numbers, got {list(kernel)}")
     return node.emit(
         "deform_conv",
         node[0],
