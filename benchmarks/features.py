@@ -36,7 +36,7 @@ FEATURES = {
     "whole models as C": "targets/c/library.py targets/c/model.py",
     "other processors, several in one file": (
         "targets/llvm/cpus.py targets/llvm/options.py targets/llvm/processor.py targets/emulated_floats.py "
-        "targets/llvm/intrinsics/arm.py runtime/fat.py driver/fat.py"
+        "targets/llvm/intrinsics/dot_instructions.py runtime/fat.py driver/fat.py"
     ),
     "other operating systems": "runtime/system.py runtime/processes.py",
     "packed decision trees": "targets/llvm/trees/*",

@@ -15,7 +15,7 @@ from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, MachineError
 
 KIB, MIB = 1 << 10, 1 << 20
 
-X86, ARM, RISCV, RISCV32, WASM = "x86_64", "aarch64", "riscv64", "riscv32", "wasm32"
+X86, ARM, RISCV, RISCV32, WASM, HEXAGON = "x86_64", "aarch64", "riscv64", "riscv32", "wasm32", "hexagon"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ GFLOP/s, FMA on f32 200 to 220; on an AMD of family 26 it has twice the rate of 
 WASM_THREADS = ("atomics", "bulk-memory")
 """What object files of WebAssembly need, so that they may have a memory that threads share."""
 
-BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", RISCV32: "generic-rv32", WASM: "generic"}
+BASE = {
+    X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", RISCV32: "generic-rv32", WASM: "generic",
+    HEXAGON: "hexagonv67",
+}  # fmt: skip
 """The processor of LLVM whose features all processors of a kind have."""
 
 _LEVELS = {
@@ -140,6 +143,7 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
     ("generic-rv32", RISCV32, frozenset({"m"}), 0, 0),
     ("sifive-x280", RISCV, _RVV | {"zvl512b"}, 32 * KIB, 512 * KIB),
     ("spacemit-x60", RISCV, _RVV | {"zvl256b"}, 32 * KIB, 512 * KIB),
+    *((f"hexagonv{i}", HEXAGON, frozenset({f"hvxv{i}", "hvx-length128b"}), 32 * KIB, 1 * MIB) for i in (67, 68, 73)),
 )
 
 SVE = {"sve256": 256, "sve512": 512}
@@ -156,6 +160,7 @@ USED: dict[str, frozenset[str]] = {
     ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)) | set(SVE),
     RISCV: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == RISCV)),
     RISCV32: frozenset({"m", "a", "f", "d", "c"}),
+    HEXAGON: frozenset(),  # none is added or removed: each model has its vectors
     WASM: frozenset({"simd128", "relaxed-simd", *WASM_THREADS}),
 }
 """By kind of processor, all features that generated code may use."""
@@ -168,6 +173,7 @@ _ARCHES = {
     "riscv64": RISCV,
     "riscv32": RISCV32,
     "wasm32": WASM,
+    "hexagon": HEXAGON,
 }
 _SYSTEMS = {"linux": "linux", "windows": "windows", "w64": "windows"} | dict.fromkeys(
     ("darwin", "macos", "apple"), "darwin"

@@ -82,8 +82,9 @@ class Machine:
     """Most multiply-adds of an iteration along K, of several k-steps of a whole tile; 0 for one k-step."""
     dots: tuple[str, ...] = ()
     """Products that one instruction sums up. In each lane: `u8xi8`, four of unsigned and signed int8 (VNNI), `i8xi8`,
-    four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`, two. Of two
-    rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
+    four of int8 that are both signed or both unsigned (AArch64), `vrmpy`, four of int8 of any signs (Hexagon), `i16`,
+    two of 16-bit integers, and `bf16`, two. Of two rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and
+    `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
     bf16_dot_rate: float = 2.0
     """Products of bf16 in the time of one of f32, by instructions of `dots` for bf16."""
     tiles: tuple[str, ...] = ()
@@ -178,6 +179,7 @@ PRESETS: dict[str, Machine] = {
         _avx2("avxvnni", ("i16", "u8xi8")),
         Machine("neon", 16, 32, masked=False, spare_registers=SPARE_OF_NEON, l1_bytes=64 * 1024, l1_associativity=4),
         Machine("sse", 16, 16, masked=False),
+        Machine("hvx", 128, 32, masked=False, loads_per_cycle=1.0, l2_bytes=1024 * 1024, dots=("vrmpy",)),
         _wasm("wasm", 2),
         _wasm("wasm-fma", 1),
     )

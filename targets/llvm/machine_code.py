@@ -20,7 +20,7 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.records import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
-from mirlo.targets.llvm.cpus import X86
+from mirlo.targets.llvm.cpus import HEXAGON, X86
 from mirlo.targets.llvm.loop_annotations import ONCE, SCHEDULED, TILED
 from mirlo.targets.llvm.processor import Processor
 
@@ -139,6 +139,8 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     _run_passes(module, binding.create_pass_builder(machine, options), opt_level)
     if processor.arch == X86 and "bfloat" in text:
         module = _rewritten(module, hide_scalar_bits, settings)
+    if processor.arch == HEXAGON:
+        module = _rewritten(module, bits_of_masks, settings)
     if any(NARROW_STORE.match(function.name) for function in module.functions):
         module = _rewritten(module, stores_of_single_lanes, settings)
     return module
@@ -243,6 +245,37 @@ def target_machine(processor: Processor, opt_level: int) -> TargetMachine:
     return target.create_target_machine(
         cpu=processor.base, features=processor.llvm_features, opt=opt_level, reloc="pic", codemodel="default"
     )
+
+
+_MASK_BITS = re.compile(
+    r"^(?P<space>\s*)(?P<name>%\S+) = bitcast <(?P<lanes>\d+) x i1> (?P<mask>%\S+) to i(?P<bits>\d+)$", re.MULTILINE
+)
+
+
+def bits_of_masks(text: str) -> str | None:
+    """Return LLVM IR in which masks become integers by arithmetic; None if none does.
+
+    LLVM 22's back end for Hexagon ends the process at such a bitcast (an assertion on the sizes of registers).
+    """
+    declarations: dict[str, None] = {}
+
+    def summed(match: re.Match[str]) -> str:
+        lanes, space, name = int(match["lanes"]), match["space"], match["name"]
+        kind = f"i{max(8, lanes)}"
+        vector, base = f"<{lanes} x {kind}>", name.strip('%"')
+        powers = ", ".join(f"{kind} {1 << i}" for i in range(lanes))
+        function = f"{kind} @llvm.vector.reduce.or.v{lanes}{kind}"
+        declarations[f"declare {function}({vector})"] = None
+        parts = f'call {function}({vector} %"{base}.powers")'
+        chosen = f'{space}%"{base}.powers" = select <{lanes} x i1> {match["mask"]}, {vector} <{powers}>, {vector} '
+        if lanes >= 8:
+            return f"{chosen}zeroinitializer\n{space}{name} = {parts}"
+        wide = f'{space}%"{base}.wide" = {parts}\n{space}{name} = trunc i8 %"{base}.wide" to i{lanes}'
+        return f"{chosen}zeroinitializer\n{wide}"
+
+    replaced = _MASK_BITS.sub(summed, text)
+    added = [each for each in declarations if each.partition("(")[0].rpartition(" ")[2] + "(" not in text]
+    return "\n".join([replaced, *added]) if declarations else None
 
 
 _BITS = re.compile(r"^(\s*)(%\S+) = (bitcast bfloat \S+ to i16)", re.MULTILINE)

@@ -19,7 +19,7 @@ from mirlo.runtime.names import PARALLEL
 from mirlo.runtime.records import dataclass
 from mirlo.targets.host import runtime_calls
 from mirlo.targets.llvm import packed
-from mirlo.targets.llvm.intrinsics.arm import missing_arm_instruction
+from mirlo.targets.llvm.intrinsics.dot_instructions import missing_dot_instruction
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.loop_annotations import mark_once
 from mirlo.targets.llvm.machine_code import DIALECT, CodeSettings, generate, generate_from
@@ -173,7 +173,7 @@ def compile_text(
     source = (text, settings.processor, entry)
     if lowered is not None and settings.form != DIALECT and source in lowered:
         return generate_from(lowered[source], settings)
-    lacked = missing_instruction(text, settings.processor) or missing_arm_instruction(text, settings.processor)
+    lacked = missing_instruction(text, settings.processor) or missing_dot_instruction(text, settings.processor)
     if lacked is not None:
         # Marked by `check_emitted`: the rule of a user that emitted it.
         rule = re.search(rf'"{re.escape(lacked[0])}".*{re.escape(RULE)} = "([^"]*)"', text)

@@ -25,6 +25,7 @@ from mirlo.targets.llvm.cpus import (
     CPUS,
     EXCHANGED_ON_MESH,
     EXPOSED_LOADS_OF_MESH,
+    HEXAGON,
     L3_OF_MESH,
     PREFETCH_LEVEL_OF_MESH,
     RISCV,
@@ -53,7 +54,7 @@ MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
     X86: "x86_64-unknown-linux-gnu", ARM: "aarch64-unknown-linux-gnu", RISCV: "riscv64-unknown-linux-gnu",
-    RISCV32: "riscv32-unknown-elf", WASM: "wasm32-unknown-unknown",
+    RISCV32: "riscv32-unknown-elf", WASM: "wasm32-unknown-unknown", HEXAGON: "hexagon-unknown-linux-musl",
 }  # fmt: skip
 """The systems that code is for where options name a processor of another kind than this machine's."""
 _TRIPLE = re.compile(r"[a-z0-9_]+(-[A-Za-z0-9_.]+){1,3}")
@@ -239,6 +240,8 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
 def _preset(processor: Processor) -> str:
     if processor.arch == WASM:
         return "wasm-fma" if processor.has("relaxed-simd") else "wasm"
+    if processor.has("hvx-length128b"):
+        return "hvx"
     if processor.arch != X86:
         return "neon"
     if processor.has("avx512f", "avx512vl", "avx512bw", "avx512dq"):
@@ -251,6 +254,8 @@ def _dots(processor: Processor) -> tuple[str, ...]:
     if processor.arch == ARM:
         named = {"bfmmla": "bf16", "i8mm": "i8mm", "i8xi8": "dotprod"}
         return tuple(name for name, feature in named.items() if processor.has(feature))
+    if processor.has("hvx-length128b"):
+        return ("vrmpy",)
     if processor.arch != X86:
         return ()
     narrow = _preset(processor) == "avx2"
@@ -330,7 +335,7 @@ def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
             hint = f"did you mean '{near}'? " if near else ""
             raise MachineError(
                 f"option features of target 'llvm': no code for {processor.arch} uses '{name}'; {hint}it uses: "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(known)) or 'those of its models'}"
             )
         features = features | {name} if change[0] == "+" else features - {name}
     if len(features & set(SVE)) > 1:

@@ -8,7 +8,20 @@ from functools import cache
 from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import permits_tiles
-from mirlo.targets.llvm.cpus import ARM, BASE, MESH_FEATURE, MESHES, RISCV, RISCV32, SVE, USED, WASM, X86, arch_of
+from mirlo.targets.llvm.cpus import (
+    ARM,
+    BASE,
+    HEXAGON,
+    MESH_FEATURE,
+    MESHES,
+    RISCV,
+    RISCV32,
+    SVE,
+    USED,
+    WASM,
+    X86,
+    arch_of,
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ class Processor:
     def rounds_to_integers(self) -> bool:
         """Return whether LLVM rounds floats to integers by instructions."""
         needed = {X86: "sse4.1", RISCV32: "f"}.get(self.arch)
-        return needed is None or self.has(needed)
+        return self.arch != HEXAGON and (needed is None or self.has(needed))
 
     @property
     def has_f16(self) -> bool:
@@ -120,6 +133,8 @@ class Processor:
     def expanded_fma(self) -> tuple[str, ...]:
         """Return the types whose fused multiply-add LLVM would compute by calls of functions."""
         kinds: tuple[str, ...] = () if self.has_fma else ("f32", "f64")
+        if self.arch == HEXAGON:
+            kinds = ("f64",)
         if self.arch != ARM and not self.has_f16:
             kinds += ("f16",)
         return kinds + (("bf16",) if "bf16" in self.emulated_floats else ())

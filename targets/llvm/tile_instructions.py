@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from itertools import product
 from types import MappingProxyType
 
@@ -10,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction, add_tile_instruction, multiply_add
 from mirlo.targets.llvm.intrinsics import amx
-from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices
+from mirlo.targets.llvm.intrinsics.dot_instructions import DOTS, call_arm_dot, call_hvx_dot, call_matrices
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 
 
@@ -114,6 +115,10 @@ GROUPS: Mapping[str, tuple[TileInstruction, ...]] = MappingProxyType({
         _matrices("usmmla", ("i8", "u8", "i32"), 8, is_exchanged=True),
     ),
     "bfmmla": (_matrices("bfmmla", ("bf16", "bf16", "f32"), 4),),
+    "vrmpy": tuple(
+        TileInstruction(f"vrmpy.{signs[0]}.{signs[1]}", ((*signs, "i32"),), 4, partial(call_hvx_dot, signs))
+        for signs in product(("u8", "i8"), repeat=2)
+    ),
 })  # fmt: skip
 """Instructions that add the products of several adjacent elements to each lane, by the signs of their operands."""
 

@@ -39,6 +39,12 @@ def _wasm(features: str, *flags: str) -> EmulatedMachine:
     return EmulatedMachine(target, zig, runner, ("ziglang", "wasmtime"), 1)
 
 
+def _hexagon() -> EmulatedMachine:
+    """Return a machine of Qualcomm's, without a thread pool: Debian's emulator knows version 67 at most."""
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", "hexagon-linux-musl", "-mcpu=hexagonv67", "-static")
+    return EmulatedMachine("llvm{cpu=hexagonv67}", (*zig, "-DMIRLO_NO_POOL"), ("qemu-hexagon-static",), ("ziglang",), 1)
+
+
 def _windows(cpu: str, arch: str, runner: tuple[str, ...], system: str = "w64-windows-gnu") -> EmulatedMachine:
     zig = (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-windows-gnu")
     return EmulatedMachine(f"llvm{{cpu={cpu} triple={arch}-{system}}}", zig, runner, ("ziglang",))
@@ -61,6 +67,7 @@ MACHINES = {
     "riscv64": _riscv("llvm{cpu=generic-rv64}"),
     "rv64gcv": _riscv("llvm{cpu=generic-rv64 features=+v,+zvl128b}", "-cpu", "rv64,v=true"),
     "sifive-x280": _riscv("llvm{cpu=sifive-x280}", "-cpu", "rv64,v=true,vlen=512"),
+    "hexagonv67": _hexagon(),
     "wasm32": _wasm(""),
     "wasm32-simd128": _wasm(" features=+simd128", "-msimd128"),
 }

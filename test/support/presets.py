@@ -63,6 +63,7 @@ CPUS = {
     "avx512bf16": "cooperlake",
     "avx2": "x86-64-v3",
     "avxvnni": "alderlake",
+    "hvx": "hexagonv67",
 }
 """By preset, a processor that has its instructions; every one of x86-64 has those of the others."""
 
@@ -76,6 +77,8 @@ def runs_code_of(cpu: str) -> bool:
 def _runs_here(machine: Machine) -> bool:
     """Return whether LLVM selects instructions on this processor for all that a machine has."""
     needs = {"u8xi8": "avx512.vpdpbusd", "bf16": "avx512bf16.dpbf16ps", "i16": "avx2.pmadd"}
+    if not needs.keys() >= {*machine.dots}:
+        return False
     names = [f"{needs[dot]}.{machine.vector_bytes * 8}" for dot in machine.dots]
     names += ["avx512.mask.reduce.ps.512", "avx512.pmaddw.d.512"] if machine.vector_bytes == 64 else []
     return missing_instruction(" ".join(f'"llvm.x86.{name}"' for name in names), host_processor()) is None

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, compare, create, emit_constant, index
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
-from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup
+from mirlo.targets.llvm.intrinsics.dot_instructions import call_arm_dot, call_arm_lookup
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute, call_permute_halves, call_permute_two
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout

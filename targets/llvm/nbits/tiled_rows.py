@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.value import create
 from mirlo.passes.schedule.vectors import shuffle
-from mirlo.targets.llvm.intrinsics.arm import call_matrices
+from mirlo.targets.llvm.intrinsics.dot_instructions import call_matrices
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.kernels import PAIR, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE

@@ -12,7 +12,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, fuse
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.intrinsics.arm import MATRICES
+from mirlo.targets.llvm.intrinsics.dot_instructions import MATRICES
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
@@ -27,7 +27,7 @@ class DotGroup:
 
     size: int
     instruction: str
-    """`vpdpbusd`, `vpmaddubsw`, `vpmaddwd` or `vdpbf16ps`; a name of `DOTS` or `MATRICES` on AArch64."""
+    """`vpdpbusd`, `vpmaddubsw`, `vpmaddwd` or `vdpbf16ps`; `vrmpy`; a name of `DOTS` or `MATRICES` on AArch64."""
     unsigned_columns: bool = False
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     widens: bool = False
@@ -99,6 +99,8 @@ def kind_of_group(
     if "i8mm" in machine.dots and (is_tall or is_mixed):
         size, name = (8, "mmla") if is_tall else (4, "dot")
         return DotGroup(size, ("us" if is_mixed else "u" if unsigned[1] else "s") + name, unsigned[1])
+    if "vrmpy" in machine.dots:
+        return DotGroup(4, "vrmpy", unsigned[1])
     if "i8xi8" in machine.dots:
         # Both operands are signed or both are not: rows of the other kind have their sign bit flipped.
         instruction = "udot" if unsigned[1] else "sdot"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -35,6 +36,8 @@ from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
+from mirlo.targets.llvm.machine import MachineError
+from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.tools.cli import main
@@ -367,7 +370,7 @@ def test_operators_on_an_emulated_aarch64() -> None:
 @pytest.mark.parametrize("name", [*MODELS, "weights beside", "f16"])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> None:
-    """Run programs on RISC-V, with and without vectors, and on WebAssembly."""
+    """Run programs on RISC-V, with and without vectors, on Hexagon, and on WebAssembly."""
     emulated = MACHINES[machine]
     if emulated.missing():
         pytest.skip(emulated.missing())
@@ -385,6 +388,42 @@ def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> 
         else:
             bound = 4e-3 if name == "f16" else 1e-5
             np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=bound, atol=bound / 10)
+
+
+@pytest.mark.sample(0)
+def test_int8_products_of_all_signs_on_hexagon(tmp_path: Path) -> None:
+    """Multiply rows and columns of sizes that fill vectors and groups or do not, exactly."""
+    emulated, random = MACHINES["hexagonv67"], np.random.default_rng(0)
+    if emulated.missing():
+        pytest.skip(emulated.missing())
+    kinds = {"u": (onnx.TensorProto.UINT8, np.uint8), "i": (onnx.TensorProto.INT8, np.int8)}
+    sizes = [(1, 64, 64), (7, 30, 33), (16, 128, 40)]
+    nodes, shapes, weights, inputs, expected = [], {}, {}, {}, {}
+    for (rows, depth, columns), left, right in itertools.product(sizes, kinds, kinds):
+        name = f"{left}{right}{rows}"
+        x = np.frombuffer(random.bytes(rows * depth), kinds[left][1]).reshape(rows, depth)
+        w = np.frombuffer(random.bytes(depth * columns), kinds[right][1]).reshape(depth, columns)
+        nodes.append(node("MatMulInteger", f"x{name} w{name}", name))
+        shapes[f"x{name}"], inputs[f"x{name}"], weights[f"w{name}"] = (kinds[left][0], x.shape), x, w
+        expected[name] = x.astype(np.int32) @ w.astype(np.int32)
+    model = make_model(nodes, shapes, [*expected], weights)
+    program = make_program(model, tmp_path, emulated.compiler, emulated.target, runner=emulated.runner)
+    results = program.run(inputs, 1, 3, str(tmp_path / "model.weights"))
+    for found, (name, wanted) in zip(results, expected.items(), strict=True):
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("signs", ["ui", "uu", "ii", "iu"])
+def test_dot_products_of_hexagon(signs: str) -> None:
+    listings = kernel_listings(CompileRequest(_products(signs, 64, True, 5)[0], "llvm{cpu=hexagonv68}"), "asm")
+    code = b"".join(listing.content for listing in listings)
+    kinds = set(re.findall(rb"vrmpy\(v\d+\.(u?b),v\d+\.(u?b)\)", code))
+    assert kinds == {{"ui": (b"ub", b"b"), "iu": (b"ub", b"b"), "uu": (b"ub", b"ub"), "ii": (b"b", b"b")}[signs]}
+
+
+def test_features_of_hexagon_are_those_of_its_models() -> None:
+    with pytest.raises(MachineError, match="no code for hexagon uses 'hvxv67'; it uses: those of its models"):
+        parse_options("cpu=hexagonv67 features=-hvxv67")
 
 
 def test_riscv_without_the_vectors_is_refused(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
-"""AArch64 instructions without an upstream operation."""
+"""Instructions of AArch64 and Hexagon without an upstream operation, which most sum products."""
 
 from __future__ import annotations
 
 import re
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import call_intrinsic
+from mirlo.dialects.core.value import call_intrinsic, create
 from mirlo.passes.schedule.vectors import shuffle
-from mirlo.targets.llvm.cpus import ARM
 from mirlo.targets.llvm.processor import Processor
 
 DOTS = {
@@ -28,20 +27,29 @@ MATRICES = {
 LOOKUP = "llvm.aarch64.neon.tbl1.v16i8"
 """Bytes of a table of 16."""
 _LANES, _BITS = 4, 128
-_CALL = re.compile(r'"llvm\.aarch64\.([\w.]+)"')
+HVX_DOTS = {
+    ("u8", "i8"): "llvm.hexagon.V6.vrmpybusv.acc.128B",
+    ("u8", "u8"): "llvm.hexagon.V6.vrmpyubv.acc.128B",
+    ("i8", "i8"): "llvm.hexagon.V6.vrmpybv.acc.128B",
+}
+"""`vrmpy` of Hexagon's vectors of 128 bytes: products of four adjacent int8, added to each of 32 lanes, by signs."""
+_HVX_LANES = 32
+_CALL = re.compile(r'"llvm\.((?:aarch64|hexagon)\.[\w.]+)"')
 _NEEDS = (
-    (r"neon\.(sdot|udot)", "dotprod"), (r"neon\.(usdot|smmla|ummla|usmmla)", "i8mm"), (r"neon\.bf(dot|mmla)", "bf16"),
+    (r"aarch64\.neon\.(sdot|udot)", "dotprod"), (r"aarch64\.neon\.(usdot|smmla|ummla|usmmla)", "i8mm"),
+    (r"aarch64\.neon\.bf(dot|mmla)", "bf16"), (r"hexagon\.V6\.", "hvx-length128b"),
 )  # fmt: skip
 
 
-def missing_arm_instruction(text: str, processor: Processor) -> tuple[str, str] | None:
-    """Return an intrinsic of AArch64 in a module's text that a processor lacks, and the feature that it needs."""
-    if '"llvm.aarch64.' not in text:
+def missing_dot_instruction(text: str, processor: Processor) -> tuple[str, str] | None:
+    """Return an intrinsic of these processors in a module's text that another lacks, and the feature that it needs."""
+    if '"llvm.aarch64.' not in text and '"llvm.hexagon.' not in text:
         return None
     for name in sorted(set(_CALL.findall(text))):
-        needed = next((feature for pattern, feature in _NEEDS if re.match(pattern, name)), ARM)
-        if processor.arch != ARM or (needed != ARM and not processor.has(needed)):
-            return f"llvm.aarch64.{name}", needed if processor.arch == ARM else ARM
+        arch = name.partition(".")[0]
+        needed = next((feature for pattern, feature in _NEEDS if re.match(pattern, name)), arch)
+        if processor.arch != arch or (needed != arch and not processor.has(needed)):
+            return f"llvm.{name}", needed if processor.arch == arch else arch
     return None
 
 
@@ -53,6 +61,19 @@ def call_arm_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.
         whole = call_arm_dot(instruction, _widened(total, _LANES), _widened(first, full), _widened(second, full))
         return shuffle(whole, whole, range(lanes))
     return call_intrinsic(DOTS[instruction], total.type, total, first, second)
+
+
+def call_hvx_dot(signs: tuple[str, str], first: ir.Value, second: ir.Value, total: ir.Value) -> ir.Value:
+    """Emit `total + sums of the products of four adjacent int8` of these signs, for a vector of up to 32 i32."""
+    if signs not in HVX_DOTS:
+        signs, first, second = signs[::-1], second, first
+    lanes = total.type.shape[0]
+    if lanes < _HVX_LANES:
+        first, second = (_widened(value, 4 * _HVX_LANES) for value in (first, second))
+        whole = call_hvx_dot(signs, first, second, _widened(total, _HVX_LANES))
+        return shuffle(whole, whole, range(lanes))
+    words = (create("vector.bitcast", total.type, value) for value in (first, second))
+    return call_intrinsic(HVX_DOTS[signs], total.type, total, *words)
 
 
 def call_matrices(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
