@@ -37,6 +37,9 @@ def instruction(t: KernelTranslator, op: ir.Operation) -> None:
     elif any(f".neon.{each}" in name for each in ("sdot", "udot", "usdot")):
         signs = ".sdot" in name, ".udot" not in name
         result = _dot(t, [t.ints(value) for value in operands], 8, 4, signs)
+    elif ".V6.vrmpy" in name:
+        signs = "vrmpybv" in name, "vrmpyubv" not in name
+        result = _dot(t, [t.ints(value) for value in operands], 8, 4, signs)
     elif "mmla." in name and "bf" not in name:
         total, a, b = (t.ints(value) for value in operands)
         result = _matrices(t, total, a, b, (".smmla" in name, ".ummla" not in name))

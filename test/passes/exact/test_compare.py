@@ -127,6 +127,21 @@ def test_a_store_of_one_lane_stays_within_its_buffer() -> None:
     assert {verdict.status for verdict in verdicts} == {EQUAL}
 
 
+@pytest.mark.parametrize("signs", [("ui8", "i8"), ("i8", "ui8"), ("i8", "i8"), ("ui8", "ui8")])
+def test_products_of_int8_on_hexagon_are_equal(signs: tuple[str, str]) -> None:
+    left, right = (f"tensor<{size}x{kind}>" for size, kind in zip(("5x18", "18x40"), signs, strict=True))
+    text = f"""
+    func.func @main(%x: {left}, %w: {right}) -> tensor<5x40xi32> {{
+      %0 = "relax.cast"(%x) {{dtype = i32}} : ({left}) -> tensor<5x18xi32>
+      %1 = "relax.cast"(%w) {{dtype = i32}} : ({right}) -> tensor<18x40xi32>
+      %2 = "relax.matmul"(%0, %1) : (tensor<5x18xi32>, tensor<18x40xi32>) -> tensor<5x40xi32>
+      return %2 : tensor<5x40xi32>
+    }}
+    """
+    ((_, pair),) = kernel_pairs(text, options="cpu=hexagonv67")
+    assert "llvm.hexagon.V6.vrmpy" in str(pair.scheduled) and pair.verify().status == EQUAL
+
+
 def test_sizes_that_divide_by_zero_do_not_end_the_process() -> None:
     """Of the channels of a group, a size that no caller passes leaves none."""
     image, weight = "1x33x8xf32", '?x1x5xf32, #relax.dims<["n", 1, 5]>'
