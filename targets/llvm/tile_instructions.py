@@ -116,8 +116,8 @@ GROUPS: Mapping[str, tuple[TileInstruction, ...]] = MappingProxyType({
     ),
     "bfmmla": (_matrices("bfmmla", ("bf16", "bf16", "f32"), 4),),
     "vrmpy": tuple(
-        TileInstruction(f"vrmpy.{signs[0]}.{signs[1]}", ((*signs, "i32"),), 4, partial(call_hvx_dot, signs))
-        for signs in product(("u8", "i8"), repeat=2)
+        TileInstruction(f"vrmpy.{left}.{right}", ((left, right, "i32"),), 4, partial(call_hvx_dot, (left, right)))
+        for left, right in product(("u8", "i8"), repeat=2)
     ),
 })  # fmt: skip
 """Instructions that add the products of several adjacent elements to each lane, by the signs of their operands."""
