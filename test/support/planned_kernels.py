@@ -49,11 +49,11 @@ TABLES = {
 MACHINES = {
     "llvm": ("avx512vnni", "avx2", "cpu=neoverse-n2"),
     "spirv": ("",),
-    "nvvm": ("sm_90a",),
+    "nvvm": ("sm_90a", "sm_100a", "sm_80"),
     "c": ("",),
     TILES: ("avx2", "avx512"),
 }
-"""The machines that each is planned for."""
+"""The machines that each is planned for; kernels that one before plans equally are left out."""
 MODELS = ("mobilenetv2", "resnet50")
 """The models whose tiles are written down."""
 LOOPS = ("scf.for", "scf.while", "gpu.launch")
@@ -170,7 +170,11 @@ def table(target: str) -> list[str]:
     """Return the lines of a target's table."""
     if target == TILES:
         return [line for name in MODELS for line in tiles(name)]
-    return [line for machine in MACHINES[target] for line in plan(target, machine)]
+    lines: dict[str, str] = {}
+    for machine in MACHINES[target]:
+        for line in plan(target, machine):
+            lines.setdefault(line.removeprefix(f"{machine or target} "), line)
+    return list(lines.values())
 
 
 SNAPSHOTS: dict[str, Callable[[], Iterable[str]]] = {path: partial(table, target) for target, path in TABLES.items()}
