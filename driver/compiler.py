@@ -197,10 +197,11 @@ class Compiler:
         code = code_target(self.target).code
 
         def list_module(module: ir.Module) -> None:
-            nodes = kernel_nodes(module)
-            self.kernel_names |= nodes.keys()
-            self.request.report("emit")
-            listed.extend((text, nodes.get(text.function, [])) for text in code(module, self.options))
+            with module.context, ir.Location.unknown():
+                nodes = kernel_nodes(module)
+                self.kernel_names |= nodes.keys()
+                self.request.report("emit")
+                listed.extend((text, nodes.get(text.function, [])) for text in code(module, self.options))
 
         def compile_part(part: ir.Module, number: int) -> Artifact:
             self._run_passes(part, None)
@@ -215,8 +216,7 @@ class Compiler:
             build_program(module, session, self.target.name, compile_part)
             return listed
         self._run_passes(module, None)
-        with module.context, ir.Location.unknown():
-            list_module(module)
+        list_module(module)
         return listed
 
     def _import(self) -> None:

@@ -17,6 +17,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import Target, TargetError, code_form, find_target
+from mirlo.runtime.program import Program
 from mirlo.targets.llvm import LlvmTarget
 from mirlo.tools.cli import main
 from mirlo.tools.opt import main as opt
@@ -125,10 +126,12 @@ def test_kernels_in_the_body_of_a_loop(target: str, tmp_path: Path, capsys: pyte
 def test_a_program_has_the_kernels_of_its_parts() -> None:
     nodes = [
         node("Softmax", "x", "s", name="first"), node("SplitToSequence", "s", "q", axis=0, name="split"),
-        node("ConcatFromSequence", "q", "c", axis=0, name="join"), node("Tanh", "c", "y", name="second"),
+        node("SequenceAt", "q i", "c", name="element"), node("Tanh", "c", "y", name="second"),
     ]  # fmt: skip
-    program = make_model(nodes, {"x": (F32, (2, 3))}, ["y"], output_types={"y": (F32, (2, 3))})
+    inputs = {"x": (F32, (2, 3)), "i": (I64, ())}
+    program = make_model(nodes, inputs, ["y"], output_types={"y": (F32, (1, 3))})
     made = mirlo.compile(program)
+    assert isinstance(made, Program)
     listings = kernel_listings(CompileRequest(program), "asm")
     assert "first" in str(made.code(next(each.function for each in listings if "first" in each.nodes)))
     assert {"first", "second"} <= {node for listing in listings for node in listing.nodes}

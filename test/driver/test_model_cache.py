@@ -17,9 +17,9 @@ import mirlo as package
 from mirlo.driver import build as building
 from mirlo.driver import model_cache
 from mirlo.driver.compiler import Compiler
-from mirlo.driver.model_cache import CacheKey, Uncacheable, cache_key
+from mirlo.driver.model_cache import CacheKey, Uncacheable, cache_key, open_cache
 from mirlo.passes.targets import declared_target
-from mirlo.runtime.cache import MANIFESTS, MODELS, Cache
+from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder
 from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.sources import MODEL_FOLDERS
@@ -65,6 +65,14 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch):
 
 def _compile(path: Path, cache: Cache | Path, rows: int = 4, **options: object):
     return package.compile(path, cache=cache, shapes={"x": [rows, 32]}, **options)
+
+
+def test_the_option_names_a_cache(tmp_path: Path) -> None:
+    for value, folder in ((True, default_folder()), (tmp_path, tmp_path), (str(tmp_path), tmp_path)):
+        cache = open_cache(value)
+        assert cache is not None and cache.folder == folder
+    own = Cache(tmp_path)
+    assert open_cache(own) is own and open_cache(False) is None
 
 
 @pytest.mark.usefixtures("keep_all")

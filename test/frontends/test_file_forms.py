@@ -80,6 +80,18 @@ def test_a_form_of_a_package_is_opened(model: Path) -> None:
         mirlo.compile(model)
 
 
+@pytest.mark.parametrize("name", files.PACKAGES["file_forms"])
+def test_states_of_a_program_whose_package_is_missing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "offered", lambda group: ())
+    files._forms_of_packages.cache_clear()
+    monkeypatch.setattr("mirlo.driver.models.has_form", lambda path: False)
+    with pytest.raises(mirlo.MirloError, match=f"is a program of {name}, which a package opens that is not installed"):
+        mirlo.initial_states(tmp_path / f"model.{name}")
+    assert mirlo.initial_states(tmp_path / "model.onnx") == {}
+
+
 @pytest.mark.usefixtures("entries")
 def test_what_a_tool_converts_is_cached(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     releases = ["1.0"]
