@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import cached_property, partial, reduce
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
@@ -65,6 +65,7 @@ from mirlo.passes.schedule.primitives.tree import (
     Node,
     PartRange,
     Root,
+    RowBlocks,
     SharedPosition,
     ShiftedTiles,
     ThreadBarrier,
@@ -86,6 +87,9 @@ from mirlo.passes.schedule.primitives.tree import (
 )
 from mirlo.passes.schedule.primitives.tree_passes import run_passes
 from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter
 
 MAX_UNROLL = 256
 """Most iterations of a loop that are emitted one by one."""
@@ -122,9 +126,12 @@ class PartEmitter:
         self._root, self._parts = root, parts or {}
         self._emitter: _Emitter | None = None
 
-    def nests(self, blocks: Sequence[BlockView]) -> list[Loop | BlockLeaf]:
-        """Return the outermost nodes that compute these blocks, in order."""
-        return [node for node in self._root.body if any(leaf.view in blocks for leaf in leaves_of(node))]
+    def row_blocks(self, memory: TensorBuffers) -> RowBlocksEmitter:
+        """Return the emitter of the blocks of rows of a tree."""
+        from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter  # for attention only
+
+        blocks = next(loop.form for loop in self._root.loops() if isinstance(loop.form, RowBlocks))
+        return RowBlocksEmitter(self._in(memory), blocks, LoopValues())
 
     def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
         """Return an emitter of the same nodes, with a value in another buffer."""
@@ -132,23 +139,9 @@ class PartEmitter:
         result._emitter = self._new_emitter(memory, self._in(memory).placed.elsewhere(value, buffer))
         return result
 
-    def emit(
-        self,
-        memory: TensorBuffers,
-        nodes: Sequence[Node] | None = None,
-        indices: Mapping[str, LoopValue] | None = None,
-        ends: Mapping[str, ir.Value] | None = None,
-        spans: Mapping[str, RowSpan] | None = None,
-    ) -> None:
-        """Emit some nodes at the insertion point, all of them by default.
-
-        Of a loop with an index that iteration is emitted; of one with an end the iterations before it. An end is an
-        iteration of the loop as it was before it was cut and split, and where an iteration of each of its parts ends.
-        Of a loop over tiles with a span the tiles of these rows are emitted.
-        """
-        emitter = self._in(memory)
-        emitter.ends, emitter.spans = ends or {}, spans or {}
-        emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
+    def emit(self, memory: TensorBuffers, nodes: Sequence[Node] | None = None) -> None:
+        """Emit some nodes at the insertion point, all of them by default."""
+        self._in(memory).nodes(self._root.body if nodes is None else nodes, LoopValues(), [])
 
     def finish(
         self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
@@ -163,7 +156,7 @@ class PartEmitter:
         """Return the emitter of nodes; buffers are allocated once."""
         if self._emitter is None:
             placed = allocate_buffers(self._root, memory)
-            placed.parts = self._parts
+            placed.parts = {**placed.parts, **self._parts}
             self._emitter = self._new_emitter(memory, placed)
         return self._emitter
 
@@ -227,7 +220,11 @@ class _Emitter(BlockEmitter):
         self.summed: frozenset[str] = frozenset()
         """The loops that are emitted now whose accumulators have begun from zero."""
         self.ends: Mapping[str, ir.Value] = {}
-        """Where loops end early."""
+        """Where loops end early.
+
+        An end is an iteration of the loop as it was before it was cut and split, and where an iteration of each of its
+        parts ends.
+        """
         self.spans: Mapping[str, RowSpan] = {}
         """The rows that loops over tiles compute, if these are not all."""
         self.straight = straight
@@ -241,8 +238,13 @@ class _Emitter(BlockEmitter):
     @cached_property
     def constants(self) -> FunctionConstants:
         """Return the constants at the start of the function."""
-        assert self._function is not None, "a block over buffers has no register tiles"
-        return FunctionConstants(self._function)
+        return FunctionConstants(self.buffers)
+
+    @property
+    def buffers(self) -> BufferFunction:
+        """Return the function that is emitted."""
+        assert self._function is not None, "a block over buffers has neither register tiles nor blocks of rows"
+        return self._function
 
     def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
         """Emit nodes that follow one another; return the accumulators after them."""
@@ -267,9 +269,9 @@ class _Emitter(BlockEmitter):
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
         form = loop.form
-        if isinstance(form, ShiftedTiles):
-            assert not carried, "a reduction has no tiles that overlap"
-            ShiftedTilesEmitter(self, loop, form, values, self.spans.get(loop.name)).emit()
+        if isinstance(form, (ShiftedTiles, RowBlocks)):
+            assert not carried, "a reduction has neither tiles that overlap nor blocks of rows"
+            self.row_tiles(loop, form, values)
             return carried
         if isinstance(form, TileLeaf):
             assert not carried, "a register tile has its own accumulators"
@@ -298,6 +300,15 @@ class _Emitter(BlockEmitter):
                 if following is not None:
                     return following
         return self.each_iteration(loop, values, carried)
+
+    def row_tiles(self, loop: Loop, form: ShiftedTiles | RowBlocks, values: LoopValues) -> None:
+        """Emit a loop over tiles or blocks of any number of rows."""
+        if isinstance(form, ShiftedTiles):
+            ShiftedTilesEmitter(self, loop, form, values, self.spans.get(loop.name)).emit()
+            return
+        from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter  # for attention only
+
+        RowBlocksEmitter(self, form, values).emit()
 
     def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
         """Emit a register tile at a point of the loops around it."""

@@ -34,7 +34,6 @@ class GroupView(PrimView):
         self._names: dict[ir.Operation, str] = {}
         self._buffers: dict[ir.Value, str] = {}
         if is_whole:
-            self.returned += [value for value in group.made if value in group.kept and value not in self.returned]
             return
         unique = unique_names([block.name for block in all_blocks])
         self._names = {block.op: name for name, block in zip(unique, all_blocks, strict=True)}

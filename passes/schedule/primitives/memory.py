@@ -38,6 +38,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Loop,
     Root,
+    RowBlocks,
     ScheduleBuffer,
     ScheduleError,
     TileLeaf,
@@ -51,6 +52,8 @@ from mirlo.runtime.records import dataclass
 
 _SCRATCH = ("memref.alloca", "memref.view")
 """Operations whose results are scratch memory: on the stack, and in the workspace."""
+STORED_ROW = "#stored_row"
+"""The loop that stands for a row in the memory of values of which only a block of rows is stored."""
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
 
@@ -260,7 +263,12 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
         for access in memory_accesses(leaf):
-            uses_of.setdefault(id(access.buffer), []).append((leaf, access))
+            uses_of.setdefault(id(access.buffer.shared or access.buffer), []).append((leaf, access))
+    blocks = next((loop.form for loop in root.loops() if isinstance(loop.form, RowBlocks)), None)
+    of_rows: dict[int, ir.Value] = {}
+    layouts: PartLayouts = {}
+    if blocks is not None:
+        of_rows, layouts = _allocate_rows(blocks, memory.buffers), _row_layouts(blocks)
     # Those in the memory of others come after these.
     for buffer in sorted(root.buffers, key=lambda each: each.shared is not None):
         if buffer.packed is not None:
@@ -274,6 +282,9 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
             require_sharable(root, buffer, buffer.shared)
             placed[id(buffer)] = changed(placed[id(buffer.shared)], buffer=buffer)
             continue
+        if id(buffer) in of_rows:
+            placed[id(buffer)] = _whole(buffer, of_rows[id(buffer)])
+            continue
         uses = uses_of.get(id(buffer), [])
         is_whole = buffer.is_parameter or any(leaf.rule for leaf, _ in uses)
         if buffer.value is not None and is_whole:
@@ -286,10 +297,37 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     written = Counter(id(access.buffer) for leaf in root.leaves() for access in leaf.writes)
     copies = (buffer for buffer in root.buffers if buffer.value is None and buffer.shared is None)
     result.copies = frozenset(id(buffer) for buffer in copies if written[id(buffer)] == 1)
-    result.private = _private_copies(uses_of, placed)
+    result.private, result.parts = _private_copies(uses_of, placed), layouts
     if in_threads:
         result.constants = _constants(root)
     return result
+
+
+def _elements_of_row(buffer: ScheduleBuffer, total: Dim) -> Dim:
+    """Return the elements of a value per row, for this many rows."""
+    return D.product(list(buffer.shape)) // total
+
+
+def _allocate_rows(blocks: RowBlocks, function: BufferFunction) -> dict[int, ir.Value]:
+    """Allocate the values of a block of rows, of which each thread has its own, by their buffers."""
+    memory: dict[int, ir.Value] = {}
+    for buffer in blocks.values:
+        elements = blocks.size * _elements_of_row(buffer, blocks.total)
+        if buffer.shared is not None:
+            continue
+        if blocks.threads:
+            memory[id(buffer)] = function.shared_scratch(blocks.threads * elements, buffer.element)
+        else:
+            memory[id(buffer)] = function.scratch([elements], buffer.element)
+    return memory
+
+
+def _row_layouts(blocks: RowBlocks) -> dict[ir.Value | None, PartLayout]:
+    """Return where the rows of a block are in the memory of each value."""
+    return {
+        buffer.value: PartLayout(blocks.outside, IndexExpr({STORED_ROW: _elements_of_row(buffer, blocks.total)}))
+        for buffer in blocks.values
+    }
 
 
 def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: Extents) -> PlacedBuffers:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.commands import TileCommands
     from mirlo.passes.schedule.primitives.emit import PartEmitter
     from mirlo.passes.schedule.primitives.memory import PartLayouts
+    from mirlo.passes.schedule.primitives.row_blocks import SharedRows
 
 Made = TypeVar("Made")
 PEEL = "peel"
@@ -155,6 +157,31 @@ class Schedule(LoopQueries):
 
         merge([self._loop(name) for name in names])
         self._record("merge", names, None)
+
+    @primitive
+    def block_rows(self, blocks: Sequence[str], rows: str | int, ends: Sequence[str] = (), threads: int = 0) -> str:
+        """Compute the nests of blocks, which follow one another, for a block of rows at a time; return its loop.
+
+        The first and the last of `blocks` are register tiles, of products; the second one reads rows that the first
+        one writes, after what the nests between them compute of each row. What they have in common is stored for a
+        block only. `ends` are loops over the columns of a row, and over those that the second product adds up: they end
+        with the last column that a mask leaves to the rows of a block. The number of rows may be an expression of
+        sizes. Where sizes are dynamic, this many `threads` claim blocks one after the other; each has its own memory.
+        """
+        from mirlo.passes.schedule.primitives.row_blocks import block_rows
+
+        leaves, ended = [self._leaf(name) for name in blocks], [self._loop(name) for name in ends]
+        size = rows if isinstance(rows, int) else D.parse(rows)
+        loop = block_rows(self._root, leaves, size, ended, threads)
+        named: dict[str, object] = {"ends": tuple(ends)} if ends else {}
+        named |= {"threads": threads} if threads else {}
+        return self._record("block_rows", (tuple(blocks), rows), loop.name, named)
+
+    def shared_rows(self, blocks: Sequence[str]) -> SharedRows:
+        """Return the rows that the nests of blocks have in common, for `block_rows`."""
+        from mirlo.passes.schedule.primitives.row_blocks import shared_rows
+
+        return shared_rows(self._root, [self._leaf(name) for name in blocks])
 
     @primitive
     def partition(self, loop: str, points: Sequence[int] | None = None, multiples: Sequence[int] = ()) -> list[str]:

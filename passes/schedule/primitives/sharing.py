@@ -10,6 +10,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     JoinedThreads,
     Root,
+    RowBlocks,
     ScheduleBuffer,
     ScheduleError,
     SharedPosition,
@@ -22,31 +23,50 @@ from mirlo.passes.schedule.primitives.tree import (
 def share_memory(root: Root, name: str, result: str) -> None:
     """Keep a buffer in the memory of a result."""
     buffer, target = root.find_buffer(name), root.find_buffer(result)
+    _require_alike(root, buffer, target)
+    buffer.shared = target
+
+
+def _require_alike(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer) -> None:
+    """Require that a buffer, which has no memory of its own kind, has the shape and type of a block's result."""
     if buffer.is_parameter or buffer.scope or buffer.tiles or buffer.padding is not None:
-        raise ScheduleError(f"share_memory: '{name}' is a parameter, or has memory of its own kind")
-    if target.value is None or target.value not in root.view.returned or target.value in root.view.arguments:
-        raise ScheduleError(f"share_memory: '{result}' is no result of the function")
+        raise ScheduleError(f"share_memory: '{buffer.name}' is a parameter, or has memory of its own kind")
+    if target.value is None or target.value in root.view.arguments:
+        raise ScheduleError(f"share_memory: '{target.name}' is no value that a block computes")
     if buffer.shape != target.shape or buffer.element != target.element or buffer.order != target.order:
         raise ScheduleError(
             f"share_memory: '{buffer}' of {buffer.element} and '{target}' of {target.element} are not alike"
         )
-    other = next((each for each in root.buffers if each.shared is target), None)
-    if other is not None or buffer.shared is not None:
-        raise ScheduleError(f"share_memory: '{(other or buffer).name}' shares memory already")
-    buffer.shared = target
+    if buffer.shared is not None or target.shared is not None:
+        raise ScheduleError(f"share_memory: '{(buffer if buffer.shared else target).name}' shares memory already")
 
 
 def is_sharable(root: Root, name: str, result: str) -> bool:
     """Return whether a buffer can be in the memory of a result, with the loops as they are."""
     try:
-        require_sharable(root, root.find_buffer(name), root.find_buffer(result))
+        buffer, target = root.find_buffer(name), root.find_buffer(result)
+        _require_alike(root, buffer, target)
+        require_sharable(root, buffer, target)
     except ScheduleError:
         return False
     return True
 
 
 def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer) -> None:
-    """Require that elements of a buffer are read before, or where, those of the result are written over them."""
+    """Require that elements of a buffer are read before, or where, those of the result are written over them.
+
+    Of two buffers in its memory, one is read before the other one is written.
+    """
+    _require_order(root, buffer, target)
+    for other in root.buffers:
+        if other is not buffer and other.shared is target:
+            try:
+                _require_order(root, buffer, other)
+            except ScheduleError:
+                _require_order(root, other, buffer)
+
+
+def _require_order(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer) -> None:
     leaves = root.leaves()
     writes = {id(leaf): list(_written(leaf, target)) for leaf in leaves}
     touched = {id(leaf): [*_written(leaf, buffer), *_read(leaf, buffer)] for leaf in leaves}
@@ -63,6 +83,7 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     )
     shared_positions = [loop.form for loop in common if isinstance(loop.form, SharedPosition)]
     together = {name for position in shared_positions for name in position.index.variables()}
+    together |= {loop.name for loop in common if isinstance(loop.form, RowBlocks)}  # each has rows of its own
     names = {loop.name for loop in common if loop.extent != 1} - together
     places = [place for leaf in leaves for place in (*writes[id(leaf)], *touched[id(leaf)])]
     by_iteration = [[index if index.variables() & names else None for index in place] for place in places]

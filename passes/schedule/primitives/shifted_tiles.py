@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, compare, create, emit_constant, index
 from mirlo.passes.schedule.loops import either, for_loop, if_any, loop_over_tiles
 from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.memory import STORED_ROW
 from mirlo.passes.schedule.primitives.registers import Carried
 from mirlo.passes.schedule.primitives.tile_code import TileEmitter
 from mirlo.passes.schedule.primitives.tree import (
@@ -157,10 +158,6 @@ def _flag(predicate: str, a: ir.Value, limit: int) -> ir.Value:
     """Emit 1 if a comparison holds, else 0."""
     test = compare(predicate, a, limit)
     return create("arith.select", a.type, test, _constant(1), _constant(0))
-
-
-STORED_ROW = "#stored_row"
-"""The loop that stands for a row in the memory of values of which only a block of rows is stored."""
 
 
 @dataclass(frozen=True)

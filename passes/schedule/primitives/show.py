@@ -11,6 +11,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Loop,
     Root,
+    RowBlocks,
     ScheduleBuffer,
     ShiftedTiles,
     TileLeaf,
@@ -48,6 +49,8 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     peeled += " transposed" if isinstance(form, Transposition) else ""
     if isinstance(form, TileLeaf):
         by = f" in a {form.name}"
+    if isinstance(form, RowBlocks):
+        peeled += f" over blocks of {form.size} rows"
     if isinstance(form, ShiftedTiles):
         peeled += f" shifted, of {', '.join(map(str, (form.size, *form.rests)))}"
     begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]

@@ -314,6 +314,71 @@ class ShiftedTiles:
     """The loop over the elements of a tile."""
 
 
+@dataclass(frozen=True, eq=False)
+class RowNest:
+    """The loops of a product of which a block of rows is computed."""
+
+    node: Loop = field(repr=False)
+    outer: Mapping[str, tuple[Dim, Dim]]
+    """The loops outside of the blocks, with their steps in rows and their iterations."""
+    tiles: str
+    """The loop over tiles, which has as many rows as a block has; empty if it has all that are within outer loops."""
+    rows: Dim
+    """The rows within the outer loops."""
+
+    @property
+    def outside(self) -> list[str]:
+        """Return the loops outside of a block of rows."""
+        return [*self.outer, *([self.tiles] if self.tiles else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlocks:
+    """The form of a loop over blocks of rows, for each of which the nests in it are computed one after the other."""
+
+    loops: tuple[tuple[Dim, Dim], ...]
+    """The loops of the nests outside of blocks, outermost first: their steps in rows, and their extents."""
+    extent: Dim
+    """Rows within these loops."""
+    width: Dim
+    """The columns of a row."""
+    size: Dim
+    """The rows of a block."""
+    first: RowNest
+    last: RowNest
+    between: tuple[Loop | BlockLeaf, ...] = field(repr=False)
+    """The nests between the products."""
+    row: Loop | None = field(repr=False)
+    """The loop over rows between the products; None if there is one row."""
+    values: tuple[ScheduleBuffer, ...] = field(repr=False)
+    """Values of which only the rows of a block are in memory."""
+    limit: tuple[int, Dim] | None
+    """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
+    columns_at_once: int
+    """The columns that all loops compute at a time, if not all columns are computed."""
+    ends: tuple[str, ...]
+    """The loops over columns that end with those that a block needs."""
+    threads: int
+    """The threads that claim blocks, each with memory of its own, if sizes are dynamic; 0 if all are static."""
+
+    @property
+    def total(self) -> Dim:
+        """Return the rows of all blocks."""
+        return D.product([extent for _, extent in self.loops]) * self.extent
+
+    @property
+    def order(self) -> tuple[Dim, ...]:
+        """Return the steps of all loops over rows, the innermost first, and the number of rows."""
+        strides = [stride for stride, _ in reversed(self.loops)]
+        return (*strides, self.loops[0][0] * self.loops[0][1]) if self.loops else (self.extent,)
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """Return the loops of the nests outside of a block of rows."""
+        row = [] if self.row is None else [self.row.name]
+        return frozenset([*self.first.outside, *row, *self.last.outside])
+
+
 @dataclass(frozen=True)
 class Transposition:
     """A loop around one of vectors along which memory is accessed: its elements are transposed in registers."""
@@ -449,10 +514,11 @@ LeafForm = Accumulation | InitialValues | Update | RuleClaim | TileLeaf
 """What a block in the tree may be, other than all of a block at its place: a reduction in registers, its initial
 values, what adds to them, a block that a rule schedules, a register tile."""
 LoopForm = (
-    LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | Transposition | JoinedThreads | ThreadBarrier | TileLeaf
-)
-"""What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length, rows
-that are transposed, what threads run together and where they wait, a register tile."""
+    LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | RowBlocks | Transposition | JoinedThreads
+    | ThreadBarrier | TileLeaf
+)  # fmt: skip
+"""What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length,
+blocks of rows, rows that are transposed, what threads run together and where they wait, a register tile."""
 
 
 def intrinsic_of(loop: Loop) -> LoopIntrinsic | None:

@@ -8,27 +8,29 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import lcm, prod
+from math import lcm
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.specialize import with_dims
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
-from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
+from mirlo.passes.schedule.primitives.row_blocks import SharedRows, hidden_columns
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
@@ -36,7 +38,7 @@ from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_tiles
 from mirlo.targets.llvm.schedule.contraction.tiled import arrange_contraction
-from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows, TiledContraction
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows, TiledContraction, TiledLoops
 from mirlo.targets.llvm.schedule.cost import (
     MAX_SCORES_L2,
     MIN_MASKED_ROWS,
@@ -45,16 +47,71 @@ from mirlo.targets.llvm.schedule.cost import (
     ROWS_TO_PACK_FOR,
 )
 from mirlo.targets.llvm.schedule.part_rules import require_two_contractions
-from mirlo.targets.llvm.schedule.row_blocks import (
-    AttentionLoops,
-    AttentionStages,
-    BlockedPlan,
-    ContractionNest,
-    RowBlockContraction,
-    emit_by_rows,
-)
-from mirlo.targets.llvm.schedule.rows import RowsPlan, arrange_rows
+from mirlo.targets.llvm.schedule.rows import RowLoops, RowsPlan, arrange_rows
 from mirlo.targets.llvm.schedule.stages import plan_stages
+
+
+@dataclass(frozen=True)
+class AttentionStages:
+    """Two products and the rows between them."""
+
+    group: BlockGroup[Machine]
+    first: VectorContractionPlan
+    rows: RowsPlan
+    last: VectorContractionPlan
+
+
+@dataclass(frozen=True)
+class AttentionLoops:
+    """The loops of an attention as one tree: a nest of each product, and of the rows between them."""
+
+    s: Schedule
+    blocks: list[str]
+    """The blocks of the nests."""
+    first: TiledLoops
+    rows: RowLoops
+    last: TiledLoops
+    shared: SharedRows
+
+    def block_rows(self, rows: Dim, threads: int, is_hidden: bool = False) -> None:
+        """Compute the nests a block of rows at a time, without the columns that are hidden from all of them."""
+        ends = [self.first.panel, *self.rows.limited, *self.last.over] if is_hidden else []
+        self.s.block_rows(self.blocks, rows if isinstance(rows, int) else str(rows), ends, threads)
+
+
+@dataclass(frozen=True)
+class BlockedPlan:
+    """The plan of two contractions, and the row operations between them, block by block."""
+
+    stages: AttentionStages
+    s: Schedule
+    shared: SharedRows
+    block: Dim
+    """The rows of a block."""
+    slots: int
+    """How many threads compute blocks at the same time, if sizes are dynamic; 0 if all are static."""
+    is_hidden: bool
+    """Whether columns that a mask hides are skipped."""
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit all blocks at the insertion point."""
+        self.s.emit_part(memory)
+
+    @property
+    def tokens(self) -> Dim | None:
+        """Return the symbol that the number of rows, but not of columns, depends on, if it is one."""
+        symbols = D.symbols_of(self.shared.extent)
+        is_one = len(symbols) == 1 and not symbols & D.symbols_of(self.shared.width)
+        return D.symbol(next(iter(symbols))) if is_one else None
+
+    def describe(self) -> dict[str, Dim | bool | list[int]]:
+        first, last = self.stages.first.plan.tile, self.stages.last.plan.tile
+        return {
+            "block": self.block,
+            "tile": [first.rows, first.columns],
+            "last_tile": [last.rows, last.columns],
+            **({"hidden": True} if self.is_hidden else {}),
+        }
 
 
 @deciding
@@ -67,10 +124,10 @@ def plan_blocked(
         return refusal
     # The rows of both contractions are those of a block, which stay in the L2 cache for all panels.
     near = replace(group, machine=replace(group.machine, reread_cycles=0.0))
-    stages = plan_stages(near, contraction=plan_tiles)
-    if len(stages) != 3:
-        return decline("not a contraction, rows and a contraction", stages=len(stages))
-    first, rows, last = stages
+    parts = plan_stages(near, contraction=plan_tiles)
+    if len(parts) != 3:
+        return decline("not a contraction, rows and a contraction", stages=len(parts))
+    first, rows, last = parts
     if not (
         isinstance(first, VectorContractionPlan)
         and isinstance(rows, RowsPlan)
@@ -82,29 +139,23 @@ def plan_blocked(
     refusal = _require_rows_between(view, first, rows, weights)
     if refusal is not None:
         return refusal
-    kept = {value for value, _ in scores.writes} | set(rows.group.kept)
     *outer, width = dims_of(weights.type)
-    # Values in the order of their definition.
-    results = [output.value for block in (*first.group.blocks, *rows.group.blocks) for output in block.outputs]
-    local = tuple(value for value in results if value in kept)
-    parts: list[RowBlockContraction] = []
     for contraction, access in ((first, scores.writes[0][1]), (last, last.plan.roles.rows.access)):
-        part = _plan_block(contraction, access, width)
-        if isinstance(part, Decline):
-            return part
-        parts.append(part)
-    stored = AttentionStages(replace(group, kept=group.kept | kept), parts[0], rows, parts[1], width)
-    nests = arrange_blocks(stored, BlockOfRows(), BlockOfRows())
+        refusal = _require_blocks(contraction, access, width)
+        if refusal is not None:
+            return refusal
+    stages = AttentionStages(group, first, rows, last)
+    nests = arrange_blocks(stages, BlockOfRows(), BlockOfRows())
     if isinstance(nests, Decline):
         return nests
-    extents = list(nests.rows.rows.values())
-    if len(extents) > 1 or D.product(extents) != D.product(outer):
-        return decline("rows between the contractions are not one loop", loops=len(extents))
-    blocks = _with_blocks(stored, nests, local, weights, choices)
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
-    if is_dynamic and not isinstance(blocks, Decline):
-        blocks = replace(blocks, slots=threads if extents else 1)
-    return _leaving_out(blocks, group, choices)
+    slots = 0 if not is_dynamic else threads if nests.shared.row is not None else 1
+    is_hidden = _is_hidden(stages, nests.shared, is_dynamic)
+    block = _rows_of_block(
+        stages, nests.shared, element_bytes(weights.type.element_type), choices, is_dynamic, is_hidden
+    )
+    nests.block_rows(block, slots, is_hidden)
+    return BlockedPlan(stages, nests.s, nests.shared, block, slots, is_hidden)
 
 
 def _require_rows_between(
@@ -123,8 +174,8 @@ def _require_rows_between(
     return None
 
 
-def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width: Dim) -> RowBlockContraction | Decline:
-    """Plan a contraction for one block; `access` reads or writes rows of this width."""
+def _require_blocks(contraction: VectorContractionPlan, access: TensorAccess, width: Dim) -> Decline | None:
+    """Return why a contraction cannot be computed for a block of rows; `access` reads or writes rows of this width."""
     plan, unit = contraction.plan, row_major(access.dims, access.shape)
     roles, around = plan.roles, plan.loops
     if roles.rows.guards or roles.rows.edge is not None or roles.contraction.ragged is not None:
@@ -141,30 +192,34 @@ def _plan_block(contraction: VectorContractionPlan, access: TensorAccess, width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
     if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (roles.lane_axis, *around.reduce)):
         return decline("lanes or sums of a contraction are not within a row")
-    return RowBlockContraction(plan, contraction.group, unit)
+    return None
 
 
 @deciding
 def arrange_blocks(stages: AttentionStages, first: BlockOfRows, last: BlockOfRows) -> AttentionLoops | Decline:
     """Arrange the loops of an attention as one tree, with these parts of the products for a block of rows."""
-    s, rows = schedule_of(stages.group), stages.rows
-    names = dict(zip(stages.group.blocks, s.blocks(), strict=True))
+    s = schedule_of(stages.group)
+    named = dict(zip(stages.group.blocks, s.blocks(), strict=True))
+    names = [[named[block] for block in each.group.blocks] for each in (stages.first, stages.rows, stages.last)]
     try:
-        before = _arrange_product(s, names, stages.first, stages.width, first)
-        between = arrange_rows(s, [names[block] for block in rows.group.blocks], rows.found, rows.chosen)
-        after = _arrange_product(s, names, stages.last, stages.width, last)
+        before = arrange_contraction(s, names[0], first.choices(stages.first.plan))
+        rows = arrange_rows(s, names[1], stages.rows.found, stages.rows.chosen)
+        after = arrange_contraction(s, names[2], last.choices(stages.last.plan))
+        _reuse_scores(s, stages)
+        blocks = [names[0][0], *names[1], names[2][0]]
+        shared = s.shared_rows(blocks)
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return AttentionLoops(s, before, between, after)
+    return AttentionLoops(s, blocks, before, rows, after, shared)
 
 
-def _arrange_product(
-    s: Schedule, names: Mapping[BlockView, str], product: RowBlockContraction, width: Dim, part: BlockOfRows
-) -> ContractionNest:
-    """Arrange the loops of a contraction for one block."""
-    loops = arrange_contraction(s, [names[block] for block in product.group.blocks], part.choices(product.plan))
-    outer = {loop: (product.form.coefficient(loops.axes[loop]) // width, s.extent(loop)) for loop in loops.outer}
-    return ContractionNest(loops, outer, part.is_counted and product.plan.tile.row_axis is not None)
+def _reuse_scores(s: Schedule, stages: AttentionStages) -> None:
+    """Store the weights in the memory of the scores, which are read for the last time when weights are computed."""
+    weights = s.buffer_of(stages.last.plan.roles.rows.access.value)
+    for scores in (s.buffer_of(value) for value, _ in stages.first.plan.roles.contraction.writes):
+        if s.can_share_memory(scores, weights):
+            s.share_memory(scores, weights)
+            return
 
 
 def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:
@@ -174,37 +229,19 @@ def _is_inside_row(axis: BlockAxis, stride: Dim, width: Dim) -> bool:
     return stride == 0 or (stride == 1 and axis.extent == width)
 
 
-def _with_blocks(
-    stages: AttentionStages,
-    nests: AttentionLoops,
-    local: tuple[ir.Value, ...],
-    weights: ir.Value,
-    choices: BlockChoices,
-) -> BlockedPlan | Decline:
-    first, last, width = stages.first, stages.last, stages.width
-    outer = dims_of(weights.type)[:-1]
-    extents = [part.rows for part in (first, last)]
-    steps = {*extents, D.product(list(outer))}
-    for stride, count in (*nests.first.outer.values(), *nests.last.outer.values()):
-        steps |= {stride, stride * count}
-    # Steps of the loops over rows: adjacent dims, or several of them fused.
-    chain: list[Dim] = [1]
-    for dim in reversed(outer):
-        chain.append(chain[-1] * dim)
-    ordered = [step for i, step in enumerate(chain) if step in steps and step not in chain[:i]]
-    extent = next((step for step in ordered if step in extents), 1)
-    if not steps <= set(ordered) or any(chain.index(step) < chain.index(extent) for step in steps):
-        return decline("the loops of the contractions do not fit into each other", steps=[str(s) for s in steps])
-    loops = tuple((small, large // small) for small, large in zip(ordered, ordered[1:], strict=False))[::-1]
-    if isinstance(extent, int) and isinstance(width, int) and all(isinstance(count, int) for _, count in loops):
-        heads = prod(count for _, count in loops if isinstance(count, int))
-        block: Dim = _block_rows(
-            extent, width, heads, (first.plan.tile.rows, last.plan.tile.rows), first.plan.machine,
-            element_bytes(weights.type.element_type), choices.block_rows,
-        )  # fmt: skip
-    else:
-        block = _dynamic_block(extent, width, first.plan, choices.block_rows, is_cut=False)
-    return BlockedPlan(stages, nests, loops, extent, block, local, weights)
+def _rows_of_block(
+    stages: AttentionStages, shared: SharedRows, size: int, choices: BlockChoices, is_dynamic: bool, is_hidden: bool
+) -> Dim:
+    """Return the rows of a block; fewer if columns that a mask hides are skipped."""
+    extent, width = shared.extent, shared.width
+    if is_dynamic or not (isinstance(extent, int) and isinstance(width, int)):
+        return _dynamic_block(extent, width, stages.first.plan, choices.block_rows, is_hidden)
+    heads = static_dim(D.product([count for _, count in shared.loops]))
+    tiles = (stages.first.plan.tile.rows, stages.last.plan.tile.rows)
+    block = _block_rows(extent, width, heads, tiles, stages.first.plan.machine, size, choices.block_rows)
+    if not is_hidden or choices.block_rows is not None:
+        return block
+    return min(block, -(-max(MIN_MASKED_ROWS, extent // MIN_ROW_BLOCKS) // tiles[0]) * tiles[0])
 
 
 def _dynamic_block(extent: Dim, width: Dim, plan: TiledContraction, chosen: int | None, is_cut: bool) -> Dim:
@@ -217,44 +254,16 @@ def _dynamic_block(extent: Dim, width: Dim, plan: TiledContraction, chosen: int 
     return D.maximum(MIN_TILES_PER_BLOCK, D.minimum(_rows_of_scores(plan.machine, width, size) // tile, most)) * tile
 
 
-def _leaving_out(
-    plan: BlockedPlan | Decline, group: BlockGroup[Machine], choices: BlockChoices
-) -> BlockedPlan | Decline:
-    """Skip the columns that a mask hides from all rows of a block."""
-    limit = None if isinstance(plan, Decline) else _limit(plan, group)
-    if limit is None or isinstance(plan, Decline):
-        return plan
-    if plan.slots is not None:
-        block = _dynamic_block(plan.extent, plan.stages.width, plan.stages.first.plan, choices.block_rows, is_cut=True)
-        return replace(plan, limit=limit, block=block)
-    if plan.extent < 4 * MIN_MASKED_ROWS:
-        return plan
-    tile = plan.stages.first.plan.tile.rows
-    smaller = -(-max(MIN_MASKED_ROWS, plan.extent // MIN_ROW_BLOCKS) // tile) * tile
-    is_chosen = choices.block_rows is not None
-    return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
-
-
-def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | None:
-    """Return the coefficient and constant of the first column that a row does not need."""
-    first, last = plan.stages.first.plan, plan.stages.last.plan
+def _is_hidden(stages: AttentionStages, shared: SharedRows, is_dynamic: bool) -> bool:
+    """Return whether to skip the columns that a mask hides from all rows of a block."""
+    first, last = stages.first.plan, stages.last.plan
     if any(each.tile.dot or each.tile.group is not None or each.loops.unrolled for each in (first, last)):
-        return None
-    if len(last.loops.reduce) != 1 or first.roles.lane_axis.extent != plan.stages.width:
-        return None
-    attention = find_attention(group)
-    if (
-        isinstance(attention, Decline)
-        or attention.key_loop < 1
-        or attention.extents[attention.key_loop - 1] != plan.extent
-    ):
-        return None
-    query = attention.key_loop - 1
-    limits = [
-        bound.limit for bound in attention.bounds if bound.limit.variables() <= {query} and not bound.limit.divisions
-    ]
-    limit = next((limit for limit in limits if limit.coefficient(query) >= 0), None)
-    return None if limit is None else (limit.coefficient(query), limit.constant + 1)
+        return False
+    if len(last.loops.reduce) != 1 or first.roles.lane_axis.extent != shared.width:
+        return False
+    if hidden_columns(stages.group.blocks, shared.extent) is None:
+        return False
+    return is_dynamic or D.is_certain(lambda: shared.extent >= 4 * MIN_MASKED_ROWS)
 
 
 def _block_rows(
@@ -280,9 +289,9 @@ def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
 def block_space(kernel: Kernel, context: ScheduleContext, group: BlockGroup[Machine]) -> list[dict[str, int]]:
     """Return the numbers of rows of a block that are worth a measurement, those nearest to the plan's first."""
     plan = plan_blocked(kernel.view, group, context.options.get("threads", 1))
-    if isinstance(plan, Decline) or not (isinstance(plan.extent, int) and isinstance(plan.block, int)):
+    if isinstance(plan, Decline) or not (isinstance(plan.shared.extent, int) and isinstance(plan.block, int)):
         return []
-    extent, block = plan.extent, plan.block
+    extent, block = plan.shared.extent, plan.block
     rows = {min(count, extent) for count in tried_values(BlockChoices, "block_rows")} - {block}
     return [tuning_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
 
@@ -296,11 +305,10 @@ def schedule_blocks(
     if isinstance(plan, Decline):
         return plan
     single = _plan_one_row(kernel, plan, threads, group.machine, choices)
-    buffers = BufferFunction(kernel.view)
     facts: ScheduleFacts = {"rule": "blocked", **plan.describe()}
     if single is None:
-        resolved = choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None))
-        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, resolved)
+        return plan.s.emit(facts, choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None)))
+    buffers = BufferFunction(kernel.view)
     try:
         emit = partial(emit_by_rows, buffers, single.view, single.rows, single.plan.emit, plan.emit)
         return buffers.build(emit, {**facts, "one_row": True})
@@ -332,7 +340,7 @@ def _plan_one_row(
     rows, heads = shared
     view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
     blocked = plan_blocked(view, whole_group(view, machine), threads, choices)
-    if isinstance(blocked, Decline) or blocked.extent != heads:
+    if isinstance(blocked, Decline) or blocked.shared.extent != heads:
         view.op.erase()
         return None
     return _OneRowPlan(view, blocked, rows)
@@ -343,10 +351,26 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
     rows = plan.tokens
     if rows is None:
         return None
-    if plan.extent == rows:
-        heads = plan.loops[-1][1] if plan.loops and plan.loops[-1][0] == rows else None
+    if plan.shared.extent == rows:
+        heads = plan.shared.loops[-1][1] if plan.shared.loops and plan.shared.loops[-1][0] == rows else None
     else:
-        heads = D.substitute(plan.extent, {str(rows): 1})
-        if plan.extent != rows * heads:
+        heads = D.substitute(plan.shared.extent, {str(rows): 1})
+        if plan.shared.extent != rows * heads:
             return None
     return (rows, heads) if isinstance(heads, int) else None
+
+
+def emit_by_rows(
+    buffers: BufferFunction,
+    view: PrimView,
+    rows: Dim,
+    one: Callable[[TensorBuffers], None],
+    more: Callable[[TensorBuffers], None],
+) -> None:
+    """Emit a plan for one row, of a copy of the function, and that for another number of them, which is dynamic."""
+    memory, whole = TensorBuffers(buffers), buffers.view
+    outside = zip((*whole.arguments, *whole.returned), (*view.arguments, *view.returned), strict=True)
+    for value, own in outside:
+        memory.place(own, buffers.buffer(value))
+    is_one = compare("eq", index(rows), index(1))
+    either(is_one, lambda: one(memory), lambda: more(TensorBuffers(buffers)))

@@ -15,18 +15,14 @@ from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop
 from mirlo.passes.schedule.primitives.index import LoopValue
 from mirlo.passes.schedule.primitives.memory import PartLayout, PartLayouts
+from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter, emit_tasks, shared_indices
+from mirlo.passes.schedule.primitives.tree import RowNest
 from mirlo.passes.schedule.primitives.vector_memory import pieces_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.blocked import AttentionLoops, BlockedPlan
+from mirlo.targets.llvm.schedule.contraction.tiled_contraction import TiledLoops
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
-from mirlo.targets.llvm.schedule.row_blocks import (
-    AttentionLoops,
-    BlockedPlan,
-    ContractionNest,
-    RowBlockContraction,
-    RowBlockEmitter,
-    emit_tasks,
-)
 
 PAGE, HEAD, NEXT_PAGE = "#page", "#head", "#next_page"
 """Loops that stand for the first element of a page, for a head of keys, and for the first element to prefetch."""
@@ -156,7 +152,6 @@ class PagedPlan:
     @property
     def slots(self) -> int:
         """Return how many threads compute pages at the same time."""
-        assert self.plan.slots is not None, "sequences have a dynamic number of pages"
         return self.plan.slots
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -181,12 +176,10 @@ class _Task:
 class _PagedProduct:
     """One of the two contractions, over pages of rows of its columns."""
 
-    def __init__(
-        self, emitter: _PagedEmitter, part: RowBlockContraction, nest: ContractionNest, read: PagedRead
-    ) -> None:
-        self.emitter, self.part, self.nest, self.read = emitter, part, nest, read
-        (self.block,) = nest.around.blocks
-        self.reader = PageReader(read, emitter.memory, part.plan.machine)
+    def __init__(self, emitter: _PagedEmitter, loops: TiledLoops, nest: RowNest, read: PagedRead) -> None:
+        self.emitter, self.loops, self.nest, self.read = emitter, loops, nest, read
+        (self.block,) = loops.blocks
+        self.reader = PageReader(read, emitter.memory, emitter.plan.plan.stages.group.machine)
         emitter.memory.place(read.value, self.reader.cache)
 
     @property
@@ -219,7 +212,7 @@ class _PagedProduct:
 
     def emit_heads(
         self,
-        rows: RowBlockEmitter,
+        rows: RowBlocksEmitter,
         task: _Task,
         number: Value,
         page: Value,
@@ -228,16 +221,19 @@ class _PagedProduct:
     ) -> None:
         """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
         emitter, reader = self.emitter, self.reader
-        plan = emitter.plan.plan
-        ends = {} if depth is None else dict.fromkeys(self.nest.around.over, depth)
+        shared = emitter.plan.nests.shared
+        ends = {} if depth is None else dict.fromkeys(self.loops.over, depth)
 
         def head(h: Value) -> None:
             own = task.head + h
             others: dict[str, LoopValue] = {HEAD: own, PAGE: page, self.block: number}
             if following is not None:
                 others[NEXT_PAGE] = following + own * (reader.rows * reader.size)
-            indices, stored = plan.indices(task.sequence * emitter.heads + own), task.kept + h * plan.extent
-            rows.emit_product(self.part, indices, 0, emitter.rows_of_head, stored, ends, others)
+            indices, stored = (
+                shared_indices(shared.loops, task.sequence * emitter.heads + own),
+                task.kept + h * shared.extent,
+            )
+            rows.emit_product(self.nest, indices, 0, emitter.rows_of_head, stored, ends, others)
 
         for_loop(0, emitter.heads_of_task, 1, head, rolled=True)
 
@@ -249,7 +245,8 @@ class _ScoresOfPages(_PagedProduct):
         """Allocate the copies, of which each thread has one."""
         elements = self.emitter.plan.slots * self.read.page_elements
         self.copy = self.emitter.memory.buffers.shared_scratch(elements, self.read.value.type.element_type)
-        self.of_copy = self.emitter.rows.elsewhere(self.read.value, self.copy)
+        memory = self.emitter.memory
+        self.of_copy = self.emitter.parts.elsewhere(memory, self.read.value, self.copy).row_blocks(memory)
 
     def emit_pages(self, task: _Task) -> None:
         """Emit all pages of a sequence."""
@@ -294,22 +291,22 @@ class _PagedEmitter:
 
     def emit(self) -> None:
         """Emit all sequences at the insertion point."""
-        plan, memory = self.plan.plan, self.memory
-        plan.place_values(memory, self._rows)
-        nests, stages = self.plan.nests, plan.stages
-        self.keys = _ScoresOfPages(self, stages.first, nests.first, self.plan.keys)
-        self.values = _SumsOfPages(self, stages.last, nests.last, self.plan.values)
+        nests, memory = self.plan.nests, self.memory
+        shared = nests.shared
+        self.keys = _ScoresOfPages(self, nests.first, shared.first, self.plan.keys)
+        self.values = _SumsOfPages(self, nests.last, shared.last, self.plan.values)
         pages: PartLayouts = {each.read.value: each.layout for each in (self.keys, self.values)}
-        self.rows = RowBlockEmitter(plan, nests, memory, pages)
+        self.parts = nests.s.part_emitter(pages)
+        self.rows = self.parts.row_blocks(memory)
         self.keys.copy_partial_pages()
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
-        emit_tasks(memory, self.plan.slots, tasks, self._emit_task)
+        emit_tasks(memory.buffers, self.plan.slots, tasks, self._emit_task)
 
     @property
     def rows_of_head(self) -> int:
         """Return the rows that read the same head of keys."""
-        extent = self.plan.plan.extent
+        extent = self.plan.plan.shared.extent
         assert isinstance(extent, int)
         return extent
 
@@ -323,5 +320,5 @@ class _PagedEmitter:
         length = self.keys.reader.length(sequence).minimum(self.values.reader.length(sequence))
         task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
         self.keys.emit_pages(task)
-        for_loop(0, self._rows, 1, lambda r: self.rows.emit_row(task.kept + r))
+        for_loop(0, self._rows, 1, lambda r: self.rows.emit_row(task.kept + r, {}))
         self.values.emit_pages(task)

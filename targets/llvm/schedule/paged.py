@@ -13,7 +13,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import UNPROVEN
@@ -25,11 +25,10 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorB
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.blocked import arrange_blocks, plan_blocked
+from mirlo.targets.llvm.schedule.blocked import BlockedPlan, arrange_blocks, emit_by_rows, plan_blocked
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages
-from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, emit_by_rows
 
 _MOST_OPERATIONS = 16
 """Most operations of a block that is compared with the expected computation."""
@@ -83,33 +82,32 @@ def plan_pages(plan: BlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: 
     keys, values = (reads.get(each.roles.columns.access.value) for each in (first, last))
     if keys is None or values is None:
         return decline("keys or values are not rows of pages")
-    if plan.limit is not None or any(
-        each.packing.packs_panels or each.tile.group is not None for each in (first, last)
-    ):
+    if plan.is_hidden or any(each.packing.packs_panels or each.tile.group is not None for each in (first, last)):
         return decline("keys or values are packed, or a mask leaves some of them out")
     if any(len(each.loops.reduce) != 1 or each.loops.unrolled for each in (first, last)):
         return decline("products have several axes, or unrolled ones")
     _, rows, heads, _ = keys.shape
     sequences = dims_of(keys.table.type)[0]
-    if D.product([extent for _, extent in plan.loops]) != sequences * heads:
-        return decline("the rows of a head are several loops", loops=len(plan.loops))
+    if D.product([extent for _, extent in plan.shared.loops]) != sequences * heads:
+        return decline("the rows of a head are several loops", loops=len(plan.shared.loops))
     for contraction, read, axis, size_axis in (
         (first, keys, first.roles.lane_axis, first.loops.reduce[0]),
         (last, values, last.loops.reduce[0], last.roles.lane_axis),
     ):
-        if axis.extent != plan.stages.width or read.shape[1:3] != (rows, heads):
+        if axis.extent != plan.shared.width or read.shape[1:3] != (rows, heads):
             return decline("a product does not go over the rows of pages")
         if tuple(contraction.roles.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
             return decline("rows are read in another order")
         row_axis = contraction.tile.row_axis
-        if row_axis is not None and plan.extent not in (1, row_axis.extent):
+        if row_axis is not None and plan.shared.extent not in (1, row_axis.extent):
             return decline("the rows of a head are not one loop")
     # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
-    page = BlockOfRows(is_counted=False, is_one=plan.extent == 1)
+    page = BlockOfRows(is_counted=False, is_one=plan.shared.extent == 1)
     nests = arrange_blocks(plan.stages, replace(page, columns=rows), replace(page, depth=rows))
     if isinstance(nests, Decline):
         return nests
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
+    nests.block_rows(heads // count * static_dim(plan.shared.extent), plan.slots)
     return PagedPlan(plan, nests, keys, values, count)
 
 
@@ -130,7 +128,7 @@ class _CopiedPlan:
 
     def in_pages(self, threads: int) -> PagedPlan | Decline:
         """Plan to read keys and values where they are."""
-        if self.plan.slots is None:
+        if not self.plan.slots:
             return decline("all sizes are known")
         return plan_pages(self.plan, {read.value: read for read in self.reads}, threads)
 

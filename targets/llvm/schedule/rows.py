@@ -50,7 +50,7 @@ class RowsPlan:
     @cached_property
     def _arranged(self) -> RowLoops:
         s = schedule_of(self.group)
-        return arrange_rows(s, s.blocks(), self.found, self.chosen)
+        return arrange_rows(s, s.blocks(), self.found, self.chosen, is_shared=True)
 
     @cached_property
     def plan(self) -> PrimitivesPlan:
@@ -83,9 +83,14 @@ def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES
     return row_group if isinstance(row_group, Decline) else RowsPlan(row_group, choices)
 
 
-def arrange_rows(s: Schedule, blocks: Sequence[str], rows: RowGroup, chosen: LoopChoices) -> RowLoops:
-    """Arrange the loops of row operations: a row in each iteration of a loop, its elements in vectors."""
-    result = RowLoops(s, rows, chosen)
+def arrange_rows(
+    s: Schedule, blocks: Sequence[str], rows: RowGroup, chosen: LoopChoices, is_shared: bool = False
+) -> RowLoops:
+    """Arrange the loops of row operations: a row in each iteration of a loop, its elements in vectors.
+
+    With `is_shared` threads divide them; else they are a part of loops that threads divide.
+    """
+    result = RowLoops(s, rows, chosen, is_shared)
     result.arrange(blocks)
     return result
 
@@ -97,6 +102,7 @@ class RowLoops:
     s: Schedule
     found: RowGroup
     chosen: LoopChoices
+    is_shared: bool
     vectors: list[LoopVectors] = field(default_factory=list)
     rows: dict[str, Dim] = field(default_factory=dict)
     """The loops over rows, and their iterations, without those of one."""
@@ -114,7 +120,7 @@ class RowLoops:
         for walk in walks:
             if walk.loops:
                 self._walk(walk.walk, walk.blocks, walk.loops)
-        for row in rows:
+        for row in rows if self.is_shared else ():
             s.parallel(row)
         for value, result in self.found.shared().items():
             names = s.buffer_of(value), s.buffer_of(result)
@@ -146,5 +152,5 @@ class RowLoops:
         self.limited += vectorized if len(parts) == 1 else []
         for position in walk.reductions:
             s.accumulate(blocks[position], outer[0] if outer else vectorized[0])
-        for loop in () if self.rows or walk.reductions else (outer or vectorized[:1]):
+        for loop in () if self.rows or walk.reductions or not self.is_shared else (outer or vectorized[:1]):
             s.parallel(loop)

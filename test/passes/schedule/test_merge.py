@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "parallel already",
     ),
     "a parameter": (lambda: schedule_of().share_memory("x", "y"), "'x' is a parameter"),
-    "no result": (lambda: schedule_of().share_memory("power", "highest"), "'highest' is no result"),
+    "an argument": (lambda: schedule_of().share_memory("power", "x"), "'x' is no value that a block computes"),
     "another shape": (lambda: schedule_of().share_memory("total", "y"), "are not alike"),
     "again": (
         lambda: (s := schedule_of()) and (s.share_memory("power", "y"), s.share_memory("power", "y")),

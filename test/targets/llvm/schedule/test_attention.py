@@ -16,6 +16,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.legalize.rules.attention import attention as decomposed_attention
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.passes.session import Session
 
 
 @pytest.mark.sample(8)
@@ -198,6 +200,28 @@ def test_keys_are_transposed_by_one_copy(keys: int | str, processor: str, causal
     block = re.search(r"\bblock = (\d+) : i64", text)
     sizes_of_blocks = 1 if block is None or case.query[2] % int(block[1]) == 0 else 2
     assert text.count("vector.shuffle") == sizes_of_blocks * lanes * (lanes.bit_length() - 1)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("processor", ["icelake", "zen3", "neoverse-n1"])
+@pytest.mark.parametrize("name", [*CASES, *HIDDEN, *CAPPED, *(f"open: {name}" for name in OPEN_CASES)])
+def test_printed_primitives_make_the_same_code(name: str, processor: str) -> None:
+    """The two products and the rows of a block are one schedule, which may be edited and given back."""
+    case = {**CASES, **HIDDEN, **CAPPED, **{f"open: {each}": OPEN_CASES[each] for each in OPEN_CASES}}[name]
+    options = {"machine": PROCESSORS[processor], "threads": 2}
+    texts: list[str] = []
+    schedules: dict[str, object] = {}
+    for _ in range(2):
+        with make_context(), ir.Location.unknown():
+            module, session = ir.Module.parse(case.text()), Session(options={**options, "schedules": schedules})
+            Pipeline(f"builtin.module({SCHEDULED})").run(module, session)
+            texts.append(re.sub(r"attributes \{.*\} \{$", "", str(module), flags=re.MULTILINE))
+        record = next(note for note in session.notes if isinstance(note, ScheduleRecord))
+        if "one_row" in str(module) or not schedules and record.rule.name != "blocked":
+            return  # a variant for one row is another schedule
+        schedules = {record.function: record.trace}
+    assert "block_rows" in str(record.trace)
+    assert texts[0] == texts[1]
 
 
 WITH_SINKS = {

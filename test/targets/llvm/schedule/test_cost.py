@@ -8,7 +8,6 @@ from commands import ROOT
 
 FOLDER = ROOT / "targets" / "llvm" / "schedule"
 OTHERS = {
-    "_ADDI": "a kind of MLIR's operation",
     "NEVER": "no number of rows is enough",
     "_MOST_OPERATIONS": "a bound on what is compared",
     "PANELS": "a value of a choice",
