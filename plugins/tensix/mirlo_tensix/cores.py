@@ -1,15 +1,15 @@
 """Products on several cores: each computes rows of the result; one reads the right operand and broadcasts it.
 
-Operands are in DRAM. A core reads its rows of the left operand once. The right operand comes in panels, columns that
-are summed together, to one of three buffers of each core, while another one is multiplied. The first core reads a panel
-in pieces, and broadcasts each piece when it is there, while it reads the next panel. A panel is overwritten once all
-cores have unpacked it.
+Operands are in DRAM. A core reads its rows of the left operand once, those of images before the first product. The
+right operand comes in panels, columns that are summed together, to one of three buffers of each core, while another one
+is multiplied. The first core reads a panel in pieces, and broadcasts each piece when it is there, while it reads the
+next panel. A panel is overwritten once all cores have unpacked it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mirlo.extend.target import rv32
 from mirlo_tensix import riscv
@@ -26,6 +26,8 @@ DRAM = ((16, 16), (17, 16), (16, 17), (17, 17), (16, 18), (17, 18))
 DRAM_PLACES = ((0, 11), (0, 5), (5, 1), (5, 2), (5, 8), (5, 5))
 """The tiles of DRAM, and their places in the network."""
 DRAM_BASE = 0x1000
+MOVER_BYTES = 0x8000
+"""Bytes of L1 after the tensors of a product for the program that moves data."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,16 @@ class SharedProduct:
     def panels(self) -> int:
         return self.part.n // self.part.best[1]
 
+    @property
+    def row_blocks(self) -> int:
+        """Return in how many parts a core reads its rows."""
+        return 1 if self.part.windows else self.part.m // self.part.best[0]
+
     def movers(self, places: Sequence[int]) -> list[list[int]]:
         """Return the programs of the cores that move data."""
         return [self._mover(core, places) for core in range(self.cores)]
 
     def _mover(self, core: int, places: Sequence[int]) -> list[int]:
-        rows, _ = self.part.best
         mover = _Mover(self, core, places[0], places[1])
         if core == 0:
             mover.read_panel(0)
@@ -64,7 +70,7 @@ class SharedProduct:
         if core == 0:
             mover.read_panel(1)
             mover.broadcast_panel(0)
-        for block in range(1, self.part.m // rows):
+        for block in range(1, self.row_blocks):
             mover.read_rows(block)
         for panel in range(1, self.panels):
             if core == 0:
@@ -127,8 +133,7 @@ class _Mover:
 
     def read_rows(self, block: int) -> None:
         """Read the rows of the left operand that a block of the result needs."""
-        part = self.product.part
-        size = (part.best)[0] * part.k * part.kind.tile_bytes
+        size = self.product.part.tensor_bytes[0] // self.product.row_blocks
         for at, piece in _pieces(size):
             where = block * size + at
             source = self.product.dram_offset(self.core) + where
@@ -175,10 +180,3 @@ def _tag(panel: int, number: int) -> int:
     """Return the tag of a piece: two panels are in flight at a time."""
     half = (TAGS - 1) // 2
     return 1 + panel % 2 * half + number % half
-
-
-def shared(product: Product, cores: int) -> SharedProduct | None:
-    """Return a product divided among several cores; None if it has too few rows."""
-    if cores == 1 or product.windows or product.m < cores:
-        return None
-    return SharedProduct(replace(product, m=-(-product.m // cores), has_panels=True), cores)

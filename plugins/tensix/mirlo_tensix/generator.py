@@ -52,7 +52,7 @@ class Tensix(CodeGenerator):
     phases: int = option(2, "fidelity phases of a product: 1 to 4 (exact products of bf16)")
     dtype: str = option("bf16", "the number format: bf16, fp16, or tf32 (19 bits, in 4 bytes)")
     seconds: float = option(1800.0, "the time limit of the simulator for each operator")
-    cores: int = option(1, "cores that share the rows of a product: 1 to 8")
+    cores: int = option(1, "cores that share the rows of a product or a convolution: 1 to 8")
     trace: bool = option(False, "record when each unit works, for profiles; takes time")
 
     def __post_init__(self) -> None:

@@ -248,14 +248,14 @@ class Run:
 
 @dataclass(frozen=True)
 class RunShared:
-    """A product of tensors in DRAM on several cores."""
+    """A product of tensors in DRAM on several cores, each with rows of the left operand and of the result."""
 
     step: str
     number: int
     work: SharedProduct
-    left: Load
+    left: tuple[Load, ...]
     right: Load
-    result: Store
+    results: tuple[Store, ...]
 
 
 Item = Load | Store | Rearrange | Run | RunShared

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext, records_of_json
-from mirlo_tensix.instructions import FORMATS, TILE
+from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.layouts import CLASSES, Array, Item, Load, Ones, Rearrange, Run, RunShared, Store, Tensor
 from mirlo_tensix.simulator import Cycles, Machine, SimulatorError
 from mirlo_tensix.unit import DTYPES, Bits
@@ -113,11 +113,13 @@ class Call:
             if isinstance(item, Run):
                 return self.machine.run(item.work, item.places)
             part, kind = item.work.part, self.region.kind
-            left, right = self._bits(item.left).reshape(-1), self._bits(item.right)
-            beyond = np.zeros(item.work.cores * part.m * part.k * TILE**2 - left.size, left.dtype)
-            ones = Ones(False).bits(kind) if part.has_bias else None
-            content, cycles = self.machine.run_shared(item.work, np.concatenate([left, beyond]), right, ones)
-            self._store(item.result, content[: item.result.layout.size(kind)])
+            left, size = [self._bits(each).reshape(-1) for each in item.left], part.tensor_bytes[0] // kind.bytes
+            rows = np.concatenate([np.pad(each[:size], (0, max(0, size - each.size))) for each in left])
+            ones = Ones(part.is_plane).bits(kind).reshape(-1) if part.has_bias else None
+            content, cycles = self.machine.run_shared(item.work, rows, self._bits(item.right), ones)
+            for i, result in enumerate(item.results):
+                begin = i * part.tensor_bytes[-1]
+                self._store(result, content[begin : begin + result.layout.size(kind)])
             return cycles
         except SimulatorError as error:
             raise RuntimeError(f"'{item.step}' on the Tensix core: {error}") from error

@@ -260,7 +260,7 @@ class Product(Work):
                 if self.windows:
                     plane, shift = (0, 0) if is_bias else self.windows[depth]
                     at = 0 if is_bias else 16 * self.kind.bytes * (plane * self.x.rows + TILE * row + shift)
-                    return tensix.unpack_planes(places[2 if is_bias else 0] + at, is_bias)
+                    return [*self._waits(command), *tensix.unpack_planes(places[2 if is_bias else 0] + at, is_bias)]
                 at = places[2] if is_bias else places[0] + (row * self.k + depth) * size
                 return [*self._waits(command), *tensix.unpack(1, at)]
             case "pack", _:
@@ -292,7 +292,8 @@ class Product(Work):
         if not self.has_panels or command.kind != "load":
             return command
         rows, columns = self.best
-        part = command.place % self.n // columns if command.operand else command.place // self.depth // rows
+        row = 0 if self.windows else command.place // self.depth // rows  # images are there before the first product
+        part = command.place % self.n // columns if command.operand else row
         if (command.operand, part) in arrived:
             return command
         arrived.add((command.operand, part))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.extend.codegen import ExternalNode, ExternalValue, Scratchpad, ScratchpadFull, ScratchpadTensor
-from mirlo_tensix.cores import shared
+from mirlo_tensix.cores import MOVER_BYTES, SharedProduct
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import LEAST, REDUCTIONS, ROWWISE, Move, VectorWork
 from mirlo_tensix.layouts import (
@@ -199,11 +199,21 @@ def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     bias = [tensor(v) for node in nodes if node.op == "relax.add" for v in node.inputs if v is not None and v.constant]
     kept, columns = KEPT[p.options.phases][1], weight.shape[-1]
     out = Matrix(tuple(y.shape), 1, left.rows, columns)
-    if (work := shared(product, p.options.cores)) is not None:
-        p.l1.drop(*p.l1.tensors)
+    if 1 < p.options.cores <= product.m:
+
+        def part_of(rows: int) -> _Part:
+            part = replace(product, m=rows, has_panels=True)
+
+            def at(first: int) -> tuple[Matrix, Matrix]:
+                row, count = TILE * first, min(TILE * rows, left.rows - TILE * first)
+                a, b = (replace(each, part=(0, 1, row, count, 0, each.columns)) for each in (left, out))
+                return a, b
+
+            return replace(part, block=p.options.blocks(part)), at
+
         right = Load((weight, *bias), Weights(0, columns, kept), 0)
-        p.items.append(RunShared(p.step, p.number, work, Load((x,), left, 0), right, Store(y.name, out, 0)))
-        return
+        if _runs_on_cores(p, x, y.name, product.m, part_of, right):
+            return
     ones = p.operand((), Ones(False)) if bias else 0
 
     def right_of(group: int, column: int, width: int) -> int:
@@ -221,6 +231,33 @@ def matmul(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         p.run(product, (*places, p.result(y.name, out)))
     else:
         _in_parts(p, product, (x, left), (weight.key, right_of), ones, (y.name, out))
+
+
+_Part = tuple[Product, Callable[[int], tuple[Any, Any]]]
+"""The product of a core, and what returns the layouts of its left operand and of its result for a first row."""
+
+
+def _runs_on_cores(
+    p: Planner, x: Tensor, y: str, rows: int, part_of: Callable[[int], _Part], right: Load
+) -> bool:  # fmt: skip
+    """Plan a product on several cores, of as many rows at a time as fit into their L1; return whether any do."""
+    each, cores = -(-rows // p.options.cores), p.options.cores
+    while True:
+        part, layouts = part_of(each)
+        parts = (replace(part, block=block) for block in ([part.block] if part.block else part.blocks()))
+        fitting = [every for every in parts if sum(every.tensor_bytes) + MOVER_BYTES <= L1_TENSORS]
+        if fitting:
+            break
+        if each == 1:
+            return False
+        each = -(-each // 2)
+    p.l1.drop(*p.l1.tensors)
+    places = [layouts(first) for first in range(0, rows, each)]
+    for chosen in (places[i : i + cores] for i in range(0, len(places), cores)):
+        left, results = zip(*chosen, strict=True)
+        loads, stores = tuple(Load((x,), end, 0) for end in left), tuple(Store(y, end, 0) for end in results)
+        p.items.append(RunShared(p.step, p.number, SharedProduct(fitting[0], len(chosen)), loads, right, stores))
+    return True
 
 
 def _two_tensors(p: Planner, x: Tensor, weight: Tensor, y: ExternalValue, product: Product, left: Matrix) -> None:
@@ -464,6 +501,13 @@ def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     node, y, kind = nodes[0], nodes[-1].output, p.options.kind
     whole = part = _Convolution.of(nodes, p.options, p.images.get(y.name))
     column, rows = whole.work.depth * kind.tile_bytes, y.shape[2]
+    if (
+        1 < p.options.cores <= rows
+        and y.shape[0] == 1
+        and len(set(whole.firsts)) == 1
+        and _convolves_on_cores(p, nodes)
+    ):
+        return
     while part.room(kind) < column:
         if rows == 1:
             raise _too_large(part.work)
@@ -477,6 +521,23 @@ def conv(p: Planner, nodes: Sequence[ExternalNode]) -> None:
         part = _Convolution.of(nodes, p.options, None, (first, min(rows, y.shape[2] - first)))
         _convolve(p, nodes, part)
         p.l1.drop(tensor(node["x"]).key, y.name)
+
+
+def _convolves_on_cores(p: Planner, nodes: Sequence[ExternalNode]) -> bool:
+    """Plan the convolution of an image on several cores, each with rows of pixels; return whether these fit."""
+    node, y = nodes[0], nodes[-1].output
+
+    def part_of(rows: int) -> _Part:
+        band = _Convolution.of(nodes, p.options, None, (0, rows))
+        return (
+            replace(band.work, has_panels=True),
+            lambda first: (replace(band.x, first=first), replace(band.y, first=first)),
+        )
+
+    sources = tuple(tensor(value) for value in (node["weight"], node["bias"]) if value is not None)
+    channels = TILE * part_of(1)[0].k // math.prod(node["weight"].shape[2:])
+    weights = Weights(0, y.shape[1], KEPT[p.options.phases][1], node["groups"] or 1, 0, channels)
+    return _runs_on_cores(p, tensor(node["x"]), y.name, y.shape[2], part_of, Load(sources, weights, 0))
 
 
 def _convolve(p: Planner, nodes: Sequence[ExternalNode], part: _Convolution) -> None:

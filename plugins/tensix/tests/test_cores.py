@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mirlo_tensix import simulator
-from mirlo_tensix.cores import SharedProduct, shared
+from mirlo_tensix import loader, region, simulator
+from mirlo_tensix.cores import MOVER_BYTES, SharedProduct
 from mirlo_tensix.generator import Tensix
 from mirlo_tensix.instructions import FORMATS
 from mirlo_tensix.products import Product
 from mirlo_tensix.simulator import Cycles, Machine, SimulatorError, places_of
 from mirlo_tensix.unit import Bits, from_tiles, to_bits, to_tiles
 from model import product_bits
+from test_convolutions import CASES, Case, conv_file, numbers
 from test_products import model_file
 
 import mirlo
@@ -34,12 +35,10 @@ def operands(m: int, n: int, k: int) -> tuple[Bits, Bits]:
 
 
 def test_commands_of_shared_products_have_rows_and_panels_of_whole_tiles() -> None:
-    product = shared(Product(7, 4, 2), 4)
-    assert isinstance(product, SharedProduct) and (product.part.m, product.cores) == (2, 4)
+    product = on_cores(8, 4, 2, 4)
     assert product.part.tensor_bytes == (2 * 2 * 2048, 3 * 2 * 2 * 2048, 0, 2 * 4 * 2048)
     panels = product.panels_of(b"".join(bytes([i]) * 2048 for i in range(8)))
     assert list(panels[::2048]) == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert shared(Product(3, 4, 2), 4) is None, "fewer rows than cores"
     with pytest.raises(ValueError, match="cores is 9: expected 1 to 8"):
         Tensix(cores=9)
 
@@ -76,6 +75,45 @@ def test_layers_on_two_cores_have_the_bits_of_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(*found, atol=1e-2 * np.abs(found[0]).max())
     (steps,) = exes[1].profile(x, repeats=1).device.values()
     assert [step.name for step in steps] == ["relu", "down"]
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
+@pytest.mark.parametrize("room", [432, 64], ids=["whole", "in turns"])
+@pytest.mark.parametrize(
+    "case", [CASES[2], CASES[5], CASES[6], ((1, 40, 9, 8), (72, 40, 3, 3), *CASES[0][2:])], ids=str
+)
+def test_bits_of_convolutions_on_several_cores_are_those_of_one(
+    case: Case, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
+    expected = mirlo.compile(path, "tensix{phases=4},llvm", cache=False)(x)  # which multiplies all bits of results
+    monkeypatch.setattr(region, "L1_TENSORS", MOVER_BYTES + 2048 * room)
+    shared = mirlo.compile(path, "tensix{phases=4 cores=3},llvm", cache=False)
+    np.testing.assert_array_equal(shared(x), expected)
+    (external,) = shared.artifact.externals
+    assert b'"is": "RunShared"' in external.data
+
+
+@needs_simulator
+@pytest.mark.parametrize("case", [CASES[6], pytest.param(CASES[5], marks=pytest.mark.nightly)], ids=str)
+def test_convolutions_on_two_cores_have_the_bits_of_the_unit(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_machine: type
+) -> None:
+    shared = mirlo.compile(conv_file(tmp_path / "conv.onnx", case), "tensix{cores=2},llvm", cache=False)
+    found = shared(x := numbers(0, case[0]))
+    monkeypatch.setattr(loader, "Machine", numpy_machine)
+    np.testing.assert_array_equal(found, shared(x))
+
+
+@needs_simulator
+@pytest.mark.nightly
+def test_four_cores_convolve_in_less_than_a_third_of_the_time_of_one(tmp_path: Path) -> None:
+    case = ((1, 64, 32, 32), (64, 64, 3, 3), *CASES[0][2:])
+    path, x = conv_file(tmp_path / "conv.onnx", case), numbers(0, case[0])
+    targets = ("tensix,llvm", "tensix{cores=4},llvm")
+    profiles = [mirlo.compile(path, target, cache=False).profile(x, repeats=1) for target in targets]
+    one, four = ([*profile.device.values()][0][0] for profile in profiles)
+    assert one.amount + one.details["DRAM"] >= 3.3 * four.amount, (one, four)
 
 
 @needs_simulator
