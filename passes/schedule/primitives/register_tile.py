@@ -34,6 +34,25 @@ from mirlo.passes.schedule.primitives.tree import (
 from mirlo.runtime.errors import nearest
 
 
+class AccessPositions:
+    """Positions in memory of the accesses of a block and its epilogue, each computed once for all checks of a tile."""
+
+    def __init__(self, leaf: BlockLeaf) -> None:
+        self.leaf = leaf
+        self._known: dict[int, IndexExpr] = {}
+
+    def of(self, access: BufferAccess, axes: Sequence[IndexExpr] | None = None) -> IndexExpr:
+        """Return the position of an access, with as few divisions as the points of the block leave.
+
+        `axes` are those of the access in iterations; by default, those of the block.
+        """
+        result = self._known.get(id(access))
+        if result is None:
+            indices = placed_at(access.at, self.leaf.at if axes is None else axes)
+            result = self._known[id(access)] = in_iterations(position_of(access, indices), self.leaf)
+        return result
+
+
 def sides_of(tile: TileLeaf) -> tuple[TileSide, TileSide]:
     """Return the factor and the access of the rows, and those of the columns.
 
@@ -42,15 +61,15 @@ def sides_of(tile: TileLeaf) -> tuple[TileSide, TileSide]:
     leaf = tile.leaf
     # Primitives replace the list of expressions.
     if tile.known_sides is None or tile.known_sides[0] is not leaf.at:
-        tile.known_sides = leaf.at, _find_sides(tile)
+        tile.known_sides = leaf.at, _find_sides(tile, AccessPositions(leaf))
     return tile.known_sides[1]
 
 
-def _find_sides(tile: TileLeaf) -> tuple[TileSide, TileSide]:
+def _find_sides(tile: TileLeaf, positions: AccessPositions) -> tuple[TileSide, TileSide]:
     leaf = tile.leaf
     assert leaf.view is not None
     left, right = ((factor, leaf.reads[factor.position]) for factor in (tile.product.lhs, tile.product.rhs))
-    forms = [_flat(access, leaf.at, leaf) for _, access in (left, right)]
+    forms = [positions.of(access) for _, access in (left, right)]
 
     def are_rows(form: IndexExpr, access: BufferAccess) -> tuple[bool, bool, bool]:
         moves = tile.rows is not None and form.coefficient(tile.rows.name) != 0
@@ -88,9 +107,9 @@ def _prefetch_in_epilogue(tile: TileLeaf, buffer: ScheduleBuffer, has_place: boo
         )
     if has_place:
         raise ScheduleError(f"prefetch: the epilogue reads '{buffer.name}' at each tile: leave out loop and distance")
-    if any(
-        _flat(access, placed_at(after.at, leaf.at), leaf).coefficient(tile.lanes.name) != 1 for access, after in reads
-    ):
+    positions = AccessPositions(leaf)
+    forms = [positions.of(access, placed_at(after.at, leaf.at)) for access, after in reads]
+    if any(form.coefficient(tile.lanes.name) != 1 for form in forms):
         raise ScheduleError(f"prefetch: '{buffer.name}' is not contiguous along '{tile.lanes.name}'")
     tile.awaited.append(buffer)
 
@@ -141,7 +160,8 @@ def register_tile(
             f"register_tile: lanes along '{depth[0].name}', a loop of the reduction: expected loops over rows, columns "
             f"and lanes, found {', '.join(each.name for each in loops)}"
         )
-    rows, vectors, lanes = (spatial[0], None, spatial[1]) if is_along_sum else _by_role(leaf, spatial[-3:])
+    positions = AccessPositions(leaf)
+    rows, vectors, lanes = (spatial[0], None, spatial[1]) if is_along_sum else _by_role(positions, spatial[-3:])
     blocks = [each for each in outer if each.name in reduced and each.extent != 1]
     if blocks and any(isinstance(each.form, ShiftedTiles) for each in chain):
         raise ScheduleError(
@@ -155,13 +175,14 @@ def register_tile(
     _require_static(tile)
     _require_partial_sums(tile)
     _require_unrolled(tile)
-    _require_linear(tile)
-    sides = sides_of(tile)
-    _require_operands(tile, sides)
+    _require_linear(tile, positions)
+    sides = _find_sides(tile, positions)
+    tile.known_sides = leaf.at, sides
+    _require_operands(tile, sides, positions)
     _require_edges(tile, sides)
     _require_epilogue(tile)
     _require_instruction(tile, sides)
-    _require_groups(tile, sides)
+    _require_groups(tile, sides, positions)
     if blocks and leaf.writes[0].buffer.element != product.accumulate_type:
         raise ScheduleError(
             f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
@@ -174,16 +195,17 @@ def register_tile(
     return tile
 
 
-def _by_role(leaf: BlockLeaf, spatial: Sequence[Loop]) -> tuple[Loop | None, Loop | None, Loop]:
+def _by_role(positions: AccessPositions, spatial: Sequence[Loop]) -> tuple[Loop | None, Loop | None, Loop]:
     """Return the loops over rows, vectors and lanes; with two loops, the first one is over what it moves along."""
     *others, lanes = spatial
     if len(others) == 2:
         return others[0], others[1], lanes
     if not others:
         return None, None, lanes
-    result = _flat(leaf.writes[0], leaf.at, leaf)
+    leaf = positions.leaf
+    result = positions.of(leaf.writes[0])
     is_next = result.coefficient(others[0].name) == result.coefficient(lanes.name) * lanes.extent
-    along = [_flat(access, leaf.at, leaf) for access in leaf.reads]
+    along = [positions.of(access) for access in leaf.reads]
     moves = [form for form in along if form.coefficient(others[0].name) != 0]
     is_vectors = is_next and all(form.coefficient(lanes.name) != 0 for form in moves)
     return (None, others[0], lanes) if is_vectors else (others[0], None, lanes)
@@ -249,10 +271,10 @@ def _require_instruction(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> No
         )
 
 
-def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
+def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide], positions: AccessPositions) -> None:
     """Require that the elements of a row, and of each column, that one instruction multiplies are contiguous."""
     if tile.is_along_sum:
-        _require_lanes_of_sum(tile, sides)
+        _require_lanes_of_sum(tile, sides, positions)
         return
     group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
     extents = [loop.extent for loop in tile.depth]
@@ -264,18 +286,18 @@ def _require_groups(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
         )
     (_, rows), (_, columns) = sides
     for access, loops in ((rows, tile.depth), (columns, tile.depth[-1:])):
-        form, step = _flat(access, tile.leaf.at, tile.leaf), 1
+        form, step = positions.of(access), 1
         for loop in reversed(loops):
             if form.coefficient(loop.name) != step:
                 raise ScheduleError(f"register_tile: '{access.buffer.name}' is not contiguous along '{loop.name}'")
             step *= D.static_dim(loop.extent)
 
 
-def _require_lanes_of_sum(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
+def _require_lanes_of_sum(tile: TileLeaf, sides: tuple[TileSide, TileSide], positions: AccessPositions) -> None:
     """Require that both operands are contiguous along the lanes, and that no products are left out."""
     lanes = tile.depth[0]
     for _, access in sides:
-        if _flat(access, tile.leaf.at, tile.leaf).coefficient(lanes.name) != 1:
+        if positions.of(access).coefficient(lanes.name) != 1:
             raise ScheduleError(f"register_tile: '{access.buffer.name}' is not contiguous along '{lanes.name}'")
         if any(is_beyond_edge(access, dim, tile.leaf) for dim in range(len(access.at)) if access.outside is not None):
             raise ScheduleError(f"register_tile: '{access.buffer.name}' is read beyond its edges: pad it")
@@ -294,11 +316,6 @@ def matrix_registers(tile: TileLeaf) -> tuple[int, int]:
     return tile.line_count if tile.lines is not None else -(-tile.height // rows), -(-tile.width // columns)
 
 
-def _flat(access: BufferAccess, at: Sequence[IndexExpr], leaf: BlockLeaf) -> IndexExpr:
-    """Return the position of an access, with as few divisions as the points of the block leave."""
-    return in_iterations(position_of(access, placed_at(access.at, at)), leaf)
-
-
 def _accesses(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr], bool]]:
     """Yield the accesses of a block and its epilogue in memory, their axes, and whether they are stores."""
     for access in leaf.reads:
@@ -313,7 +330,7 @@ def _accesses(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr], 
                 yield access, at, access in after.writes
 
 
-def _require_linear(tile: TileLeaf) -> None:
+def _require_linear(tile: TileLeaf, positions: AccessPositions) -> None:
     """Require that accesses are linear in the loops of the tile, and contiguous along its columns."""
     leaf, lanes, vectors = tile.leaf, tile.lanes.name, tile.vectors
     inner = {loop.name for loop in tile.inner}
@@ -323,7 +340,7 @@ def _require_linear(tile: TileLeaf) -> None:
     for access, at, is_store in _accesses(leaf):
         if not is_store and id(access.buffer) in results:
             continue
-        form, name = _flat(access, at, leaf), access.buffer.name
+        form, name = positions.of(access, at), access.buffer.name
         if any(inner & division.inner.variables() for division in form.divisions):
             raise ScheduleError(f"register_tile: '{name}' is at {form}, not linear in the loops of the tile")
         if vectors is not None and vectors.extent != 1:
@@ -337,12 +354,12 @@ def _require_linear(tile: TileLeaf) -> None:
             raise ScheduleError(f"register_tile: '{name}' is not contiguous along '{lanes}'")
 
 
-def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
+def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide], positions: AccessPositions) -> None:
     """Require an operand of rows and one of columns, and rests that loops of the reduction decide."""
     leaf, lanes = tile.leaf, tile.lanes.name
     inner = {loop.name for loop in tile.inner}
     group = tile.instruction.group
-    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for _, access in sides]
+    steps = [positions.of(access).coefficient(lanes) for _, access in sides]
     is_single = group == 1 and tile.width == 1
     is_per_lane = tile.instruction.is_per_lane
     if not (tile.is_along_sum or is_single) and (
@@ -354,7 +371,7 @@ def _require_operands(tile: TileLeaf, sides: tuple[TileSide, TileSide]) -> None:
         )
     columns = sides[1][1]
     for loop in () if tile.instruction.is_per_lane else (tile.lines, tile.rows):
-        if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
+        if loop is not None and positions.of(columns).coefficient(loop.name) != 0:
             raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
     if tile.lines is not None and tile.rows is not None:
         has_rest = any(tile.rows.name in form.variables() for form, _ in leaf.guards)
