@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import declared_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import NotForThisMachine
+from mirlo.runtime.interpreter import make_old
 from mirlo.runtime.model_runner import model_runner
 
 if TYPE_CHECKING:
@@ -30,8 +32,11 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if cached is not None:
         return _placed(cached)
     # Imported here: a model that the cache has needs nothing of the compiler.
+    is_imported = "mirlo.driver.compiler" in sys.modules
     from mirlo.driver.compiler import Compiler
 
+    if not is_imported:
+        make_old()
     start = time.perf_counter()
     compiler = Compiler(request, build)
     compiled, session = compiler.run()
