@@ -13,9 +13,7 @@ class SurgeryError(ValueError):
 
 def attributes_of(op: ir.Operation | ir.OpView) -> dict[str, ir.Attribute]:
     """Return the attributes of an operation by name."""
-    attributes = op.attributes  # a new view each time
-    named = [attributes[i] for i in range(len(attributes))]
-    return {each.name: each.attr for each in named}
+    return dict(op.attributes.items())
 
 
 def clone_with(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import find_named, with_nested
 from mirlo.dialects.relax.base import is_object
 from mirlo.passes.entry import entry_or_none
 
@@ -25,8 +26,8 @@ def main_of(module: ir.Module) -> ir.OpView | None:
 
 
 def is_host(op: ir.Operation) -> bool:
-    if op.name == CALL or any(is_object(value.type) for value in (*op.operands, *op.results)):
+    """Return whether an operation, or one in it, calls a host function, or takes or returns objects."""
+    if op.name == CALL or find_named(op, (CALL,)):
         return True
-    return any(
-        is_host(inner.operation) for region in op.regions for block in region.blocks for inner in block.operations
-    )
+    types = {value.type for each in with_nested(op) for value in (*each.operands, *each.results)}
+    return any(map(is_object, types))

@@ -133,7 +133,7 @@ def _calls_in(block: ir.Block, known: Iterable[Dim]) -> Iterator[tuple[ir.Operat
         op = member.operation
         if op.name == "relax.call_tir":
             yield op, facts
-        elif op.name.startswith("relax."):
+        elif op.name in _CHECKING:
             facts.extend(_checked_by(op.opview))
         for region in op.regions:
             for inner in region.blocks:
@@ -167,9 +167,13 @@ def _facts_of_inputs(block: ir.Block) -> list[Dim]:
     early = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
     facts = []
     for member in block.operations:
-        if member.operation.name.startswith("relax."):
+        if member.operation.name in _CHECKING:
             facts += [fact for fact in _checked_by(member.operation.opview) if D.symbols_of(fact) <= early]
     return facts
+
+
+_CHECKING = frozenset(each.OPERATION_NAME for each in (BindDims, RequireDims, Reshape))
+"""The operations after which dims are known not to be negative."""
 
 
 def _checked_by(op: ir.OpView) -> list[Dim]:

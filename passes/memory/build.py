@@ -14,7 +14,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import contiguous_strides
-from mirlo.dialects.core.symbols import is_entry, mark_entry
+from mirlo.dialects.core.symbols import is_entry, mark_entry, symbol_name
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.relax.shape import VIEW_TEXT
@@ -76,6 +76,8 @@ class PlannedFunction:
     """The number of regions around the insertion point, which a call may not enter."""
     _memrefs: dict[int, ir.Type] = field(default_factory=dict)
     """The buffer types of tensor types, by address."""
+    _variants: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    """The names of variants of functions that work in place."""
 
     def build(self, arena: Dim) -> None:
         """Replace the function over tensors by one over buffers."""
@@ -293,11 +295,20 @@ class PlannedFunction:
         callee = self.callee(op)
         own = self.assignment.storage.get(op.results[0]) if len(op.results) == 1 else None
         if own is not None and own.output in self.assignment.aliases:
-            return with_checked_start(self.module, callee, len(op.operands))
+            return self._variant(callee, len(op.operands))
         roots = (self.assignment.root(op.operands[i]) for i in inplace_of(callee))
         if own is not None and any(self.assignment.storage.get(root) is own for root in roots):
-            return without_start(self.module, callee)
+            return self._variant(callee, None)
         return str(op.opview.callee)
+
+    def _variant(self, callee: ir.OpView, inputs: int | None) -> str:
+        """Return the name of a variant of a function that works in place; with `inputs`, where memory is one."""
+        key = symbol_name(callee), inputs
+        if key not in self._variants:
+            module = self.module
+            variant = without_start(module, callee) if inputs is None else with_checked_start(module, callee, inputs)
+            self._variants[key] = variant
+        return self._variants[key]
 
     def _check_view(self, op: ir.Operation) -> None:
         """Check a view at run time if a data-dependent size decides whether the numbers of elements match.

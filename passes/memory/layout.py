@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import field
+from functools import cache, partial
 from itertools import accumulate
 
 from mirlo.dialects.core import dims as D
@@ -84,16 +85,18 @@ def _pack_static(buffers: Sequence[Interval], alignment: int) -> int:
 def _slots(buffers: Sequence[Interval], alignment: int) -> list[_ArenaSlot]:
     """Assign buffers of symbolic sizes to slots: largest first, each to the slot that grows least."""
     slots: list[_ArenaSlot] = []
-    for buffer in sorted(buffers, key=lambda b: (-D.estimate_dim(b.size), b.first)):
-        size = aligned(buffer.size, alignment)
+    estimate, padded = cache(D.estimate_dim), cache(partial(aligned, alignment=alignment))  # many have equal sizes
+    for buffer in sorted(buffers, key=lambda b: (-estimate(b.size), b.first)):
+        size = padded(buffer.size)
         free = [slot for slot in slots if slot.has_room(buffer)]
-        wanted = D.estimate_dim(size)
+        wanted = estimate(size)
         best = min(free, key=lambda s: (max(s.estimate, wanted) - s.estimate, s.estimate), default=None)
         if best is None:
             slots.append(_ArenaSlot(size, wanted, [buffer]))
             continue
-        best.size = D.maximum(best.size, size)
-        best.estimate = D.estimate_dim(best.size)
+        if best.size != size:
+            best.size = D.maximum(best.size, size)
+            best.estimate = estimate(best.size)
         best.add(buffer)
     return slots
 
