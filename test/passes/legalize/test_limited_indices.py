@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -71,6 +72,39 @@ def test_unlimited(name: str, operands: tuple[compute.TensorExpr, Expr, Expr]) -
     x, at, axis = operands
     with pytest.raises(UnlimitedIndex, match=r"index 0 of an element of f32\[n\] comes from data.*compute.within"):
         x[UNLIMITED[name](at, axis)]
+
+
+INTERVALS = {"none": (-math.inf, math.inf), "low": (0, math.inf), "high": (-math.inf, 9), "both": (0, 9)}
+
+
+def _of_interval(at: Expr, low: float, high: float) -> Expr:
+    """Return a value from data with these limits."""
+    value = at.cast("index") if low == -math.inf else compute.maximum(at.cast("index"), 0)
+    return value if high == math.inf else compute.minimum(value, 9)
+
+
+def _limits_of(value: Expr) -> tuple[bool, bool]:
+    """Return whether a value has a lower and an upper limit: with the other one it is limited."""
+    return is_limited(compute.minimum(value, 5)), is_limited(compute.maximum(value, 5))
+
+
+@pytest.mark.parametrize("first", INTERVALS)
+@pytest.mark.parametrize("second", INTERVALS)
+def test_limits_are_those_of_intervals(
+    first: str, second: str, operands: tuple[compute.TensorExpr, Expr, Expr]
+) -> None:
+    _, at, axis = operands
+    (low, high), (least, most) = INTERVALS[first], INTERVALS[second]
+    a, b = _of_interval(at, low, high), _of_interval(at + 1, least, most)
+    expected = {
+        "neg": (-a, -high, -low), "add": (a + b, low + least, high + most), "sub": (a - b, low - most, high - least),
+        "minimum": (compute.minimum(a, b), min(low, least), min(high, most)),
+        "maximum": (compute.maximum(a, b), max(low, least), max(high, most)),
+        "moved": (a + axis, low, high), "moved back": (axis - a, -high, -low), "three times": (a * 3, low, high),
+        "half": (a // 2, low, high),
+    }  # fmt: skip
+    for name, (value, lower, upper) in expected.items():
+        assert _limits_of(value) == (lower != -math.inf, upper != math.inf), name
 
 
 GRAPH = """
