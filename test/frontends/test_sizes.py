@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +14,9 @@ import pytest
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.sizes import (
+    FRACTION_ARITHMETIC,
+    FRACTION_FUNCTIONS,
+    DimFraction,
     DimSymbols,
     SizeArithmetic,
     Solutions,
@@ -126,3 +132,61 @@ def test_symbols_are_solved_for_the_last_of_data_first() -> None:
     assert isinstance(found, Solved) and (found.name, found.dim) == ("n", 3)
     assert symbols.solve(N, 3, with_inputs=False) is None, "a branch requires nothing of the inputs"
     assert DimSymbols({"n"}).solve(N, 3, with_inputs=True) is None, "nothing is searched for"
+
+
+FRACTIONS = (
+    DimFraction(3), DimFraction(-5, 4), DimFraction(0), DimFraction(1, 2), DimFraction(N), DimFraction(N * 2 - 7, 4),
+    DimFraction(N + M, 8), DimFraction(M * 6, 4),
+)  # fmt: skip
+
+
+def _rational(fraction: DimFraction, values: dict[str, Dim]) -> Fraction:
+    dim = fraction.numerator
+    number = dim if isinstance(dim, int) else D.substitute(dim, values)
+    assert isinstance(number, int)
+    return Fraction(number, fraction.denominator)
+
+
+OF_TWO: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "maximum": max, "minimum": min,
+}  # fmt: skip
+OF_ONE: dict[str, Callable[[Fraction], Fraction]] = {
+    "ceil": lambda x: Fraction(math.ceil(x)), "floor": lambda x: Fraction(math.floor(x)),
+    "relu": lambda x: max(x, Fraction(0)), "negative": operator.neg,
+}  # fmt: skip
+
+
+def test_fractions_compute_as_rational_numbers() -> None:
+    assert OF_TWO.keys() == FRACTION_ARITHMETIC.keys() and OF_ONE.keys() == FRACTION_FUNCTIONS.keys()
+    for values in ({"n": 1, "m": 9}, {"n": 8, "m": 3}, {"n": 13, "m": 6}):
+        for x in FRACTIONS:
+            for name, exact in OF_ONE.items():
+                assert _rational(FRACTION_FUNCTIONS[name](x), values) == exact(_rational(x, values))
+            for y in FRACTIONS:
+                for name, exact in OF_TWO.items():
+                    try:
+                        result = FRACTION_ARITHMETIC[name](x, y)
+                    except Undecided:
+                        assert name in ("multiply", "divide")
+                        continue
+                    assert _rational(result, values) == exact(_rational(x, values), _rational(y, values)), (x, name, y)
+
+
+@pytest.mark.parametrize("number", range(-2, 33))
+def test_dims_are_divided_by_powers_of_two(number: int) -> None:
+    if number in (1, 2, 4, 8, 16, 32):
+        assert DimFraction(N * 4, 2) / DimFraction(number) == DimFraction.of(N * 2, number)
+        assert DimFraction(N) / DimFraction(number, 8) == DimFraction.of(N * 8, number)
+    else:
+        with pytest.raises(Undecided):
+            DimFraction(N) / DimFraction(number)
+
+
+def test_integers_towards_zero() -> None:
+    assert DimFraction(N).truncated() == N and DimFraction(N - 9).truncated() == N - 9
+    assert DimFraction(N, 4).truncated() == N // 4 and DimFraction(7, 2).truncated() == 3
+    with pytest.raises(Undecided):
+        DimFraction(N - 9, 2).truncated()
+    with pytest.raises(Undecided):
+        DimFraction(N) * DimFraction(M)
