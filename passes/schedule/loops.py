@@ -10,6 +10,7 @@ from typing import Protocol
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.value import Value, compare, index
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
@@ -18,6 +19,8 @@ from mirlo.runtime.records import dataclass
 
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
+ROLLED = "tir.rolled"
+"""Attribute of a function with loops that have an annotation."""
 
 
 def for_loop(
@@ -133,6 +136,7 @@ def read_inside(condition: ir.Value, read: Callable[[], ir.Value], outside: ir.A
 def keep_rolled(loop: ir.Operation) -> None:
     """Disable LLVM's unrolling of a loop: its body keeps the processor busy, and copies take time to compile."""
     loop.attributes[LOOP_ANNOTATION] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
+    enclosing(loop, "func.func").attributes[ROLLED] = ir.UnitAttr.get()
 
 
 def nest(extents: Sequence[Dim], body: Callable[[list[ir.Value]], None]) -> None:

@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
-from mirlo.passes.schedule.loops import LOOP_ANNOTATION
+from mirlo.passes.schedule.loops import ROLLED
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import code_version
@@ -205,8 +205,7 @@ def _kernel_unit(
     symbol = shown or f"mirlo_{_digest('', text)[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
     functions = [member for member in own if operations[member].name == "func.func"]
-    # To search a text takes a hundredth of the time of looking at its operations.
-    has_tiles = any(LOOP_ANNOTATION in part for part in named)
+    has_tiles = any(ROLLED in operations[member].attributes for member in functions)
     return CompilationUnit(
         name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1, has_tiles=has_tiles
     )
@@ -260,7 +259,7 @@ def _drop_facts(op: ir.Operation) -> None:
     """Drop attributes that passes noted on a kernel, such as its schedule, which do not affect the code."""
     if op.name == "func.func" and is_prim_func(op) and _has_body(op):
         for name in list(op.attributes):
-            if name.startswith("tir.") and name not in (PRIM_FUNC, FORK):
+            if name.startswith("tir.") and name not in (PRIM_FUNC, FORK, ROLLED):
                 del op.attributes[name]
 
 

@@ -16,6 +16,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.loops import ROLLED, for_loop
 from mirlo.runtime import archive
 from mirlo.runtime.cache import Cache
 from mirlo.targets.llvm import processes, units
@@ -378,6 +379,20 @@ def test_kernels_with_functions_of_their_own_share_no_object_file(monkeypatch, s
     with make_context(), ir.Location.unknown():
         main, first, third = split(ir.Module.parse(PLANNED), NO_ENTRY, SETTINGS, shared=shared)
     assert first.has_helpers and len(first.parts) == 2 and not third.has_helpers and main.entry == NO_ENTRY
+
+
+def test_kernels_with_loops_that_stay_rolled_are_known_by_an_attribute() -> None:
+    """The schedule that emits such a loop marks its function."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse("func.func @k(%n: index) attributes {tir.prim_func} { return }")
+        (function,) = module.body.operations
+        with ir.InsertionPoint.at_block_begin(function.operation.regions[0].blocks[0]):
+            for_loop(0, function.operation.regions[0].blocks[0].arguments[0], 1, lambda i: None, rolled=True)
+        operations = {"k": function.operation}
+        texts = {"k": str(function)}
+        assert units._kernel_unit("k", operations, texts, {"k": []}, "").has_tiles
+        del function.operation.attributes[ROLLED]
+        assert not units._kernel_unit("k", operations, texts, {"k": []}, "").has_tiles
 
 
 def test_kernels_with_register_tiles_share_no_object_file_with_others() -> None:
