@@ -87,14 +87,17 @@ def _vector(work: VectorWork, *operands: Bits) -> Bits:
 
 
 def in_srca(bits: Bits) -> Lanes:
-    """Return numbers as MOVA2D copies them to Dst: those of fp16 with their exponents of five bits."""
+    """Return numbers as MOVA2D copies them to Dst: those of fp16 with their exponents of five bits, of tf32 19 bits."""
     wide = widened(bits)
+    if bits.dtype == np.uint32:  # what the packers wrote has 32
+        return wide & np.uint32(0xFFFFE000)
     return np.where(wide & 0x7FFFFFFF == 0, wide, wide - (112 << 23)) if bits.dtype == np.float16 else wide
 
 
 @bits_of.register
 def _move(work: Move, *operands: Bits) -> Bits:
-    tiles = operands[0].reshape(-1, 2, 2, 16, 16)[list(work.sources)]
+    bits = in_srca(operands[0]) if operands[0].dtype == np.uint32 else operands[0]
+    tiles = bits.reshape(-1, 2, 2, 16, 16)[list(work.sources)]
     return tiles.transpose(0, 2, 1, 4, 3) if work.transposes else tiles
 
 

@@ -11,9 +11,13 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import loader, simulator
+from mirlo_tensix.instructions import TILE
+from mirlo_tensix.kernels import REDUCTIONS, VectorWork
 from mirlo_tensix.layouts import CLASSES, Load, Run, Store
 from mirlo_tensix.simulator import Cycles
+from mirlo_tensix.unit import DTYPES, from_tiles
 from mirlo_tensix.work import Work
+from model import bits_of
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -185,15 +189,26 @@ def test_bits_of_an_encoder_stay_in_l1_between_operators() -> None:
     ids=("resnet_8", "bert_tiny", "gpt_block", "bert_base_layer", "mobilenet_v2"),
 )
 def test_models_run_on_the_core(made: Any, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare every bit of each piece of work, and the results with those of the CPU."""
     cycles = list[int]()
 
-    class Counting(simulator.Machine):
+    class Comparing(simulator.Machine):
         def run(self, work: Work, places: Sequence[int]) -> Cycles:
+            *sizes, result = work.tensor_bytes
+            operands = [self._bits(work, *each) for each in zip(places, sizes, strict=False)]
             found = super().run(work, places)
+            expected = np.ravel(bits_of(work, *operands))
+            pair = self._bits(work, places[-1], result)[: expected.size], expected
+            if isinstance(work, VectorWork) and work.name in REDUCTIONS:  # of which the first column counts
+                pair = tuple(from_tiles(bits, TILE * work.m, 1) for bits in pair)
+            np.testing.assert_array_equal(*pair, str(work))
             cycles.append(found.bound)
             return found
 
-    monkeypatch.setattr(loader, "Machine", Counting)
+        def _bits(self, work: Work, at: int, size: int) -> np.ndarray:
+            return np.frombuffer(self.read(at, size), DTYPES[work.format])
+
+    monkeypatch.setattr(loader, "Machine", Comparing)
     model, inputs = made()
     began, share = time.monotonic(), share_of(model, target)
     error = error_of(model, inputs, target)
