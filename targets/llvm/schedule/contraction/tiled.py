@@ -53,12 +53,13 @@ def arrange_contraction(s: Schedule, names: Sequence[str], plan: TiledContractio
         copies += pack_panel(s, block, panel, plan)
     for other in after:
         s.reverse_compute_inline(other)
+    whole = s.loops(block)
     parts = s.partition(tiles, plan.change_points)
-    inside = len([row, *vectors, *depth])
     for each in parts:
         (placed,) = s.blocks(each)
-        own = s.loops(placed)
-        s.register_tile(placed, own[-inside:], own[-inside - len(over) : -inside], **tile_choices(plan))
+        own = dict(zip(whole, s.loops(placed), strict=True))  # a part has the loops of the whole
+        inside, reduced = ([own[loop] for loop in same] for same in ([row, *vectors, *depth], over))
+        s.register_tile(placed, inside, reduced, **tile_choices(plan))
         prefetch_operands(s, placed, plan, panels)
     for copy in copies:
         s.convert(copy)
