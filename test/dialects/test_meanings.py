@@ -236,3 +236,18 @@ def test_the_table_of_selected_boxes_has_room_for_all_images_and_classes() -> No
     assert selected.shape == (2 * 3 * 2, 3) and int(count) == 12 and [tuple(row) for row in selected.tolist()] == every
     single = non_max_suppression(boxes, scores, limit, overlap, np.array(0.85), most=[2, 3], center=False)
     assert int(single[1]) == 6 and single[0][:6].tolist() == [list(row) for row in every if row[2] == 0]
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("select_last", [False, True])
+def test_positions_of_equal_extremes(name: str, axis: int, select_last: bool) -> None:
+    """Of several equal extremes along an axis the first is taken, or the last."""
+    x = np.random.default_rng(5).integers(0, 3, (4, 6, 5)).astype(np.float32)
+    best = x.max(axis, keepdims=True) if name == "argmax" else x.min(axis, keepdims=True)
+    ranks = np.arange(x.shape[axis]).reshape([-1 if i == axis % 3 else 1 for i in range(3)])
+    places = np.where(x == best, ranks, -1 if select_last else 99)
+    expected = places.max(axis) if select_last else places.min(axis)
+    for keepdims in (False, True):
+        found = OPS[name].meaning(x, axis=axis, keepdims=keepdims, select_last=select_last)
+        np.testing.assert_array_equal(found, np.expand_dims(expected, axis) if keepdims else expected, strict=True)
