@@ -22,14 +22,23 @@ INSTRUCTIONS = 3
 class FloatKernel(ProductKernel):
     """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
 
-    tile_sizes: tuple[int, ...] = (TILE_ROWS, 4, 2, 1)
-    """Rows of the tiles of the kernel for many rows."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self.floats = self.activations[0]
         self.sums = self.activations[1] if self.layout.zero else None
         self.decoder = C.Decoder(self.machine, self.layout)
+
+    @property
+    def tile_sizes(self) -> tuple[int, ...]:
+        """Return the rows of the tiles of the kernel for many rows: their sums take half of the registers at most."""
+        largest = self.machine.vector_registers // 2 // (self.registers * self.tile_panels)
+        largest = min(TILE_ROWS, max(1, largest))
+        return largest, *(size for size in (4, 2, 1) if size < largest)
+
+    @property
+    def tile_panels(self) -> int:
+        """Return the panels of a tile: both, or one at a time where a panel takes several registers."""
+        return PAIR if self.registers == 1 else 1
 
     def values(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
         """Yield the rows of K of the first vector of a sub-block, and the weights of this one for each.
@@ -160,26 +169,33 @@ class FloatKernel(ProductKernel):
         The products of a sub-block are summed up by themselves: sums of all of K, one after the other, have three times
         the error.
         """
-        layout, width = self.layout, PAIR * COLUMNS
-        zeros = [C.constant(0.0, C.f32())] * (size * PAIR)
-        own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
+        own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(self.layout.sub)) for i in range(size)]
+        parts = [
+            self._tile_sums(own, range(p, p + self.tile_panels), scratch) for p in range(0, PAIR, self.tile_panels)
+        ]
+        for i in range(size):
+            row = C.offset(first, i)
+            pairs = zip(self.get(accumulators, row), [each for part in parts for each in part[i]], strict=True)
+            self.put(accumulators, row, [C.both("addf", total, product) for total, product in pairs])
+
+    def _tile_sums(self, own: Sequence[ir.Value], panels: range, scratch: ir.Value) -> list[list[ir.Value]]:
+        """Return the sums of the products of rows with the converted weights of panels, by row."""
+        width, count = PAIR * COLUMNS, len(panels)
 
         def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
             sums = list(held)
             for unrolled in range(4):
                 at = C.offset(C.times(k, C.index(width)), unrolled * width)
-                columns = [C.load_vector(scratch, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
-                for i in range(size):
-                    x = C.splat(C.load(self.floats, C.offset(C.add(own[i], k), unrolled)))
-                    for p in range(PAIR):
-                        sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
+                columns = [C.load_vector(scratch, C.offset(at, panel * COLUMNS), COLUMNS) for panel in panels]
+                for i, row in enumerate(own):
+                    x = C.splat(C.load(self.floats, C.offset(C.add(row, k), unrolled)))
+                    for p, column in enumerate(columns):
+                        sums[i * count + p] = C.fused(x, column, sums[i * count + p])
             return sums
 
-        products = C.loop(C.index(0), C.index(layout.sub), step, zeros, step=4)
-        for i in range(size):
-            row = C.offset(first, i)
-            pairs = zip(self.get(accumulators, row), products[i * PAIR : (i + 1) * PAIR], strict=True)
-            self.put(accumulators, row, [C.both("addf", total, product) for total, product in pairs])
+        zeros = [C.constant(0.0, C.f32())] * (len(own) * count)
+        products = C.loop(C.index(0), C.index(self.layout.sub), step, zeros, step=4)
+        return [products[i : i + count] for i in range(0, len(products), count)]
 
 
 def sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:

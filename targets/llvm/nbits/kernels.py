@@ -62,6 +62,8 @@ class ProductKernel:
     def __post_init__(self) -> None:
         self.layout = self.product.layout
         self.rows = C.index(self.product.count)
+        self.registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)
+        """Vector registers of the columns of a panel."""
         self.sizes = self.few_sizes()
         """Rows for which there are kernels that read weights once."""
 
@@ -214,8 +216,7 @@ class ProductKernel:
             certain = max((each for each in self.sizes if each < size), default=0)
             rows[certain + 1 :] = [C.smaller(row, last) for row in rows[certain + 1 :]]
 
-        registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)
-        instructions = size * registers * self.instructions_per_line()
+        instructions = size * self.registers * self.instructions_per_line()
         ahead = 0 if instructions <= self.machine.streaming_instructions else 1
 
         def panel(p: ir.Value) -> None:

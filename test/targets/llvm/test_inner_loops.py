@@ -10,6 +10,7 @@ import onnx
 import pytest
 from inner_loops import InnerLoop, inner_loops
 from onnx import TensorProto, helper, numpy_helper
+from packed_products import Weights
 from weightless import weightless_model
 
 from mirlo.driver.code import kernel_listings
@@ -181,3 +182,13 @@ def test_loops_are_found() -> None:
     assert loop.spills == ["vmovups\t32(%rsp), %ymm1"] and loop.moves == ["vmovaps\t%ymm1, %ymm2"]
     with pytest.raises(AssertionError):
         require({"kernel": loop}, "znver3")
+
+
+@pytest.mark.parametrize("cpu", ("znver3", "neoverse-n1"))
+def test_packed_weights_of_many_rows(cpu: str, tmp_path: Path) -> None:
+    """The sums of tiles stay in registers; LLVM may move a column to the stack."""
+    onnx.save(Weights(64, 256, 8, 32, "").model(shape=(65,)), tmp_path / "m.onnx")
+    loops = {name: loop for name, loop in loops_of(tmp_path / "m.onnx", cpu).items() if "matmul_u8_f32" in name}
+    assert loops
+    for name, loop in loops.items():
+        assert len(loop.moves) <= 4 and len(loop.spills) <= 2, name
