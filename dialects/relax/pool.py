@@ -81,7 +81,7 @@ class LpPool(Pool, name="lp_pool"):
 
 
 class MaxPoolWithIndices(RelaxOp, name="max_pool_with_indices"):
-    """The maximum of each window, and its index in the flattened operand.
+    """The maximum of each window, and its index in the flattened operand, as if its channels were before the images.
 
     With `storage_order` 1, indices count the last two spatial dims in column-major order.
     """
@@ -95,11 +95,12 @@ class MaxPoolWithIndices(RelaxOp, name="max_pool_with_indices"):
     dilations = Ints(())
     ceil_mode = Bool(False)
     storage_order = Int(0, choices=(0, 1))
+    data_layout = Str(CHANNELS_FIRST, choices=DATA_LAYOUTS)
 
     @staticmethod
-    def infer(x: TensorType, **window: int | tuple[int, ...]) -> tuple[TensorType, TensorType]:
+    def infer(x: TensorType, *, data_layout: str, **window: int | tuple[int, ...]) -> tuple[TensorType, TensorType]:
         require_kind(x, NUMBER, "operand")
-        values = _pooled(x, CHANNELS_FIRST, window)
+        values = _pooled(x, data_layout, window)
         return values, values.with_dtype("i64")
 
 

@@ -144,11 +144,17 @@ def plain_value(value: object) -> Any:
 
 def remade(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: object) -> ir.Value:
     """Emit a copy of an operator of one result, with other operands in the order of the operation, and attributes."""
+    (result,) = remade_all(op, values, b, **changed)
+    return result
+
+
+def remade_all(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: object) -> list[ir.Value]:
+    """Emit a copy of an operator, as `remade`, and return its results."""
     cls = class_of(op)
     fields = cls._operand_layout
     flat = list(values)
     operands = [fields.pick(field, op.operation, flat) for field in fields.fields]
-    return b.emit(cls, *operands, **{**op.attribute_values(), **changed})
+    return b.emit_all(cls, *operands, **{**op.attribute_values(), **changed})
 
 
 def defining(value: ir.Value, name: str) -> ir.OpView | None:

@@ -9,7 +9,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer import channel_axis, kernel_permutation, spatial_axes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, Layouts
-from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, remade
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, remade_all
 from mirlo.passes.rules import Decline, decline, layout
 
 MARK = "relax.layout"
@@ -133,10 +133,10 @@ def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 @layout(Trait.DATA_LAYOUT)
-def window_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
+def window_in_layout(op: ir.OpView, b: Rewriter) -> Decline | list[ir.Value]:
     """Convert images to the requested layout; by default a pool takes the layout of the convolution before it."""
-    if Trait.CONTRACTION in traits_of(op) or len(op.operation.results) != 1:
-        return decline("it is a contraction, or has several results")
+    if Trait.CONTRACTION in traits_of(op):
+        return decline("it is a contraction")
     x = op.operation.operands[0]
     requested = requested_layouts(op, b)
     data = None if isinstance(requested, Decline) else requested.data
@@ -149,7 +149,7 @@ def window_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     elif data == op.data_layout:
         return decline("it has the wanted layout already", data=data)
     values = [in_layout(x, op.data_layout, data, b), *list(op.operation.operands)[1:]]
-    return in_layout(remade(op, values, b, data_layout=data), data, op.data_layout, b)
+    return [in_layout(each, data, op.data_layout, b) for each in remade_all(op, values, b, data_layout=data)]
 
 
 def _is_channels_last(pool: ir.OpView, b: Rewriter) -> bool:

@@ -113,15 +113,16 @@ def max_pool_with_indices(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.values)
 
     def body(p: PrimBuilder, x: TensorExpr) -> tuple[TensorExpr, ...]:
-        pool = Pooling(op, x, output)
+        pool = Pooling(op, x, output, op.data_layout)
         least = identity_of("max", x.dtype)
         rank = len(pool.shape)
+        channels = x.shape[channel_axis(op.data_layout, rank)]
 
         def elements(*axes: Expr) -> list[Expr]:
             n, c, at = pool.windows.split(axes[:rank])
             source = pool.windows.source(at, axes[rank:])
-            inside = all_of([(i >= 0) & (i < size) for i, size in zip(source, x.shape[2:], strict=True)])
-            position = _flat_index(x.shape, [n, c, *source], op.storage_order).cast("i64")
+            inside = all_of([(i >= 0) & (i < size) for i, size in zip(source, pool.windows.sizes, strict=True)])
+            position = _flat_index(channels, pool.windows.sizes, [n, c, *source], op.storage_order).cast("i64")
             return [pool.read(axes, least), select(inside, position, constant(-1, "i64"))]
 
         def combine(accumulated: list[Expr], new: list[Expr]) -> list[Expr]:
@@ -136,8 +137,9 @@ def max_pool_with_indices(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(body, op.x)
 
 
-def _flat_index(shape: tuple[Dim, ...], at: list[Expr], column_major: int) -> Expr:
-    """Return the position in the flattened tensor; the spatial dims may be in column-major order."""
+def _flat_index(channels: Dim, sizes: tuple[Dim, ...], at: list[Expr], column_major: int) -> Expr:
+    """Return the position in the flattened images, channels first; spatial dims may be in column-major order."""
+    shape = (1, channels, *sizes)
     order = [0, 1, *(reversed(range(2, len(shape))) if column_major else range(2, len(shape)))]
     linear = at[0]
     for i in order[1:]:

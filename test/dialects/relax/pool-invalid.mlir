@@ -153,8 +153,8 @@ func.func @max_pool_with_indices_2(%x: tensor<1x2x6x6xf32>) {
 // -----
 
 func.func @max_pool_with_indices_3(%x: tensor<1x2x6x6xf32>) {
-  // expected-error@+1 {{'relax.max_pool_with_indices' op has no attribute 'data_layout'; it has: kernel, strides, padding, dilations, ceil_mode, storage_order}}
-  %0:2 = "relax.max_pool_with_indices"(%x) {kernel = array<i64: 2, 2>, data_layout = "N*C"} : (tensor<1x2x6x6xf32>) -> (tensor<1x2x5x5xf32>, tensor<1x2x5x5xi64>)
+  // expected-error@+1 {{'relax.max_pool_with_indices' op has no attribute 'count_include_pad'; it has: kernel, strides, padding, dilations, ceil_mode, storage_order, data_layout}}
+  %0:2 = "relax.max_pool_with_indices"(%x) {kernel = array<i64: 2, 2>, count_include_pad = true} : (tensor<1x2x6x6xf32>) -> (tensor<1x2x5x5xf32>, tensor<1x2x5x5xi64>)
   return
 }
 

@@ -23,6 +23,23 @@ func.func @network(%x: tensor<1x3x8x8xf32>) -> tensor<1x8xf32> {
 
 // -----
 
+// A pool with the positions of its maxima takes the layout of the convolution before it: its results are permuted.
+// CHECK-LABEL: func.func @pool_with_indices(
+// CHECK:         %[[C:.*]] = "relax.conv"(%{{.*}}) {data_layout = "N*C"
+// CHECK:         %[[M:.*]]:2 = "relax.max_pool_with_indices"(%[[C]]) {data_layout = "N*C", {{.*}} -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xi64>)
+// CHECK:         "relax.permute"(%[[M]]#1) {axes = array<i64: 0, 3, 1, 2>, relax.layout}
+// CHECK:         "relax.conv"(%[[M]]#0, %{{.*}}) {data_layout = "N*C"
+func.func @pool_with_indices(%x: tensor<1x3x8x8xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xi64>) {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x3x3xf32>
+  %v = "relax.constant"() {param = "v"} : () -> tensor<4x4x3x3xf32>
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32>
+  %1:2 = "relax.max_pool_with_indices"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x4x8x8xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xi64>)
+  %2 = "relax.conv"(%1#0, %v) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x4x4xf32>, tensor<4x4x3x3xf32>) -> tensor<1x4x4x4xf32>
+  return %2, %1#1 : tensor<1x4x4x4xf32>, tensor<1x4x4x4xi64>
+}
+
+// -----
+
 // Kernels are permuted to window, in, out; a bias per channel is permuted where it has dims to permute.
 // CHECK-LABEL: func.func @operands(
 // CHECK:         "relax.permute"(%{{.*}}) {axes = array<i64: 2, 3, 1, 0>} : (tensor<4x3x1x1xf32>) -> tensor<1x1x3x4xf32>

@@ -152,11 +152,17 @@ def pool_cases() -> list[Case]:
             both = {**attributes, **extra}
             made.append(Case(name, [x], both, exact))
             made.append(Case(name, [x.transpose(last)], {**both, "data_layout": "N*C"}, exact.transpose(last)))
-        made.append(Case("max_pool_with_indices", [x], attributes, onnx_node("MaxPool", [x], plain, outputs=2)))
+        exact = onnx_node("MaxPool", [x], plain, outputs=2)
+        moved = [each.transpose(last) for each in exact]
+        made.append(Case("max_pool_with_indices", [x], attributes, exact))
+        made.append(Case("max_pool_with_indices", [x.transpose(last)], {**attributes, "data_layout": "N*C"}, moved))
         if not attributes.get("ceil_mode"):
             column = {**plain, "storage_order": 1}
             exact = onnx_node("MaxPool", [x], column, outputs=2)
             made.append(Case("max_pool_with_indices", [x], {**attributes, "storage_order": 1}, exact))
+            both = {**attributes, "storage_order": 1, "data_layout": "N*C"}
+            moved = [each.transpose(last) for each in exact]
+            made.append(Case("max_pool_with_indices", [x.transpose(last)], both, moved))
     numbers = ints(-100, 100, 1, 2, 6, 6, dtype=np.int8)
     attributes = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
     exact = onnx_node("MaxPool", [numbers.astype(np.float32)], onnx_attributes(attributes)).astype(np.int8)

@@ -73,9 +73,12 @@ def pool(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
         del attributes["dilations"]
     if operator == "LpPool":
         attributes["p"] = node["p"]
+    required = _require_layout(node)
+    if required is not None:
+        return required
     if len(node.outputs) == 2:
         return g.add_all(operator, [node["x"]], 2, storage_order=node["storage_order"], **attributes)
-    return _require_layout(node) or [g.add(operator, [node["x"]], **attributes)]
+    return [g.add(operator, [node["x"]], **attributes)]
 
 
 @exports("resize")
