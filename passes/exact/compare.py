@@ -106,7 +106,7 @@ class KernelPair:
         operations, has_function = self._operations, calls is not None
         arithmetic = FieldArithmetic(
             operations.has_exponentials and not has_function, operations.has_infinities, has_exact_casts,
-            has_common_functions=has_function,
+            has_common_functions=has_function, scaled=operations.scaled_constants(),
         )  # fmt: skip
         symbols = self._symbols
         places: list[str] | None = [] if symbols else None

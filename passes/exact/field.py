@@ -7,7 +7,7 @@ A value is a residue modulo P, with exponentials also one modulo Q. Sums of prod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -29,7 +29,7 @@ _TESTS = {"gt": "sgt", "ge": "sge", "lt": "slt", "le": "sle", "eq": "eq", "ne": 
 class FieldArithmetic(Arithmetic):
     """Residues modulo P, and with `has_exponents` modulo Q; with `has_infinities`, infinities and NaN occur.
 
-    With `has_named_numbers`, constants are the numbers that they stand for.
+    With `has_named_numbers`, constants are the numbers that they stand for; those in `scaled` are others.
     """
 
     element = "i32"
@@ -37,14 +37,16 @@ class FieldArithmetic(Arithmetic):
 
     def __init__(
         self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False, has_named_numbers: bool = False,
-        has_common_functions: bool = False,
+        has_common_functions: bool = False, scaled: Mapping[float, Fraction] | None = None,
     ):  # fmt: skip
+        self._scaled = dict(scaled or {})
         self.has_infinities, self.has_exact_casts = has_infinities, has_exact_casts
         self.has_named_numbers, self.has_common_functions = has_named_numbers, has_common_functions
         self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
         self.planes = len(self.moduli)
         self.key = (
-            "field", has_exponents, has_infinities, has_exact_casts, has_named_numbers, has_common_functions
+            "field", has_exponents, has_infinities, has_exact_casts, has_named_numbers, has_common_functions,
+            *sorted(self._scaled),
         )  # fmt: skip
         self.fuses = not has_infinities
 
@@ -115,6 +117,7 @@ class FieldArithmetic(Arithmetic):
     def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
         if math.isfinite(value):
             number = named(value) if self.has_named_numbers else Fraction(value)
+            number = self._scaled.get(value, number)
             numbers = [plane.residue(number) for plane in self.moduli]
         elif not self.has_infinities:
             raise OutsideError("an infinity or NaN among values that have none")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.exact.arithmetic import LOG2_E
 from mirlo.passes.exact.double import is_rounded
 from mirlo.passes.exact.translate_intrinsics import EXPONENTIALS
 from mirlo.passes.exact.values import element_of, is_float
@@ -63,6 +67,18 @@ class OperationList:
     def compare_alike(self) -> bool:
         """Return whether all functions compare elements with the same constants."""
         return all(each == self._compared[0] for each in self._compared)
+
+    def scaled_constants(self) -> dict[float, Fraction]:
+        """Return the constants that are others times log2 e, rounded to f32: exp(k x) is exp2(k log2 e x).
+
+        The others are constants of the first function.
+        """
+        if not self.has_exponentials:
+            return {}
+        first, *others = ({value for _, value in constants if math.isfinite(value)} for constants in self._constants)
+        factors = {np.float32(k * math.log2(math.e)): k for value in first if value for k in (value, -value)}
+        rounded = {float(c): Fraction(k) * Fraction(LOG2_E) for c, k in factors.items()}
+        return {c: rounded[c] for c in sorted(set[float]().union(*others) - first) if c in rounded}
 
     @cached_property
     def _compared(self) -> list[set[float]]:

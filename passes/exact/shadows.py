@@ -20,12 +20,20 @@ RACES = (
     "a thread writes an element of {} that another one writes, and no barrier is between them",
     "a thread writes an element of {} that another one reads, and no barrier is between them",
     "not all threads of a block reach {}",
+    "a thread accesses an element of {}, and a copy to it is in flight",
 )  # fmt: skip
-READ, WRITE, OVERWRITE, DIVERGENCE = range(len(RACES))
+READ, WRITE, OVERWRITE, DIVERGENCE, IN_FLIGHT = range(len(RACES))
 MANY = (1 << 16) - 1
 """The number that stands for several threads."""
 _WORDS = 2
-"""The words of an element: the last write, and the last read."""
+"""The words of an element: the last write, and the last read. A copy that may be in flight is negative, and has its
+group in place of barriers."""
+_COMMITTED, _COMPLETE, _ENDS = range(3)
+"""The words of a thread's copies: groups that it committed, those it waited for, and for some of these the barriers
+before it did."""
+_GROUPS = 64
+"""How many of them: the threads meet at a barrier more often."""
+_COPY_WORDS = _ENDS + _GROUPS
 
 
 def fault_text(code: int, sites: list[str]) -> str:
@@ -65,6 +73,8 @@ class Shadows:
         self._shadows: dict[tuple[str, ...], Shadow | None] = {}
         self.moment: Moment | None = None
         """The thread whose code is under construction."""
+        self._copies: BufferRef | None = None
+        """The groups of copies of each thread, where there are asynchronous ones."""
 
     def site(self, name: str) -> int:
         """Return the number of a place that a fault may name."""
@@ -85,9 +95,59 @@ class Shadows:
             size = self._t.arith("mul", shadow.count, self._t.index(8 * _WORDS))
             pointer = ("ptr", shadow.address)
             self._t.f.call_effect("llvm.memset.p0.i64", pointer, ("i8", "0"), ("i64", size.name), ("i1", "false"))
+        if self._copies is not None:
+            pointer, size_of_copies = ("ptr", self._copies.roots[0]), self._copies.room
+            self._t.f.call_effect("llvm.memset.p0.i64", pointer, ("i8", "0"), ("i64", size_of_copies), ("i1", "false"))
+
+    @property
+    def has_copies(self) -> bool:
+        return self._copies is not None
+
+    def prepare_copies(self, threads: int) -> None:
+        """Make memory for groups of asynchronous copies."""
+        shape = (threads * _COPY_WORDS,)
+        self._copies = self._t.buffer_argument(Argument("scratch", "i", 64, shape), shape)
+
+    def _own_copies(self) -> str:
+        """Return the address of the groups of the thread."""
+        if self._copies is None or self.moment is None:
+            raise OutsideError("an asynchronous copy outside of a launch")
+        word = self._t.arith("mul", self.moment.thread, self._t.index(_COPY_WORDS))
+        return self._t.f.op(f"getelementptr i64, ptr {self._copies.roots[0]}, i64 {word.name}")
+
+    def start_copy(self, buffer: BufferRef, offset: IntValue, lanes: int) -> None:
+        """Emit that a thread starts to copy to consecutive elements."""
+        f, own = self._t.f, self._own_copies()
+        committed = f.op(f"load i64, ptr {own}, align 8")
+        assert self.moment is not None
+        now = f.op(f"or i64 {f.op(f'shl i64 {committed}, 16')}, {self.moment.thread.name}")
+        self._note(buffer, offset, lanes, is_write=True, stored=f.op(f"or i64 {now}, {-(1 << 63)}"))
+
+    def commit_copies(self) -> None:
+        """Emit that the copies of a thread so far are a group."""
+        f, own = self._t.f, self._own_copies()
+        more = f.op(f"add i64 {f.op(f'load i64, ptr {own}, align 8')}, 1")
+        f.effect(f"store i64 {more}, ptr {own}, align 8")
+
+    def wait_for_copies(self, left: int) -> None:
+        """Emit that a thread waits until at most this many groups are in flight."""
+        own = self._own_copies()
+        assert self.moment is not None
+        self._t.f.effect(f"call void @{_wait_helper(self._t.f)}(ptr {own}, i64 {left}, i64 {self.moment.epoch.name})")
+
+    def start_block(self, thread: Moment) -> None:
+        """Emit that a thread of a block has no copies in flight: those of blocks before are not its own."""
+        self.moment = thread
+        self.commit_copies()
+        self.wait_for_copies(0)
+        self.moment = None
 
     def note(self, buffer: BufferRef, offset: IntValue, lanes: int, is_write: bool) -> None:
         """Emit the access of consecutive elements."""
+        self._note(buffer, offset, lanes, is_write)
+
+    def _note(self, buffer: BufferRef, offset: IntValue, lanes: int, is_write: bool, stored: str | None = None) -> None:
+        """Emit an access; `stored` is the word of a write that is in flight."""
         shadow = self._shadows.get(buffer.roots)
         if self.moment is None or shadow is None:
             return
@@ -103,7 +163,13 @@ class Shadows:
             t.index(0) if shadow.is_of_block else self.moment.first, t.index(shadow.site),
         ]  # fmt: skip
         listed = ", ".join(f"i64 {number.name}" for number in numbers)
-        t.f.effect(f"call void @{_note_helper(t.f, is_write)}(ptr {shadow.address}, {listed}, ptr %round)")
+        has_copies = self._copies is not None
+        if has_copies:
+            assert self._copies is not None
+            now = t.f.op(f"or i64 {t.f.op(f'shl i64 {numbers[4].name}, 16')}, {numbers[3].name}")
+            listed += f", i64 {stored or now}, ptr {self._copies.roots[0]}"
+        helper = _note_helper(t.f, is_write, has_copies)
+        t.f.effect(f"call void @{helper}(ptr {shadow.address}, {listed}, ptr %round)")
 
     def note_fault(self, kind: int, site: int) -> None:
         """Emit that a fault happened."""
@@ -137,9 +203,35 @@ def _note_fault(f: FunctionText, site: str, kind: int) -> None:
     f.effect(f"store i64 {kept}, ptr {pointer}, align 8")
 
 
-def _note_helper(f: FunctionText, is_write: bool) -> str:
+def _wait_helper(f: FunctionText) -> str:
+    """Return the name of a function that notes that a thread waits for groups of copies."""
+    name = "exact.wait_for_copies"
+    if name in f.module.helpers:
+        return name
+    g = FunctionText(f.module, name)
+    g.takes_round = False
+
+    def word(position: int | str) -> str:
+        return g.op(f"getelementptr i64, ptr %own, i64 {position}")
+
+    committed = g.op(f"load i64, ptr {word(_COMMITTED)}, align 8")
+    complete = g.op(f"load i64, ptr {word(_COMPLETE)}, align 8")
+    end = g.extreme("smax", g.op(f"sub i64 {committed}, %left"), complete)
+
+    def group(number: str) -> None:
+        place = g.op(f"and i64 {g.op(f'add i64 {complete}, {number}')}, {_GROUPS - 1}")
+        g.effect(f"store i64 %epoch, ptr {word(g.op(f'add i64 {place}, {_ENDS}'))}, align 8")
+
+    g.each(g.op(f"sub i64 {end}, {complete}"), group)
+    g.effect(f"store i64 {end}, ptr {word(_COMPLETE)}, align 8")
+    g.effect("ret void")
+    g.finish_helper("void", own="ptr", left="i64", epoch="i64")
+    return name
+
+
+def _note_helper(f: FunctionText, is_write: bool, has_copies: bool) -> str:
     """Return the name of a function that notes an access of consecutive elements, and whether it is a race."""
-    name = f"exact.note_{'write' if is_write else 'read'}"
+    name = f"exact.note_{'write' if is_write else 'read'}{'_with_copies' if has_copies else ''}"
     if name in f.module.helpers:
         return name
     g = FunctionText(f.module, name)
@@ -156,10 +248,12 @@ def _note_helper(f: FunctionText, is_write: bool) -> str:
     shifted = g.op("shl i64 %epoch, 16")
     now = g.op(f"or i64 {shifted}, %thread")
     writer, reader = (g.op(f"load i64, ptr {each}, align 8") for each in (write, read))
+    if has_copies:
+        writer = _after_copy(g, writer)
     _check(g, writer, WRITE if is_write else READ)
     if is_write:
         _check(g, reader, OVERWRITE)
-        g.effect(f"store i64 {now}, ptr {write}, align 8")
+        g.effect(f"store i64 {'%stored' if has_copies else now}, ptr {write}, align 8")
     else:
         is_late, _, is_other = _relation(g, reader)
         several = g.op(f"or i64 {shifted}, {MANY}")
@@ -173,8 +267,24 @@ def _note_helper(f: FunctionText, is_write: bool) -> str:
     g.label("end")
     g.effect("ret void")
     names = ("first", "count", "total", "thread", "epoch", "block", "site")
-    g.finish_helper("void", shadow="ptr", **dict.fromkeys(names, "i64"))
+    more = {"stored": "i64", "copies": "ptr"} if has_copies else {}
+    g.finish_helper("void", shadow="ptr", **dict.fromkeys(names, "i64"), **more)
     return name
+
+
+def _after_copy(g: FunctionText, writer: str) -> str:
+    """Return the word of a write, for copies with the barriers before their wait; emit a fault if one is in flight."""
+    is_copy = g.op(f"icmp slt i64 {writer}, 0")
+    thread = g.op(f"and i64 {writer}, {MANY}")
+    group = g.op(f"and i64 {g.op(f'lshr i64 {writer}, 16')}, {(1 << 47) - 1}")
+    row = g.op(f"getelementptr i64, ptr %copies, i64 {g.op(f'mul i64 {thread}, {_COPY_WORDS}')}")
+    place = g.op(f"add i64 {g.op(f'and i64 {group}, {_GROUPS - 1}')}, {_ENDS}")
+    complete = g.op(f"load i64, ptr {g.op(f'getelementptr i64, ptr {row}, i64 {_COMPLETE}')}, align 8")
+    epoch = g.op(f"load i64, ptr {g.op(f'getelementptr i64, ptr {row}, i64 {place}')}, align 8")
+    is_left = g.op(f"icmp uge i64 {group}, {complete}")
+    _note_if(g, g.op(f"and i1 {is_copy}, {is_left}"), IN_FLIGHT)
+    ended = g.op(f"or i64 {g.op(f'shl i64 {epoch}, 16')}, {thread}")
+    return g.op(f"select i1 {is_copy}, i64 {ended}, i64 {writer}")
 
 
 def _relation(g: FunctionText, word: str) -> tuple[str, str, str]:
@@ -189,8 +299,13 @@ def _check(g: FunctionText, word: str, kind: int) -> None:
     """Emit a fault if an access before conflicts with this one."""
     is_late, is_of_block, is_other = _relation(g, word)
     conflict = g.op(f"or i1 {is_of_block}, {g.op(f'and i1 {is_late}, {is_other}')}")
+    _note_if(g, conflict, kind)
+
+
+def _note_if(g: FunctionText, condition: str, kind: int) -> None:
+    """Emit a fault under a condition."""
     yes, after = g.new_label("race"), g.new_label("checked")
-    g.effect(f"br i1 {conflict}, label %{yes}, label %{after}")
+    g.effect(f"br i1 {condition}, label %{yes}, label %{after}")
     g.label(yes)
     _note_fault(g, "%site", kind)
     g.effect(f"br label %{after}")

@@ -15,12 +15,16 @@ from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.shadows import DIVERGENCE, Moment, Shadows
 from mirlo.passes.exact.translate_arith import POISON_FLOAT, POISON_INT
+from mirlo.passes.exact.translate_warps import WARP, WARP_INSTRUCTIONS, emit_warp_instruction
 from mirlo.passes.exact.translator import Argument, KernelTranslator, translates
 from mirlo.passes.exact.values import (
     BufferRef,
     FloatValue,
     IntValue,
+    KernelValue,
     Number,
+    PackedFloats,
+    StructValue,
     bits_of,
     element_of,
     is_float,
@@ -29,11 +33,12 @@ from mirlo.passes.exact.values import (
 from mirlo.runtime.records import dataclass
 
 BARRIER, SHUFFLE, ALLOCA, ALLOC = "gpu.barrier", "gpu.shuffle", "memref.alloca", "memref.alloc"
-WARP = 32
+COPY = "nvgpu.device_async_copy"
 SHARED_MEMORY = "shared memory"
 _VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.view", "memref.cast", "memref.subview")
 """Operations that view memory, which are emitted in each part that reads them."""
 _PURE = ("arith.", "affine.")
+_SYNCHRONIZING = (BARRIER, SHUFFLE, *WARP_INSTRUCTIONS)
 _MODES = ("xor", "up", "down", "idx")
 
 
@@ -49,6 +54,8 @@ class _Slot:
     buffer: BufferRef
     lanes: int | None
     is_bool: bool
+    group: int = 0
+    """How many floats an integer is, whose bits they are; 0 for other numbers."""
 
 
 class _Launch:
@@ -65,6 +72,8 @@ class _Launch:
         self.count = self.threads[0] * self.threads[1] * self.threads[2]
         self.shadows = Shadows(t)
         self.slots: dict[ir.Value, _Slot] = {}
+        self.structs: dict[ir.Value, list[_Slot]] = {}
+        """The memory of each part of structures."""
         self.uniform: set[ir.Value] = set()
         """Values that are the same for all threads of a block."""
         self.inner = {value for each in operations_in(op) for value in each.results}
@@ -90,6 +99,8 @@ class _Launch:
                 t.set(op, t.local_buffer(op.results[0].type))
                 self.uniform.add(op.results[0])
                 self.shadows.prepare(op.results[0], SHARED_MEMORY, is_of_block=True)
+        if any(op.name == COPY for op in operations_in(self.block.owner.operation)):
+            self.shadows.prepare_copies(self.count)
         self._find_parts(self.block)
         self.shadows.clear()
         t.store(t.index(0), self.state, t.index(0))
@@ -104,12 +115,24 @@ class _Launch:
                     self.uniform.add(argument)
             self._synchronize()
             self.first = self._epoch()
+            self._start_copies()
             self._emit_block(self.block)
             return []
 
         outer, t.shadows = t.shadows, self.shadows
         t.loop(t.index(0), total, t.index(1), [], one, is_parallel=True)
         t.shadows = outer
+
+    def _start_copies(self) -> None:
+        """Emit that no thread of a block has copies in flight."""
+        t = self.t
+
+        def thread(number: IntValue, carried: list[Number]) -> Sequence[Number]:
+            self.shadows.start_block(Moment(number, t.index(0), t.index(0)))
+            return []
+
+        if self.shadows.has_copies:
+            t.loop(t.index(0), t.index(self.count), t.index(1), [], thread)
 
     def _indices(self, number: IntValue, sizes: Sequence[IntValue]) -> list[IntValue]:
         """Return the indices of a position, the first one fastest."""
@@ -190,11 +213,11 @@ class _Launch:
                 self.t.emit(op)
                 for result in op.results:
                     if self._is_kept(result, self.part_of[op]):
-                        self._keep(result, self.t.number(result), number)
+                        self.keep(result, self.t.value(result), number)
 
-        self._each_thread(thread)
+        self.each_thread(thread)
 
-    def _each_thread(self, emit: Callable[[IntValue], None], is_masked: bool = True) -> None:
+    def each_thread(self, emit: Callable[[IntValue], None], is_masked: bool = True) -> None:
         """Emit a loop over the threads of a block that execute this code."""
         t, mask = self.t, self.mask if is_masked else None
         epoch = self._epoch()
@@ -219,7 +242,10 @@ class _Launch:
         """Make values of other parts known in this one."""
         for value in values:
             if value in self.slots:
-                self.t.values[value] = self._read(self.slots[value], number)
+                self.t.values[value] = self._value(self.slots[value], number)
+            elif value in self.structs:
+                parts = (self._read(each, number) for each in self.structs[value])
+                self.t.values[value] = StructValue(tuple(parts))
             elif value not in self.uniform and value in self.inner:
                 self._view(value, number)
 
@@ -269,8 +295,36 @@ class _Launch:
         buffer = self.t.buffer_argument(argument, (count,))
         return _Slot(buffer, lanes, is_bool)
 
-    def _keep(self, value: ir.Value, number: Number, thread: IntValue) -> None:
-        self._write(self._slot(value), number, thread)
+    def keep(self, value: ir.Value, number: KernelValue, thread: IntValue) -> None:
+        """Emit that a value of a thread is kept for other parts of the code."""
+        if isinstance(number, StructValue):
+            if value not in self.structs:
+                self.structs[value] = [self._slot_of(each) for each in number.parts]
+            for slot, part in zip(self.structs[value], number.parts, strict=True):
+                self._write(slot, part, thread)
+        elif isinstance(number, PackedFloats):
+            if value not in self.slots:
+                self.slots[value] = replace(self._slot_of(number.floats), group=number.group)
+            self._write(self.slots[value], number.floats, thread)
+        else:
+            assert isinstance(number, (IntValue, FloatValue))
+            self._write(self._slot(value), number, thread)
+
+    def _slot_of(self, number: Number) -> _Slot:
+        """Return memory for a number of each thread."""
+        count = self.count * (number.lanes or 1)
+        argument = Argument("scratch", "f", 0, (count,))
+        if isinstance(number, IntValue):
+            argument = Argument("scratch", "i", number.bits, (count,))
+        return _Slot(self.t.buffer_argument(argument, (count,)), number.lanes, is_bool=False)
+
+    def _value(self, slot: _Slot, thread: IntValue) -> KernelValue:
+        number = self._read(slot, thread)
+        if not slot.group:
+            return number
+        assert isinstance(number, FloatValue)
+        lanes = (number.lanes or 1) // slot.group
+        return PackedFloats(number, slot.group, None if lanes == 1 else lanes)
 
     def _write(self, slot: _Slot, number: Number, thread: IntValue) -> None:
         if slot.is_bool:
@@ -294,9 +348,26 @@ class _Launch:
         return flag
 
     def _operand(self, value: ir.Value, thread: IntValue) -> Number:
-        """Return a value that a synchronizing operation reads, of a thread."""
+        """Return a number that a synchronizing operation reads, of a thread."""
         self._provide([value], thread)
         return self.t.number(value)
+
+    def operand(self, value: ir.Value, thread: IntValue) -> KernelValue:
+        """Return a value of a thread."""
+        self._provide([value], thread)
+        return self.t.value(value)
+
+    def require_whole_warps(self, what: str) -> None:
+        """Emit a fault unless all threads of a warp execute this code, or none does."""
+        t, mask = self.t, self.mask
+        if mask is None:
+            return
+
+        def thread(number: IntValue) -> None:
+            first = t.arith("sub", number, t.arith("urem", number, t.index(WARP)))
+            self._require(t.compare("eq", self._flag(mask, number), self._flag(mask, first)), what)
+
+        self.each_thread(thread, is_masked=False)
 
     # -------------------------------------------------------------------------------------------------- synchronization
 
@@ -314,6 +385,8 @@ class _Launch:
             self._barrier()
         elif op.name == SHUFFLE:
             self._shuffle(op)
+        elif op.name in WARP_INSTRUCTIONS:
+            emit_warp_instruction(self, op)
         elif op.name == "scf.for":
             self._loop(op)
         elif op.name == "scf.if":
@@ -386,7 +459,7 @@ class _Launch:
             self._write(taken, t.select(exists, received, _undefined(t, received)), number)
             self._write(valid, is_inside, number)
 
-        self._each_thread(thread)
+        self.each_thread(thread)
 
     def _loop(self, op: ir.Operation) -> None:
         """Emit a loop around barriers: all threads have the same iterations."""
@@ -426,7 +499,7 @@ class _Launch:
             t.store(own, last, t.index(0))
             t.store(t.index(1), last, t.index(1))
 
-        self._each_thread(thread)
+        self.each_thread(thread)
         common = t.load(last, t.index(0))
         assert isinstance(common, IntValue)
         return common
@@ -442,7 +515,7 @@ class _Launch:
             for slot, each in zip(slots, numbers, strict=True):
                 self._write(slot, each, number)
 
-        self._each_thread(thread)
+        self.each_thread(thread)
 
     def _branch(self, op: ir.Operation) -> None:
         """Emit a branch around barriers: under a mask, unless all threads of a block decide alike."""
@@ -481,7 +554,7 @@ class _Launch:
                 flag = t.arith("and", flag, self._flag(outer, number))
             self._write(mask, flag, number)
 
-        self._each_thread(thread, is_masked=False)
+        self.each_thread(thread, is_masked=False)
         return mask
 
     def _under_mask(self, mask: _Slot, emit: Callable[[], Sequence[Number]]) -> None:
@@ -517,7 +590,7 @@ def _launch_sizes(t: KernelTranslator, op: ir.Operation) -> list[IntValue]:
 
 
 def _synchronizes(op: ir.Operation) -> bool:
-    return op.name in (BARRIER, SHUFFLE) or any(each.name in (BARRIER, SHUFFLE) for each in operations_in(op))
+    return op.name in _SYNCHRONIZING or any(each.name in _SYNCHRONIZING for each in operations_in(op))
 
 
 def _is_last(op: ir.Operation) -> bool:

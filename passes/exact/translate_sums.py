@@ -9,7 +9,7 @@ from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.sum_functions import ACCESS_WORDS, HEAD_WORDS, SumSignature, sum_function
 from mirlo.passes.exact.sum_loops import IndexEmitter, LinearIndex, SumLoop, sum_loop
 from mirlo.passes.exact.translator import GUARD_BYTES, KernelTranslator
-from mirlo.passes.exact.values import BufferRef, FloatValue, IntValue, lanes_of, llvm_type
+from mirlo.passes.exact.values import BufferRef, FloatValue, IntValue, llvm_type, row_lanes_of
 from mirlo.runtime.records import dataclass
 
 MOST_BASES = 6
@@ -88,7 +88,7 @@ def _accesses(t: KernelTranslator, loop: SumLoop, lower: IntValue, step: int) ->
     accesses: dict[ir.Operation, _Access] = {}
     for load in dict.fromkeys(each for product in loop.products for each in product.loads):
         source, *places = load.operands
-        buffer, lanes = t.buffer(source), lanes_of(load.results[0].type)
+        buffer, lanes = t.buffer(source), row_lanes_of(load.results[0].type)
         is_splat = lanes in (None, 1) and lanes != loop.lanes
         if buffer.kind != "f" or buffer.roots not in t.slots or not (is_splat or lanes == loop.lanes):
             return None

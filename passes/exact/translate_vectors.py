@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translate_arith import EXTREMES, vector_of
@@ -16,6 +18,7 @@ from mirlo.passes.exact.values import (
     is_float,
     lanes_of,
     llvm_type,
+    row_lanes_of,
 )
 
 _KINDS = {"add": "add", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -56,6 +59,7 @@ def broadcast(t: KernelTranslator, op: ir.Operation) -> None:
 @translates("vector.shuffle")
 def shuffle(t: KernelTranslator, op: ir.Operation) -> None:
     mask = _ints(op.attributes["mask"])
+    row_lanes_of(op.operands[0].type)
     a, b = (t.value(value) for value in op.operands)
     if isinstance(a, PackedFloats) and isinstance(b, PackedFloats):
         wide = [a.group * i + k for i in mask for k in range(a.group)]
@@ -72,26 +76,39 @@ def _packed(t: KernelTranslator, v: PackedFloats, mask: list[int], lanes: int | 
 
 @translates("vector.extract")
 def extract(t: KernelTranslator, op: ir.Operation) -> None:
-    position = _ints(op.attributes["static_position"])
-    if len(op.operands) > 1 or isinstance(op.results[0].type, ir.VectorType):
-        raise OutsideError("'vector.extract' at a position of run time, or of a vector")
-    v = t.value(op.operands[0])
+    if len(op.operands) > 1:
+        raise OutsideError("'vector.extract' at a position of run time")
+    v, places = t.value(op.operands[0]), _places(op, op.operands[0].type)
+    lanes = lanes_of(op.results[0].type)
     if isinstance(v, PackedFloats):
-        t.set(op, _packed(t, v, [v.group * position[-1] + k for k in range(v.group)], None))
+        t.set(op, _packed(t, v, [v.group * i + k for i in places for k in range(v.group)], lanes))
         return
     number = t.number(op.operands[0])
-    t.set(op, number if number.lanes is None else t.lane(number, position[-1] if position else 0))
+    if lanes is not None:
+        t.set(op, t.shuffled(number, number, list(places)))
+    else:
+        t.set(op, number if number.lanes is None else t.lane(number, places[0]))
+
+
+def _places(op: ir.Operation, vector: ir.Type) -> range:
+    """Return the lanes of a vector at the position of an operation: one, or those of a row."""
+    shape = list(vector.shape)
+    position = _ints(op.attributes["static_position"])
+    count = math.prod(shape[len(position) :])
+    start = sum(i * math.prod(shape[dim + 1 :]) for dim, i in enumerate(position))
+    return range(start, start + count)
 
 
 @translates("vector.insert")
 def insert(t: KernelTranslator, op: ir.Operation) -> None:
-    position = _ints(op.attributes["static_position"])
-    if len(op.operands) > 2 or isinstance(op.operands[0].type, ir.VectorType):
-        raise OutsideError("'vector.insert' at a position of run time, or of a vector")
-    one, v = t.number(op.operands[0]), t.number(op.operands[1])
+    if len(op.operands) > 2:
+        raise OutsideError("'vector.insert' at a position of run time")
+    one, v, places = t.number(op.operands[0]), t.number(op.operands[1]), _places(op, op.operands[1].type)
     assert v.lanes is not None
-    i = position[-1] if position else 0
-    t.set(op, t.shuffled(v, t.splat(one, v.lanes), [v.lanes if k == i else k for k in range(v.lanes)]))
+    own = t.splat(one, v.lanes)
+    if one.lanes is not None:
+        own = t.shuffled(one, one, [min(max(k - places.start, 0), one.lanes - 1) for k in range(v.lanes)])
+    t.set(op, t.shuffled(v, own, [v.lanes + k if k in places else k for k in range(v.lanes)]))
 
 
 @translates("vector.extract_strided_slice")
@@ -180,7 +197,7 @@ def step(t: KernelTranslator, op: ir.Operation) -> None:
 
 @translates("vector.constant_mask", "vector.create_mask")
 def mask(t: KernelTranslator, op: ir.Operation) -> None:
-    lanes = lanes_of(op.results[0].type) or 1
+    lanes = row_lanes_of(op.results[0].type) or 1
     is_constant = op.name == "vector.constant_mask"
     count = t.index(_ints(op.attributes["mask_dim_sizes"])[-1]) if is_constant else t.ints(list(op.operands)[-1])
     t.set(op, t.compare("slt", t.steps(lanes), count))
@@ -211,6 +228,11 @@ def _combined(t: KernelTranslator, kind: str, a: Number, b: Number) -> Number:
     return IntValue(t.f.extreme(EXTREMES[kind], a.name, b.name, a.bits, a.lanes), a.bits, a.lanes)
 
 
+def total_of(t: KernelTranslator, v: Number) -> Number:
+    """Return the sum of all lanes."""
+    return _reduced(t, "add", v)
+
+
 def _reduced(t: KernelTranslator, kind: str, v: Number) -> Number:
     assert v.lanes is not None
     count = v.lanes
@@ -232,12 +254,13 @@ def load(t: KernelTranslator, op: ir.Operation) -> None:
     source, *indices = op.operands
     buffer = t.buffer(source)
     offset = t.offset(buffer, [t.ints(i) for i in indices])
-    t.set(op, t.load(buffer, offset, lanes_of(op.results[0].type)))
+    t.set(op, t.load(buffer, offset, row_lanes_of(op.results[0].type)))
 
 
 @translates("vector.store")
 def store(t: KernelTranslator, op: ir.Operation) -> None:
     value, target, *indices = op.operands
+    row_lanes_of(value.type)
     buffer = t.buffer(target)
     t.store(t.number(value), buffer, t.offset(buffer, [t.ints(i) for i in indices]))
 
@@ -245,6 +268,7 @@ def store(t: KernelTranslator, op: ir.Operation) -> None:
 @translates("vector.maskedload")
 def masked_load(t: KernelTranslator, op: ir.Operation) -> None:
     source, *indices, chosen, otherwise = op.operands
+    row_lanes_of(op.results[0].type)
     buffer = t.buffer(source)
     offset = t.offset(buffer, [t.ints(i) for i in indices])
     t.set(op, t.masked_load(buffer, offset, t.ints(chosen), t.number(otherwise)))
@@ -253,6 +277,7 @@ def masked_load(t: KernelTranslator, op: ir.Operation) -> None:
 @translates("vector.maskedstore")
 def masked_store(t: KernelTranslator, op: ir.Operation) -> None:
     target, *indices, chosen, value = op.operands
+    row_lanes_of(value.type)
     buffer = t.buffer(target)
     t.masked_store(t.number(value), buffer, t.offset(buffer, [t.ints(i) for i in indices]), t.ints(chosen))
 

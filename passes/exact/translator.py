@@ -87,6 +87,15 @@ class AccessObserver(Protocol):
     def note(self, buffer: BufferRef, offset: IntValue, lanes: int, is_write: bool) -> None:
         """Emit a note of an access of consecutive elements; vectors of offsets have several places."""
 
+    def start_copy(self, buffer: BufferRef, offset: IntValue, lanes: int) -> None:
+        """Emit that a copy to consecutive elements starts."""
+
+    def commit_copies(self) -> None:
+        """Emit that the copies so far are a group."""
+
+    def wait_for_copies(self, left: int) -> None:
+        """Emit a wait until at most this many groups of copies are in flight."""
+
 
 class KernelTranslator:
     """Emitter of one function: values of MLIR are mapped to values of LLVM IR."""

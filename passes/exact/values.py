@@ -77,7 +77,15 @@ class BufferAddress:
 
 
 Number: TypeAlias = IntValue | FloatValue
-KernelValue: TypeAlias = IntValue | FloatValue | PackedFloats | BufferRef | BufferAddress
+
+
+class StructValue(NamedTuple):
+    """Several numbers that an instruction returns."""
+
+    parts: tuple[Number, ...]
+
+
+KernelValue: TypeAlias = IntValue | FloatValue | PackedFloats | StructValue | BufferRef | BufferAddress
 
 
 def llvm_type(element: str, lanes: int | None) -> str:
@@ -94,12 +102,15 @@ def element_of(mlir_type: ir.Type) -> ir.Type:
 
 
 def lanes_of(mlir_type: ir.Type) -> int | None:
-    """Return the length of a vector, None for a scalar."""
-    if not isinstance(mlir_type, ir.VectorType):
-        return None
-    if len(mlir_type.shape) > 1 and math.prod(list(mlir_type.shape)[:-1]) != 1:
+    """Return the number of elements of a vector, None for a scalar; those of several rows are one after the other."""
+    return math.prod(mlir_type.shape) if isinstance(mlir_type, ir.VectorType) else None
+
+
+def row_lanes_of(mlir_type: ir.Type) -> int | None:
+    """Return the length of a vector of one row, None for a scalar."""
+    if isinstance(mlir_type, ir.VectorType) and math.prod(list(mlir_type.shape)[:-1]) != 1:
         raise OutsideError(f"a vector of rank {len(mlir_type.shape)}")
-    return math.prod(mlir_type.shape)
+    return lanes_of(mlir_type)
 
 
 def bits_of(mlir_type: ir.Type) -> int:
