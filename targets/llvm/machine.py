@@ -179,7 +179,7 @@ PRESETS: dict[str, Machine] = {
         _avx2("avxvnni", ("i16", "u8xi8")),
         Machine("neon", 16, 32, masked=False, spare_registers=SPARE_OF_NEON, l1_bytes=64 * 1024, l1_associativity=4),
         Machine("sse", 16, 16, masked=False),
-        Machine("hvx", 128, 32, masked=False, loads_per_cycle=1.0, l2_bytes=1024 * 1024, dots=("vrmpy",)),
+        Machine("hvx", 128, 32, masked=True, loads_per_cycle=1.0, l2_bytes=1024 * 1024, dots=("vrmpy",)),
         _wasm("wasm", 2),
         _wasm("wasm-fma", 1),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import call_intrinsic, create
+from mirlo.dialects.core.value import call_intrinsic, create, emit_constant
 from mirlo.passes.schedule.vectors import shuffle
 from mirlo.targets.llvm.processor import Processor
 
@@ -67,13 +67,23 @@ def call_hvx_dot(signs: tuple[str, str], first: ir.Value, second: ir.Value, tota
     """Emit `total + sums of the products of four adjacent int8` of these signs, for a vector of up to 32 i32."""
     if signs not in HVX_DOTS:
         signs, first, second = signs[::-1], second, first
-    lanes = total.type.shape[0]
-    if lanes < _HVX_LANES:
-        first, second = (_widened(value, 4 * _HVX_LANES) for value in (first, second))
-        whole = call_hvx_dot(signs, first, second, _widened(total, _HVX_LANES))
-        return shuffle(whole, whole, range(lanes))
-    words = (create("vector.bitcast", total.type, value) for value in (first, second))
-    return call_intrinsic(HVX_DOTS[signs], total.type, total, *words)
+    kind, words = total.type, [create("vector.bitcast", total.type, value) for value in (first, second)]
+    lanes = kind.shape[0]
+    if lanes == _HVX_LANES:
+        return call_intrinsic(HVX_DOTS[signs], kind, total, *words)
+    # Lane by lane: LLVM 22 shuffles vectors of 2, 4 and 8 lanes wrong.
+    wide = ir.VectorType.get([_HVX_LANES], kind.element_type)
+    whole = call_intrinsic(HVX_DOTS[signs], wide, *(_lanes_moved(each, wide) for each in (total, *words)))
+    return _lanes_moved(whole, kind)
+
+
+def _lanes_moved(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """Return a vector of another length with the first lanes of this one, and zeros."""
+    result, positions = emit_constant(0, kind), range(min(kind.shape[0], value.type.shape[0]))
+    for position in (ir.DenseI64ArrayAttr.get([i]) for i in positions):
+        lane = create("vector.extract", kind.element_type, value, static_position=position)
+        result = create("vector.insert", kind, lane, result, static_position=position)
+    return result
 
 
 def call_matrices(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:

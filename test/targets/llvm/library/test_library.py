@@ -397,10 +397,15 @@ def test_int8_products_of_all_signs_on_hexagon(tmp_path: Path) -> None:
     if emulated.missing():
         pytest.skip(emulated.missing())
     kinds = {"u": (onnx.TensorProto.UINT8, np.uint8), "i": (onnx.TensorProto.INT8, np.int8)}
-    sizes = [(1, 64, 64), (7, 30, 33), (16, 128, 40)]
+    sizes = [
+        (1, 64, 64),
+        (7, 30, 33),
+        (16, 128, 40),
+        *((2, 36, columns) for columns in (1, 2, 3, 4, 6, 8, 10, 12, 16, 24)),
+    ]
     nodes, shapes, weights, inputs, expected = [], {}, {}, {}, {}
     for (rows, depth, columns), left, right in itertools.product(sizes, kinds, kinds):
-        name = f"{left}{right}{rows}"
+        name = f"{left}{right}{rows}_{columns}"
         x = np.frombuffer(random.bytes(rows * depth), kinds[left][1]).reshape(rows, depth)
         w = np.frombuffer(random.bytes(depth * columns), kinds[right][1]).reshape(depth, columns)
         nodes.append(node("MatMulInteger", f"x{name} w{name}", name))

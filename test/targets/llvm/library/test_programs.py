@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from c_compiler import needs_c_compiler, sanitizer_flags
-from emulated_machines import SYSTEMS
+from emulated_machines import MACHINES, SYSTEMS
 from libraries import make_program
 from library_models import MODELS, RNG, compiler, dynamic_model, require_same
 from onnx_models import F32, make_model, node
@@ -118,6 +118,18 @@ def test_small_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     for found, wanted in zip(program.run(inputs), expected, strict=True):
         assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()
+
+
+@pytest.mark.sample(0)
+def test_a_quantized_network_on_hexagon(tmp_path: Path) -> None:
+    emulated, (model, inputs) = MACHINES["hexagonv67"], _small_model("int8", tmp_path)
+    if emulated.missing():
+        pytest.skip(emulated.missing())
+    (expected,) = mirlo.compile(model, cache=False, jobs=1).run(inputs).values()
+    program = make_program(
+        model, tmp_path, emulated.compiler, emulated.target, runner=emulated.runner, weights="beside"
+    )  # fmt: skip
+    np.testing.assert_array_equal(program.run(inputs, 1, 1, str(tmp_path / "model.weights"))[0], expected)
 
 
 def _small_model(name: str, folder: Path) -> tuple[Path | onnx.ModelProto, dict[str, np.ndarray]]:
