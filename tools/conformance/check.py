@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -96,8 +95,6 @@ class Matrix:
 
 def names() -> list[str]:
     """Return the names of everything that can be checked."""
-    for module in ("elementwise", "arrays", "networks", "vision", "dynamic", "references"):
-        importlib.import_module(f"mirlo.tools.conformance.{module}")
     derive_cases()
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
     operators += sorted(name for name in TABLE.makers if "." in name)  # of plug-ins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SHAPES: tuple[tuple[int, ...], ...] = ((5, 37), (8, 16), (16, 12), (16,), (2, 8, 16), (1, 8, 16, 4), ())
 """Shapes that are tried for the operands of an operator that is not elementwise."""
+_MODULES = ("elementwise", "arrays", "networks", "vision", "dynamic", "references")
 MAX_SEARCHED = 4
 """Operands for which shapes are searched: there are 7 ** 4 combinations."""
 BROADCAST = {1: ((3, 37),), 2: ((3, 1, 37), (5, 37)), 3: ((3, 1), (3, 37), (37,))}
@@ -87,7 +89,9 @@ def _wide(array: np.ndarray | None) -> np.ndarray | None:
 
 
 def derive_cases() -> None:
-    """Add cases of all operators that have a meaning and none yet, of plug-ins among them."""
+    """Add cases of all operators that have a meaning and none in the modules of cases, of plug-ins among them."""
+    for module in _MODULES:
+        importlib.import_module(f"mirlo.tools.conformance.{module}")
     for full, cls in graph_operations().items():
         name = full.removeprefix("relax.")
         if name in TABLE.makers or cls.meaning is None or not cls.infers:
