@@ -76,8 +76,9 @@ class Matrix:
 
     def bits(self, kind: Format, *arrays: Array) -> Bits:
         array = arrays[0] if arrays else np.zeros((), np.float32)
-        array = array.reshape(array.shape[max(0, array.ndim - len(self.shape)) :])  # a row of more dims
         is_whole = array.size == math.prod(self.shape)
+        if not is_whole:  # a row may have more dims
+            array = array.reshape(array.shape[max(0, array.ndim - len(self.shape)) :])
         flat = (array if is_whole else np.broadcast_to(array, self.shape)).reshape(-1)
         fill = to_bits(np.full(1, self.fill, np.float32), kind)[0]
         whole = np.pad(flat, (0, self.elements - flat.size)).reshape(self.groups, self.rows, self.columns)

@@ -271,6 +271,18 @@ def test_bits_of_causal_attention_do_not_depend_on_later_keys(
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
+def test_bits_of_reductions_of_several_dims() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(2, 3, 9), R.f32]):
+        return R.reduce_max(x, axes=[1, 2]), R.reduce_sum(x)
+
+    x = np.random.default_rng(0).integers(-9, 9, (2, 3, 9)).astype(np.float32)
+    most, total = mirlo.compile(model, "tensix,llvm", cache=False)(x)
+    np.testing.assert_array_equal(most, x.max((1, 2)))
+    np.testing.assert_array_equal(total, x.sum())
+
+
+@pytest.mark.usefixtures("unit_in_numpy")
 def test_elements_move_in_dram_where_they_are_no_whole_tiles() -> None:
     @mirlo.script
     def model(x: R.Tensor[(6, 5, 12), R.f32]):
