@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,89 +46,79 @@ def mobilenet_v2() -> tuple[Any, Inputs]:
     return tiny.mobilenet_v2(), {"x": tiny.samples("mobilenet_v2", 1)}
 
 
+class TransformerGraph:
+    """The nodes and the drawn weights of a model of transformer layers."""
+
+    def __init__(self, rows: int, width: int, heads: int) -> None:
+        self.rows, self.width, self.heads = rows, width, heads
+        self.rng, self.nodes, self.weights = np.random.default_rng(0), list[Any](), dict[str, np.ndarray]()
+
+    def several(self, operator: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
+        names = [f"{operator.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(operator, inputs, names, name=names[0], **attributes))
+        return names
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        (name,) = self.several(operator, *inputs, outputs=1, **attributes)
+        return name
+
+    def constant(self, value: Any) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights[name] = np.asarray(value)
+        return name
+
+    def dense(self, x: str, inputs: int, outputs: int) -> str:
+        weight = self.constant(self.rng.standard_normal((inputs, outputs)) / inputs**0.5)
+        return self.add("Add", self.add("MatMul", x, weight), self.constant(0.1 * self.rng.standard_normal(outputs)))
+
+    def norm(self, x: str) -> str:
+        ones, zeros = self.constant(np.ones(self.width)), self.constant(np.zeros(self.width))
+        return self.add("LayerNormalization", x, ones, zeros)
+
+    def shaped(self, x: str, *shape: int) -> str:
+        self.nodes.append(helper.make_node("Constant", [], [f"s{len(self.nodes)}"], value_ints=shape))
+        return self.add("Reshape", x, self.nodes[-1].output[0])
+
+    def mixed(self, parts: Iterable[str], mask: np.ndarray) -> str:
+        """Return the attention of queries, keys and values, which have all heads in a row."""
+        size = self.width // self.heads
+        q, k, v = (
+            self.add("Transpose", self.shaped(part, 1, self.rows, self.heads, size), perm=order)
+            for part, order in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+        )
+        scores = self.add("Mul", self.add("MatMul", q, k), self.constant(np.float32(size**-0.5)))
+        masked = self.add("Add", scores, self.constant(mask))
+        mixed = self.add("MatMul", self.add("Softmax", masked, axis=-1), v)
+        return self.shaped(self.add("Transpose", mixed, perm=[0, 2, 1, 3]), 1, self.rows, self.width)
+
+    def finish(self, name: str, result: str) -> tuple[Any, Inputs]:
+        """Return the model with this result, and inputs."""
+        self.nodes.append(helper.make_node("Identity", [result], ["y"], name="end"))
+        shape = (1, self.rows, self.width)
+        model = model_of(name, self.nodes, (shape,) * 2, self.weights, opset=20)
+        return model, {"x": self.rng.standard_normal(shape).astype(np.float32)}
+
+
 def bert(layers: int, rows: int, width: int = 128, heads: int = 2) -> tuple[Any, Inputs]:
     """Return encoder layers with drawn weights, by default those of BERT-tiny, some keys masked, and inputs."""
-    rng, nodes, weights = np.random.default_rng(0), list[Any](), dict[str, np.ndarray]()
-
-    def add(operator: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{operator.lower()}_{len(nodes)}"
-        nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
-        return name
-
-    def constant(value: Any) -> str:
-        name = f"w{len(weights)}"
-        weights[name] = np.asarray(value)
-        return name
-
-    def dense(x: str, inputs: int, outputs: int) -> str:
-        weight = constant(rng.standard_normal((inputs, outputs)) / inputs**0.5)
-        return add("Add", add("MatMul", x, weight), constant(0.1 * rng.standard_normal(outputs)))
-
-    def norm(x: str) -> str:
-        return add("LayerNormalization", x, constant(np.ones(width)), constant(np.zeros(width)))
-
-    def shaped(x: str, *shape: int) -> str:
-        nodes.append(helper.make_node("Constant", [], [f"s{len(nodes)}"], value_ints=shape))
-        return add("Reshape", x, nodes[-1].output[0])
-
-    x, mask = "x", np.zeros((1, 1, 1, rows))
+    g, x, mask = TransformerGraph(rows, width, heads), "x", np.zeros((1, 1, 1, rows))
     mask[..., -5:] = -1e4
     for _ in range(layers):
-        orders = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
-        q, k, v = (
-            add("Transpose", shaped(dense(x, width, width), 1, rows, heads, width // heads), perm=order)
-            for order in orders
-        )
-        scores = add("Mul", add("MatMul", q, k), constant(np.float32((width / heads) ** -0.5)))
-        mixed = add("MatMul", add("Softmax", add("Add", scores, constant(mask)), axis=-1), v)
-        mixed = shaped(add("Transpose", mixed, perm=[0, 2, 1, 3]), 1, rows, width)
-        x = norm(add("Add", x, dense(mixed, width, width)))
-        x = norm(add("Add", x, dense(add("Gelu", dense(x, width, 4 * width)), 4 * width, width)))
-    nodes.append(helper.make_node("Identity", [x], ["y"], name="end"))
-    model = model_of("bert", nodes, ((1, rows, width),) * 2, weights, opset=20)
-    return model, {"x": rng.standard_normal((1, rows, width)).astype(np.float32)}
+        mixed = g.mixed((g.dense(x, width, width) for _ in range(3)), mask)
+        x = g.norm(g.add("Add", x, g.dense(mixed, width, width)))
+        x = g.norm(g.add("Add", x, g.dense(g.add("Gelu", g.dense(x, width, 4 * width)), 4 * width, width)))
+    return g.finish("bert", x)
 
 
 def gpt(rows: int, width: int = 128, heads: int = 2) -> tuple[Any, Inputs]:
     """Return a block of GPT-2 with drawn weights, whose queries, keys and values are one product, and inputs."""
-    rng, nodes, weights = np.random.default_rng(0), list[Any](), dict[str, np.ndarray]()
-
-    def add(operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
-        names = [f"{operator.lower()}_{len(nodes)}_{i}" for i in range(outputs)]
-        nodes.append(helper.make_node(operator, inputs, names, name=names[0], **attributes))
-        return names
-
-    def constant(value: Any) -> str:
-        name = f"w{len(weights)}"
-        weights[name] = np.asarray(value)
-        return name
-
-    def dense(x: str, inputs: int, outputs: int) -> str:
-        (product,) = add("MatMul", x, constant(rng.standard_normal((inputs, outputs)) / inputs**0.5))
-        return add("Add", product, constant(0.1 * rng.standard_normal(outputs)))[0]
-
-    def norm(x: str) -> str:
-        return add("LayerNormalization", x, constant(np.ones(width)), constant(np.zeros(width)))[0]
-
-    def shaped(x: str, *shape: int) -> str:
-        nodes.append(helper.make_node("Constant", [], [f"s{len(nodes)}"], value_ints=shape))
-        return add("Reshape", x, nodes[-1].output[0])[0]
-
-    parts = add("Split", dense(norm("x"), width, 3 * width), outputs=3, axis=-1, num_outputs=3)
-    q, k, v = (
-        add("Transpose", shaped(part, 1, rows, heads, width // heads), perm=order)[0]
-        for part, order in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
-    )
-    (scores,) = add("Mul", *add("MatMul", q, k), constant(np.float32((width / heads) ** -0.5)))
-    hidden = constant(np.triu(np.full((1, 1, rows, rows), -3e38), 1))
-    (mixed,) = add("MatMul", *add("Softmax", *add("Add", scores, hidden), axis=-1), v)
-    mixed = shaped(*add("Transpose", mixed, perm=[0, 2, 1, 3]), 1, rows, width)
-    (h,) = add("Add", "x", dense(mixed, width, width))
-    (wide,) = add("Gelu", dense(norm(h), width, 4 * width), approximate="tanh")
-    (h,) = add("Add", h, dense(wide, 4 * width, width))
-    nodes.append(helper.make_node("Identity", [norm(h)], ["y"], name="end"))
-    model = model_of("gpt", nodes, ((1, rows, width),) * 2, weights, opset=20)
-    return model, {"x": rng.standard_normal((1, rows, width)).astype(np.float32)}
+    g = TransformerGraph(rows, width, heads)
+    parts = g.several("Split", g.dense(g.norm("x"), width, 3 * width), outputs=3, axis=-1, num_outputs=3)
+    mixed = g.mixed(parts, np.triu(np.full((1, 1, rows, rows), -3e38), 1))
+    h = g.add("Add", "x", g.dense(mixed, width, width))
+    wide = g.add("Gelu", g.dense(g.norm(h), width, 4 * width), approximate="tanh")
+    h = g.add("Add", h, g.dense(wide, 4 * width, width))
+    return g.finish("gpt", g.norm(h))
 
 
 def error_of(model: Any, inputs: Inputs, target: str) -> float:
