@@ -34,7 +34,13 @@ from mirlo.passes.schedule.primitives.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.primitives.loops import THREAD
-from mirlo.passes.schedule.primitives.memory import PartLayouts, PlacedBuffers, allocate_buffers, place_whole
+from mirlo.passes.schedule.primitives.memory import (
+    PartLayouts,
+    PlacedBuffers,
+    allocate_buffers,
+    place_whole,
+    row_blocks_of,
+)
 from mirlo.passes.schedule.primitives.ranges import (
     Bound,
     Range,
@@ -127,11 +133,10 @@ class PartEmitter:
         self._emitter: _Emitter | None = None
 
     def row_blocks(self, memory: TensorBuffers) -> RowBlocksEmitter:
-        """Return the emitter of the blocks of rows of a tree."""
-        from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter  # for attention only
-
-        blocks = next(loop.form for loop in self._root.loops() if isinstance(loop.form, RowBlocks))
-        return RowBlocksEmitter(self._in(memory), blocks, LoopValues())
+        """Return the emitter of the blocks of rows of a tree, which has some."""
+        blocks = row_blocks_of(self._root)
+        assert blocks is not None, "the tree has no blocks of rows"
+        return self._in(memory).row_blocks(blocks, LoopValues())
 
     def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
         """Return an emitter of the same nodes, with a value in another buffer."""
@@ -306,9 +311,13 @@ class _Emitter(BlockEmitter):
         if isinstance(form, ShiftedTiles):
             ShiftedTilesEmitter(self, loop, form, values, self.spans.get(loop.name)).emit()
             return
+        self.row_blocks(form, values).emit()
+
+    def row_blocks(self, blocks: RowBlocks, values: LoopValues) -> RowBlocksEmitter:
+        """Return the emitter of blocks of rows in this function."""
         from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter  # for attention only
 
-        RowBlocksEmitter(self, form, values).emit()
+        return RowBlocksEmitter(self, blocks, values)
 
     def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
         """Emit a register tile at a point of the loops around it."""

@@ -264,7 +264,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     for leaf in root.leaves():
         for access in memory_accesses(leaf):
             uses_of.setdefault(id(access.buffer.shared or access.buffer), []).append((leaf, access))
-    blocks = next((loop.form for loop in root.loops() if isinstance(loop.form, RowBlocks)), None)
+    blocks = row_blocks_of(root)
     of_rows: dict[int, ir.Value] = {}
     layouts: PartLayouts = {}
     if blocks is not None:
@@ -301,6 +301,11 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     if in_threads:
         result.constants = _constants(root)
     return result
+
+
+def row_blocks_of(root: Root) -> RowBlocks | None:
+    """Return the blocks of rows of a tree; None if it has none."""
+    return next((loop.form for loop in root.loops() if isinstance(loop.form, RowBlocks)), None)
 
 
 def _elements_of_row(buffer: ScheduleBuffer, total: Dim) -> Dim:

@@ -261,9 +261,9 @@ def _is_hidden(stages: AttentionStages, shared: SharedRows, is_dynamic: bool) ->
         return False
     if len(last.loops.reduce) != 1 or first.roles.lane_axis.extent != shared.width:
         return False
-    if hidden_columns(stages.group.blocks, shared.extent) is None:
+    if not is_dynamic and not D.is_certain(lambda: shared.extent >= 4 * MIN_MASKED_ROWS):
         return False
-    return is_dynamic or D.is_certain(lambda: shared.extent >= 4 * MIN_MASKED_ROWS)
+    return hidden_columns(stages.group.blocks, shared.extent) is not None
 
 
 def _block_rows(
