@@ -16,7 +16,7 @@ from mirlo.driver.compiler import precision_passes
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.models import open_model, require_sizes
-from mirlo.driver.programs import needs_program
+from mirlo.driver.programs.partition import modules_on_tensors
 from mirlo.driver.request import open_database, require_one_build
 from mirlo.driver.tune.database import Database
 from mirlo.passes.byoc.target_list import Targets
@@ -73,6 +73,7 @@ def verify_model(
 ) -> Verification:
     """Compile a model up to its kernels, and compare each with its definition.
 
+    Of a model that is compiled in parts, such as those around strings, the kernels of all parts are compared.
     `processor` is the one that kernels are scheduled for; it need not be this machine's. `sizes` are those of symbols,
     as in `batch=1,2;seq=1..64`; by default, sizes are added until no loop and no branch has a new case. `cache` is
     where verdicts of kernels that are equal are kept. Other options are those of `mirlo.compile`.
@@ -92,16 +93,20 @@ def verify_model(
     if "verify-schedule" not in names:
         raise PassError(f"target '{target}' schedules kernels in a nested pipeline, which is not compared")
     last = names.index("verify-schedule")
+    parts = modules_on_tensors(module, session)
+    seconds = 0.0
     with module.context, ir.Location.unknown():
         session.report = _no_report
-        Pipeline(steps[:last]).run(module, session, node_watch(session))
-        start = time.perf_counter()
-        Pipeline(steps[last : last + 1]).run(module, session)
-        seconds = time.perf_counter() - start
+        for part in parts:
+            Pipeline(steps[:last]).run(part, session, node_watch(session))
+            start = time.perf_counter()
+            Pipeline(steps[last : last + 1]).run(part, session)
+            seconds += time.perf_counter() - start
         check_used(session)
     verdicts = [note for note in session.notes if isinstance(note, KernelVerdict)]
     if kernel is not None and not verdicts:
-        raise PassError(f"there is no kernel '{kernel}'{nearest(kernel, _kernels(module))}")
+        kernels = [name for part in parts for name in _kernels(part)]
+        raise PassError(f"there is no kernel '{kernel}'{nearest(kernel, kernels)}")
     return Verification(str(targets), tuple(verdicts), seconds)
 
 
@@ -137,11 +142,6 @@ def prepare_model(
     opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
     inline_calls(module.operation)
-    if needs_program(module):
-        raise PassError(
-            "the model is compiled in parts, such as those around strings and sequences: `mirlo compile --verify` "
-            "compares the kernels of each"
-        )
     require_sizes(module, host.name)
     give(opened, model, shapes, schedules=schedules)
     session.options[TUNING] = open_database(tune)

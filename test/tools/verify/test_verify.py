@@ -18,6 +18,7 @@ from mirlo.passes.instrumentation import PassFailed
 from mirlo.testing import assert_verified
 from mirlo.tools.cli import main
 from mirlo.tools.fuzz.verdict import FAILED, verdict_of_error
+from mirlo.tools.verify.graph import verify_graph
 from mirlo.tools.verify.model import verify_model
 
 MODEL = """
@@ -167,14 +168,28 @@ def test_verdicts_are_those_of_equal_kernels(model: str, tmp_path: Path, monkeyp
     assert len(kernels(MODEL, "neoverse-v1")) == 2  # the same definitions, scheduled otherwise
 
 
-def test_models_in_parts_are_refused() -> None:
-    model = onnx.parser.parse_model(
-        """<ir_version: 9, opset_import: ["": 20]> agraph (string[2] x, string[2] y) => (string[2] z) {
-            z = StringConcat (x, y)
-        }"""
-    )
+IN_PARTS = """<ir_version: 9, opset_import: ["": 20]>
+    agraph (string[2] x, float[2, 3] a, float[3, 2] b) => (string[2] z, float[2, 2] c) {
+        m = MatMul (a, b)
+        t = Cast <to = 8> (m)
+        z = StringConcat (x, x)
+        n = Cast <to = 1> (t)
+        c = Softmax (n)
+    }"""
+
+
+def test_kernels_of_models_in_parts() -> None:
+    model = onnx.parser.parse_model(IN_PARTS)
+    verdicts = verify_model(model, cache=False).verdicts
+    assert {verdict.function for verdict in verdicts} == {"matmul", "softmax"}
+    assert all(verdict.status == EQUAL for verdict in verdicts)
+    with pytest.raises(mirlo.MirloError, match="there is no kernel 'sofmax'.*'softmax'"):
+        verify_model(model, kernel="sofmax", cache=False)
+
+
+def test_graphs_of_models_in_parts_are_refused() -> None:
     with pytest.raises(mirlo.MirloError, match="the model is compiled in parts"):
-        verify_model(model)
+        verify_graph(onnx.parser.parse_model(IN_PARTS))
 
 
 @pytest.mark.parametrize("target", ["nvvm", "spirv"])
