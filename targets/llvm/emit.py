@@ -24,7 +24,7 @@ from mirlo.targets.llvm.object_code import ENTRY, SIZES, EntryInterface
 from mirlo.targets.llvm.options import threads_of
 from mirlo.targets.llvm.processes import helpers
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.units import CompilationUnit, split
+from mirlo.targets.llvm.units import split
 from mirlo.targets.planned import (
     ModelSignature,
     add_polls,
@@ -56,7 +56,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
     )
-    loadable = loadable_on(settings.processor, any(map(uses_tiles, units)))
+    loadable = loadable_on(settings.processor, any(unit.uses_matrix_unit for unit in units))
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=prepared.kernels,
@@ -111,11 +111,6 @@ def _name_functions(module: ir.Module | ir.OpView, main: ir.Operation) -> None:
     name_entry(module, main)
     if sizes != SIZES and sizes in symbols:
         rename_symbol(symbols[sizes], SIZES)
-
-
-def uses_tiles(unit: CompilationUnit) -> bool:
-    """Return whether a unit uses the registers of a matrix unit."""
-    return '"llvm.x86.tile' in unit.text
 
 
 def loadable_on(processor: Processor, with_tiles: bool) -> dict[str, list[str] | str]:

@@ -10,6 +10,7 @@ from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import has_complex_vectors, has_expanded, has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
+from mirlo.targets.llvm.intrinsics.amx import MATRIX_UNIT
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import (
     is_invariant,
@@ -87,7 +88,7 @@ def lower_to_llvm(
     """
     # What few processors and units need is imported where it is needed: eight modules that others do not load.
     text = text or module.operation.get_asm(assume_verified=True)
-    if '"llvm.x86.tile' in text:
+    if any(MATRIX_UNIT in function.attributes for function in module.body.operations):
         from mirlo.targets.llvm.tile_configuration import configure_tiles
 
         configure_tiles(module)

@@ -20,6 +20,7 @@ from mirlo.passes.schedule.loops import ROLLED
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import code_version
+from mirlo.targets.llvm.intrinsics.amx import MATRIX_UNIT
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
 from mirlo.targets.llvm.merge_kernels import merge_kernels, pass_numbers
 from mirlo.targets.llvm.object_code import MAIN, SIZES, EntryInterface
@@ -54,6 +55,8 @@ class CompilationUnit:
     """Whether a kernel has functions of its own, which LLVM may inline."""
     has_tiles: bool = False
     """Whether a kernel has loops with an annotation, those of register tiles."""
+    uses_matrix_unit: bool = False
+    """Whether a kernel uses the registers of a matrix unit."""
 
 
 def split(
@@ -101,7 +104,8 @@ def split(
     # Declarations that several kernels share, and kernels with equal text, appear once.
     text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *kernel_texts]))
     key = _digest(f"{made_by} {entry}", text)
-    main = CompilationUnit(MAIN, MAIN, key, text, entry)
+    uses_matrix_unit = is_small and any(unit.uses_matrix_unit for unit in units.values())
+    main = CompilationUnit(MAIN, MAIN, key, text, entry, uses_matrix_unit=uses_matrix_unit)
     if apart:
         return [main, *units.values()]
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by, shared)]
@@ -173,9 +177,9 @@ def _joined(units: Sequence[CompilationUnit], settings: str) -> CompilationUnit:
     # What several kernels declare is there once.
     parts = tuple(dict.fromkeys(part for unit in units for part in unit.parts))
     text = "\n".join(parts)
-    return CompilationUnit(
-        f"{units[0].name} and {len(units) - 1} more", units[0].symbol, _digest(settings, text), text, parts=parts
-    )
+    name, uses_matrix_unit = f"{units[0].name} and {len(units) - 1} more", any(u.uses_matrix_unit for u in units)
+    key = _digest(settings, text)
+    return CompilationUnit(name, units[0].symbol, key, text, parts=parts, uses_matrix_unit=uses_matrix_unit)
 
 
 def kernel_symbol(name: str) -> str:
@@ -205,10 +209,11 @@ def _kernel_unit(
     symbol = shown or f"mirlo_{_digest('', text)[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
     functions = [member for member in own if operations[member].name == "func.func"]
-    has_tiles = any(ROLLED in operations[member].attributes for member in functions)
+    noted = {attribute for member in functions for attribute in operations[member].attributes}
     return CompilationUnit(
-        name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1, has_tiles=has_tiles
-    )
+        name, symbol, key, "\n".join(named), parts=named, has_helpers=len(functions) > 1, has_tiles=ROLLED in noted,
+        uses_matrix_unit=MATRIX_UNIT in noted,
+    )  # fmt: skip
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
@@ -259,7 +264,7 @@ def _drop_facts(op: ir.Operation) -> None:
     """Drop attributes that passes noted on a kernel, such as its schedule, which do not affect the code."""
     if op.name == "func.func" and is_prim_func(op) and _has_body(op):
         for name in list(op.attributes):
-            if name.startswith("tir.") and name not in (PRIM_FUNC, FORK, ROLLED):
+            if name.startswith("tir.") and name not in (PRIM_FUNC, FORK, ROLLED, MATRIX_UNIT):
                 del op.attributes[name]
 
 

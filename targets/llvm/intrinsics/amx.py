@@ -7,11 +7,14 @@ where registers have several shapes, and end the process at some levels of optim
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.passes.schedule.primitives.tile_instruction import MatrixUnit, TileInstruction
 from mirlo.runtime.records import dataclass
 
 ROWS = "tir.tile_rows"
 """Attribute of an intrinsic: the rows of the register that it changes or stores."""
+MATRIX_UNIT = "tir.matrix_unit"
+"""Attribute of a function that uses the registers."""
 REGISTERS = 8
 MOST_ROWS, ROW_BYTES = 16, 64
 CYCLES = 16.0
@@ -73,6 +76,7 @@ def call(name: str, *operands: ir.Value) -> ir.Operation:
 
 def _call(name: str, rows: int, *operands: ir.Value) -> None:
     op = call(name, *operands)
+    enclosing(op, "func.func").attributes[MATRIX_UNIT] = ir.UnitAttr.get()
     if rows:
         op.attributes[ROWS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), rows)
 

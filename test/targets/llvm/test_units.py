@@ -395,6 +395,21 @@ def test_kernels_with_loops_that_stay_rolled_are_known_by_an_attribute() -> None
         assert not units._kernel_unit("k", operations, texts, {"k": []}, "").has_tiles
 
 
+def test_units_that_use_a_matrix_unit() -> None:
+    """They are those with functions that emitted its instructions, also where kernels share an object file."""
+    attributes = "attributes {tir.prim_func}"
+    texts = [WITHOUT_HELPERS, WITHOUT_HELPERS.replace(attributes, "attributes {tir.prim_func, tir.matrix_unit}")]
+    by_name = [{unit.name: unit.uses_matrix_unit for unit in _units(text)} for text in texts]
+    assert by_name == [{"main": False, "first": False, "third": False}, {"main": False, "first": True, "third": False}]
+    named = [WITHOUT_HELPERS.replace('"@first"', '"llvm.x86.tilezero"'), texts[1]]
+    for text, is_used in zip(named, (False, True), strict=True):
+        for apart in (None, False):
+            with make_context(), ir.Location.unknown(), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(units, "BUNDLED", 4000)
+                joined = split(ir.Module.parse(text), NO_ENTRY, SETTINGS, apart)
+            assert any(unit.uses_matrix_unit for unit in joined) == is_used
+
+
 def test_kernels_with_register_tiles_share_no_object_file_with_others() -> None:
     """LLVM's option for loops of tiles holds for an object file."""
 
