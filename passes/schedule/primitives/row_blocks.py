@@ -9,6 +9,7 @@ threads claim blocks one after the other, and each has a slot of the memory of b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from math import lcm, prod
 from typing import Protocol
@@ -83,16 +84,22 @@ class SharedRows:
     """The loop over rows between the products; None if there is one row."""
     values: tuple[ScheduleBuffer, ...]
     """Values that are stored for one block only."""
+    blocks: tuple[BlockView, ...]
+    """The blocks of the function."""
 
     @property
     def total(self) -> Dim:
         """Return the rows of all blocks."""
         return D.product([extent for _, extent in self.loops]) * self.extent
 
+    @cached_property
+    def hidden(self) -> tuple[int, Dim] | None:
+        """Return the columns that a mask hides from rows, as `RowBlocks.limit`; None if it hides none."""
+        return _hidden_columns(self.blocks, self.extent)
 
-def block_rows(root: Root, leaves: Sequence[BlockLeaf], rows: Dim, ends: Sequence[Loop], threads: int) -> Loop:
-    """Compute the nests of blocks a block of rows at a time; return the loop over blocks."""
-    shared = shared_rows(root, leaves)
+
+def block_rows(root: Root, block: str, shared: SharedRows, rows: Dim, ends: Sequence[Loop], threads: int) -> Loop:
+    """Compute the nests of a block and of others a block of rows at a time; return the loop over blocks."""
     sizes = (rows, shared.extent, shared.width, *(extent for _, extent in shared.loops))
     if threads < 1 and not all(isinstance(size, int) for size in sizes):
         raise ScheduleError(
@@ -101,7 +108,7 @@ def block_rows(root: Root, leaves: Sequence[BlockLeaf], rows: Dim, ends: Sequenc
         )
     limit = None
     if ends:
-        limit = hidden_columns(root.view.blocks, shared.extent)
+        limit = shared.hidden
         if limit is None:
             raise ScheduleError("block_rows: no mask hides columns from all rows of a block on")
     heads = D.product([extent for _, extent in shared.loops])
@@ -110,7 +117,7 @@ def block_rows(root: Root, leaves: Sequence[BlockLeaf], rows: Dim, ends: Sequenc
         shared.values, limit, _columns_at_once(shared, ends), tuple(loop.name for loop in ends), threads,
     )  # fmt: skip
     first = shared.first.node
-    loop = Loop(unique_loop_name(first, f"{leaves[0].name}_rows"), D.ceildiv(shared.extent, rows) * heads, PARALLEL)
+    loop = Loop(unique_loop_name(first, f"{block}_rows"), D.ceildiv(shared.extent, rows) * heads, PARALLEL)
     loop.form = form
     nests = [first, *shared.between, shared.last.node]
     at = root.body.index(first)
@@ -122,7 +129,7 @@ def block_rows(root: Root, leaves: Sequence[BlockLeaf], rows: Dim, ends: Sequenc
 def shared_rows(root: Root, leaves: Sequence[BlockLeaf]) -> SharedRows:
     """Return the rows that the nests of blocks, two products and what is between them, have in common."""
     tops = list(dict.fromkeys(around(leaf)[0] if around(leaf) else leaf for leaf in leaves))
-    at = root.body.index(tops[0]) if tops[0] in root.body else 0
+    at = root.body.index(tops[0]) if tops and tops[0] in root.body else 0
     if list(root.body[at : at + len(tops)]) != tops or len(tops) < 3:
         raise ScheduleError("expected blocks whose nests follow one another: a product, rows and a product")
     node, *between, end = tops
@@ -144,10 +151,10 @@ def shared_rows(root: Root, leaves: Sequence[BlockLeaf]) -> SharedRows:
         raise ScheduleError(f"'{last.leaf.name}' reads no rows that the nests before it compute")
     row = _loop_over_rows(between, total)
     _require_rows(between, row, values, total)
-    return SharedRows(loops, extent, width, *nests, tuple(between), row, values)
+    return SharedRows(loops, extent, width, *nests, tuple(between), row, values, tuple(root.view.blocks))
 
 
-def hidden_columns(blocks: Sequence[BlockView], rows: Dim) -> tuple[int, Dim] | None:
+def _hidden_columns(blocks: Sequence[BlockView], rows: Dim) -> tuple[int, Dim] | None:
     """Return the coefficient and constant of the first column that one of an attention's rows does not need."""
     attention = find_attention(BlockGroup(tuple(blocks), frozenset(), _Scalars()))
     if isinstance(attention, Decline) or attention.key_loop < 1 or attention.extents[attention.key_loop - 1] != rows:

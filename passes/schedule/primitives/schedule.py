@@ -81,6 +81,8 @@ class Schedule(LoopQueries):
         """The blocks of the function that `compute_inline` took."""
         self._is_given = False
         """Whether a function of the user is arranging the loops."""
+        self._shared_rows: tuple[tuple[int, tuple[str, ...]], SharedRows] | None = None
+        """The rows that nests of these blocks have in common, after this number of primitives."""
 
     @staticmethod
     def of(function: PrimScript, *types: TensorType, **attributes: float) -> Schedule:
@@ -170,9 +172,9 @@ class Schedule(LoopQueries):
         """
         from mirlo.passes.schedule.primitives.row_blocks import block_rows
 
-        leaves, ended = [self._leaf(name) for name in blocks], [self._loop(name) for name in ends]
+        shared, ended = self.shared_rows(blocks), [self._loop(name) for name in ends]
         size = rows if isinstance(rows, int) else D.parse(rows)
-        loop = block_rows(self._root, leaves, size, ended, threads)
+        loop = block_rows(self._root, blocks[0], shared, size, ended, threads)
         named: dict[str, object] = {"ends": tuple(ends)} if ends else {}
         named |= {"threads": threads} if threads else {}
         return self._record("block_rows", (tuple(blocks), rows), loop.name, named)
@@ -181,7 +183,10 @@ class Schedule(LoopQueries):
         """Return the rows that the nests of blocks have in common, for `block_rows`."""
         from mirlo.passes.schedule.primitives.row_blocks import shared_rows
 
-        return shared_rows(self._root, [self._leaf(name) for name in blocks])
+        state = (len(self.trace.calls), tuple(blocks))
+        if self._shared_rows is None or self._shared_rows[0] != state:
+            self._shared_rows = state, shared_rows(self._root, [self._leaf(name) for name in blocks])
+        return self._shared_rows[1]
 
     @primitive
     def partition(self, loop: str, points: Sequence[int] | None = None, multiples: Sequence[int] = ()) -> list[str]:
@@ -616,6 +621,7 @@ class Schedule(LoopQueries):
         for words in (self.trace.calls, self.applied, self.inlined):
             words.clear()
         self.__dict__.pop("_root", None)  # built again for the first primitive
+        self._shared_rows = None
         self.replay(kept)
 
     def emit(self, facts: ScheduleFacts | None = None, choices: ChoiceValues | None = None) -> func.FuncOp:

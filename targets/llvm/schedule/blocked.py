@@ -30,7 +30,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorB
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.group_plan import schedule_of
-from mirlo.passes.schedule.primitives.row_blocks import SharedRows, hidden_columns
+from mirlo.passes.schedule.primitives.row_blocks import SharedRows
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
@@ -263,7 +263,7 @@ def _is_hidden(stages: AttentionStages, shared: SharedRows, is_dynamic: bool) ->
         return False
     if not is_dynamic and not D.is_certain(lambda: shared.extent >= 4 * MIN_MASKED_ROWS):
         return False
-    return hidden_columns(stages.group.blocks, shared.extent) is not None
+    return shared.hidden is not None
 
 
 def _block_rows(

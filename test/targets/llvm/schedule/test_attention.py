@@ -16,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.legalize.rules.attention import attention as decomposed_attention
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.primitives import row_blocks
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.session import Session
 
@@ -59,6 +60,18 @@ def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
         executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
     clean = [array if i not in (1, 2) else np.nan_to_num(array) for i, array in enumerate(arrays)]
     np.testing.assert_allclose(executable(*arrays), case.expected(clean), rtol=2e-5, atol=2e-6)
+
+
+def test_rows_and_hidden_columns_are_analyzed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("shared_rows", "_hidden_columns"):
+        analysis = getattr(row_blocks, name)
+        counted = lambda *arguments, name=name, analysis=analysis: calls.append(name) or analysis(*arguments)  # noqa: E731
+        monkeypatch.setattr(row_blocks, name, counted)
+    with make_context(), ir.Location.unknown():
+        session = Session()
+        Pipeline("legalize{target=llvm},schedule").run(ir.Module.parse(HIDDEN["blocks"].text()), session)
+    assert sorted(calls) == ["_hidden_columns", "shared_rows"]
 
 
 @pytest.mark.sample(2)
