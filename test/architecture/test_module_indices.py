@@ -24,7 +24,7 @@ def registered() -> dict[str, dict[str, list[str]]]:
 
 
 def test_indices_have_what_modules_register(registered: dict[str, dict[str, list[str]]]) -> None:
-    assert len(registered) == 7
+    assert len(registered) == 6
     for package, modules in registered.items():
         lines = import_module(package).INDEX.replace("\n    ", " ").strip().splitlines()
         found = {name: keys.split() for name, _, keys in (line.partition(": ") for line in lines)}

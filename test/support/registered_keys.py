@@ -14,7 +14,6 @@ from mirlo.passes.rules import RuleBook
 PACKAGES = (
     "mirlo.frontends.onnx.ops", "mirlo.passes.graph.rules", "mirlo.passes.legalize.rules",
     "mirlo.passes.lower.expansions", "mirlo.targets.llvm.intrinsics", "mirlo.targets.llvm.legalize",
-    "mirlo.targets.llvm.nbits",
 )  # fmt: skip
 FOUND: dict[str, dict[str, set[str]]] = {package: defaultdict(set) for package in PACKAGES}
 

@@ -39,6 +39,13 @@ def gathered_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
     return min((element_bytes(value.type) for value in gathered), default=0)
 
 
+def narrowest_stored_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
+    """Return the size of the smallest element that lanes store next to each other; 0 if they store none."""
+    outputs = [(each, output) for each in instances if not each.block.is_reduction for output in each.block.outputs]
+    sizes = (element_bytes(output.element_type) for each, output in outputs if each.flat(output).coefficient(axis) == 1)
+    return min(sizes, default=0)
+
+
 def _is_extracted(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.extract"
 

@@ -6,12 +6,11 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import ModuleIndex
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import LEGALIZE, Decline
+from mirlo.passes.rules import Decline
 from mirlo.passes.session import REQUESTED_ACTIVATIONS
 from mirlo.runtime.names import ACTIVATIONS
 from mirlo.runtime.records import dataclass
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from mirlo.targets.llvm.machine import Machine
     from mirlo.targets.llvm.nbits.convert import ProductFunctions
     from mirlo.targets.llvm.nbits.product import Product
-
-INDEX = """
-rows: relax.quantize_rows
-"""
-"""The modules by the operators that the rules of each file are for."""
-
-LEGALIZE.defer(ModuleIndex(__name__))
 
 
 @dataclass(frozen=True)

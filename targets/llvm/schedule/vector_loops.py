@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Variable
 from mirlo.passes.rule_choices import ChoiceValue, choice_values, tried_values, tuning_point
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, widest_bytes
+from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, narrowest_stored_bytes, widest_bytes
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.vector_memory import REGISTER_PART
@@ -47,7 +47,7 @@ def choose_lane_vectors(
     """
     unroll = chosen.unroll_of(loop)
     if lanes is None:
-        own = chosen.lanes_of(loop) or _own_lanes(instances, axis, machine)
+        own = chosen.lanes_of(loop) or _own_lanes(instances, axis, machine, reduces)
         if not reduces and has_intrinsics(instances):
             # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
             # does not interleave consecutive vectors, but it splits a vector of several registers that way.
@@ -59,13 +59,14 @@ def choose_lane_vectors(
     )
 
 
-def _own_lanes(instances: Sequence[BlockInstance], axis: Variable, machine: Machine) -> int:
+def _own_lanes(instances: Sequence[BlockInstance], axis: Variable, machine: Machine, reduces: bool) -> int:
     """Return the lanes of a vector whose widest elements fill a register.
 
-    Elements that are loaded one by one fill at least the part of a register that they are inserted in.
+    Elements that are loaded one by one fill at least the part of a register that they are inserted in. So do those
+    that a loop stores which reduces: vectors of others are joined.
     """
-    gathered = gathered_bytes(instances, axis)
-    least = REGISTER_PART // gathered if gathered else 1
+    narrow = gathered_bytes(instances, axis), narrowest_stored_bytes(instances, axis) if reduces else 0
+    least = max(REGISTER_PART // size if size else 1 for size in narrow)
     return max(machine.lanes(widest_bytes(instances, axis)), least)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scheduled import Kernel, compare, tensor
 
-from mirlo.dialects.tir.compute import exp, maximum, select, sqrt
+from mirlo.dialects.tir.compute import abs_, exp, maximum, roundeven, select, sqrt
 
 
 def softmax(p, x):
@@ -43,6 +43,20 @@ def test_softmax_needs_no_memory_of_its_own() -> None:
     kernel = compare(softmax, [tensor(2, 3, 5, 300)], "rows", machine="avx2")
     assert "alloca" not in kernel.text and "workspace" not in kernel.text
     assert "rows = array<i64: 30>" in kernel.text and "walks = 3" in kernel.text
+
+
+def quantized(p, x):
+    rows, size = x.shape
+    largest = p.reduce("max", (rows,), (size,), lambda r, i: abs_(x[r, i]), init=0.0)
+    codes = p.compute((rows, size), lambda r, i: roundeven(x[r, i] * (127.0 / largest[r])).cast("i8"))
+    return codes, largest, p.reduce("add", (rows,), (size,), lambda r, i: codes[r, i].cast("i32"))
+
+
+@pytest.mark.parametrize("machine", ["avx2", "avx512"])
+def test_rows_are_stored_in_whole_parts_of_registers(machine: str) -> None:
+    """Eight codes of 8 bits are less than what a store of AVX2 takes, so vectors have 16 lanes."""
+    kernel = compare(quantized, [tensor(3, 64)], "rows", machine=machine)
+    assert "vector<16xi8>" in kernel.text and "vector<8xi8>" not in kernel.text
 
 
 @pytest.mark.parametrize("shape", [(4, 40), (2, 3, 100), (1, 1, 64), (1, 768)])
