@@ -4,10 +4,11 @@
     python exact_suite.py --suite onnx --sample 100 --seed 1     # or all, at night
     python exact_suite.py --suite FOLDER                         # models of a folder
     python exact_suite.py --suite samples --graph                # passes and rules in place of kernels
+    python exact_suite.py --suite samples --target 'nvvm{chip=sm_90a}' --precision f16 --emulated   # with those of PTX
 
 It prints how many kernels are equal, different and outside, and a line for each that is not equal, or did not run on
 large numbers. With `--graph` it
-prints a row of Markdown for each model.
+prints a row of Markdown for each model. With `--emulated`, kernels of `nvvm` that are outside run as PTX.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from symbolic_suite import SymbolicBackend, load_suite
 
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.runtime.errors import MirloError
+from mirlo.testing.emulated_kernels import emulated_kernels
 from mirlo.tools import samples
 from mirlo.tools.verify.graph import verify_graph
 from mirlo.tools.verify.model import verify_model
@@ -67,16 +69,32 @@ def _cases() -> dict[str, unittest.TestCase]:
     return load_suite()
 
 
-def verdicts_of(name: str, suite: str, target: str) -> list[ModelVerdict]:
+def verdicts_of(
+    name: str, suite: str, target: str, precision: str | None = None, is_emulated: bool = False
+) -> list[ModelVerdict]:
     """Return the verdicts of the kernels of a model of a suite."""
     try:
+        verdicts: Sequence[KernelVerdict]
         if suite == "onnx":
             verdicts = _verify_case(name, target)
         else:
-            verdicts = verify_model(samples.path(name) if suite == "samples" else name, target, tune=False).verdicts
+            path = samples.path(name) if suite == "samples" else name
+            verdicts = verify_model(path, target, tune=False, precision=precision).verdicts
+            if is_emulated:
+                verdicts = _emulated(path, target, precision, verdicts)
     except MirloError as error:
         return [ModelVerdict(name, NOT_COMPILED, why=str(error).splitlines()[0])]
     return [ModelVerdict(name, each.status, each.function, each.why or each.without) for each in verdicts]
+
+
+def _emulated(
+    path: str, target: str, precision: str | None, verdicts: Sequence[KernelVerdict]
+) -> Sequence[KernelVerdict]:
+    """Return verdicts with those of PTX for kernels that are outside."""
+    outside = {verdict.function for verdict in verdicts if verdict.status == OUTSIDE}
+    kernels = emulated_kernels(path, target, precision=precision) if outside else []
+    as_ptx = {kernel.name: kernel.verify() for kernel in kernels if kernel.name in outside}
+    return [as_ptx.get(verdict.function, verdict) for verdict in verdicts]
 
 
 def _verify_case(name: str, target: str) -> Sequence[KernelVerdict]:
@@ -113,6 +131,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--target", default="llvm", help="what models are compiled for")
+    parser.add_argument("--precision", help="bf16 or f16")
+    parser.add_argument("--emulated", action="store_true", help="run kernels that are outside as PTX on the emulator")
     parser.add_argument("--graph", action="store_true", help="compare models pass by pass, and rules")
     options = parser.parse_args()
     names = [name for name in names_of_suite(options.suite) if re.search(options.only, name)]
@@ -124,7 +144,7 @@ def main() -> None:
         if options.graph:
             print(graph_row(name, options.suite, options.target), flush=True)
             continue
-        verdicts = verdicts_of(name, options.suite, options.target)
+        verdicts = verdicts_of(name, options.suite, options.target, options.precision, options.emulated)
         own = Counter(each.status for each in verdicts)
         counts += own
         for each in verdicts:

@@ -62,7 +62,7 @@ class BulkCopies:
         if inside.any():
             addresses = (box.address + offset[inside]).astype(np.uint64)
             result[inside] = self._batch.memory.load(addresses, box.element)
-        if box.kind == TFLOAT32:
+        if box.kind == TFLOAT32 and self._batch.kernel.residues is None:
             result = round_tf32_even(result.view(np.float32)).view(np.uint32)
         return np.ascontiguousarray(result).reshape(-1).view(np.uint8)
 

@@ -20,10 +20,7 @@ _NARROW = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "f16x2": "f16", "bf16x2": "bf16"}
 
 def convert_builder(p: KernelPreparation, i: PtxInstruction) -> Step:
     """Return the step of a conversion."""
-    kinds = [m for m in i.modifiers if m in _KINDS]
-    if len(kinds) != 2:
-        raise PtxError(f"{i.opcode} is not known")
-    target, source = kinds
+    target, source = conversion_kinds(i)
     flags = [m for m in i.modifiers if m not in _KINDS]
     for flag in flags:
         if flag not in ("rn", "rna", "rz", "satfinite", "sat", "relu", "ftz", *_TO_INTEGER):
@@ -34,6 +31,14 @@ def convert_builder(p: KernelPreparation, i: PtxInstruction) -> Step:
         return _to_tf32(p, i, flags)
     function, write, read = conversion(target, source, flags), p.write(i.operands[0]), p.read(i.operands[1], source)
     return lambda group: write(group, function(read(group)))
+
+
+def conversion_kinds(i: PtxInstruction) -> tuple[str, str]:
+    """Return the types to which and from which an instruction converts."""
+    kinds = [m for m in i.modifiers if m in _KINDS]
+    if len(kinds) != 2:
+        raise PtxError(f"{i.opcode} is not known")
+    return kinds[0], kinds[1]
 
 
 def conversion(target: str, source: str, flags: list[str]) -> Callable[[Array], Array]:

@@ -17,6 +17,7 @@ from mirlo.testing.ptx.kernel import PtxKernel
 from mirlo.testing.ptx.launch import launch, packed
 from mirlo.testing.ptx.memory import GlobalMemory
 from mirlo.testing.ptx.parse import parse
+from mirlo.testing.ptx.residues import Residues
 from mirlo.testing.ptx.tensormap import BYTES, EncodedMap, encode
 from mirlo.testing.ptx.text import Module
 
@@ -52,13 +53,16 @@ Ranges = tuple[tuple[int, int], ...]
 class EmulatedDriver(FakeDriver):
     """A driver whose kernels are the PTX that it is given."""
 
-    def __init__(self, chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> None:
+    def __init__(
+        self, chip: str = "sm_90a", gpus: int = 1, races: bool = False, residues: Residues | None = None
+    ) -> None:
         super().__init__(gpus)
         digits = "".join(c for c in chip if c.isdigit())
         self.capability = (int(digits) // 10, int(digits) % 10)
         self.units = find_chip(chip).units
         self.maps = EmulatedMaps()
         self.races = races
+        self.residues = residues
         self.edit: Callable[[str], str] = lambda ptx: ptx
         """What is done to the PTX of modules before they are loaded."""
         self.behind: dict[bytes, bytes] = {}
@@ -120,7 +124,7 @@ class EmulatedDriver(FakeDriver):
         ranges, self.ranges = self.ranges, None
         module, name = self._functions[function]
         if (module, name) not in self._kernels:
-            self._kernels[module, name] = PtxKernel(self._modules[module], name)
+            self._kernels[module, name] = PtxKernel(self._modules[module], name, self.residues)
         kernel = self._kernels[module, name]
         values = [value for value, _ in parameters]
 
@@ -164,9 +168,14 @@ def _joined(ranges: Any) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterator[EmulatedDriver]:
-    """Run models of target nvvm on emulated GPUs with a chip's compute capability; `races`: look for them, slowly."""
-    fake = EmulatedDriver(chip, gpus, races)
+def emulated(
+    chip: str = "sm_90a", gpus: int = 1, races: bool = False, residues: Residues | None = None
+) -> Iterator[EmulatedDriver]:
+    """Run models of target nvvm on emulated GPUs with a chip's compute capability.
+
+    `races`: look for them, slowly. With `residues`, floats are residues modulo a prime.
+    """
+    fake = EmulatedDriver(chip, gpus, races, residues)
     step, assemble = model_module.CudaModel.step, emit.to_cubin
 
     def remembering(code: bytes, *rest: Any) -> bytes:

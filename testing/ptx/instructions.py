@@ -12,6 +12,7 @@ from mirlo.testing.ptx.matrix import MATRIX
 from mirlo.testing.ptx.mbarriers import MBARRIERS, wait_for_phase
 from mirlo.testing.ptx.moves import move_builder
 from mirlo.testing.ptx.prepare import KernelPreparation, Step
+from mirlo.testing.ptx.residue_instructions import residue_builder
 from mirlo.testing.ptx.tensormemory import TENSOR_MEMORY
 from mirlo.testing.ptx.text import PtxInstruction
 from mirlo.testing.ptx.types import FLOATS
@@ -31,7 +32,9 @@ def builder_of(p: KernelPreparation, i: PtxInstruction) -> Step:
     for table in TABLES:
         if i.name in table:
             return table[i.name](p, i)
-    build = move_builder(i.name, i.kind)
+    build = residue_builder(p, i) if p.residues is not None else None
+    if build is None:
+        build = move_builder(i.name, i.kind)
     if build is None:
         build = float_builder(i, p.version) if i.kind in FLOATS else integer_builder(i)
     if build is None:

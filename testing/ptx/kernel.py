@@ -12,6 +12,7 @@ from mirlo.testing.ptx.flow import BasicBlock, arguments_of, basic_blocks, resul
 from mirlo.testing.ptx.group import Group
 from mirlo.testing.ptx.instructions import MEETING, builder_of, wait_builder_of
 from mirlo.testing.ptx.prepare import KernelPreparation, Step
+from mirlo.testing.ptx.residues import MeaninglessError, Residues
 from mirlo.testing.ptx.text import Function, Module, Negated, PtxInstruction, PtxSymbol, PtxVariable, Reg
 from mirlo.testing.ptx.types import Array
 
@@ -33,9 +34,10 @@ class Code:
 class PtxKernel:
     """A kernel of a module, prepared for execution."""
 
-    def __init__(self, module: Module, name: str) -> None:
+    def __init__(self, module: Module, name: str, residues: Residues | None = None) -> None:
         function = module.functions[name]
         self.name = name
+        self.residues = residues
         self.function = function
         symbols, self.constants = _place_globals(module)
         symbols |= _lay_out(function.params)
@@ -52,7 +54,7 @@ class PtxKernel:
         self.shared_size = max((v.offset + v.size for v in shared), default=0)
         digits = "".join(c for c in module.target if c.isdigit())
         p = KernelPreparation(
-            function, symbols, frozenset(v.name for v in shared), module.target, divmod(int(digits), 10)
+            function, symbols, frozenset(v.name for v in shared), module.target, divmod(int(digits), 10), residues
         )
         self.blocks = [_prepare(p, block) for block in basic_blocks(function, MEETING)]
         self.numbers = p.numbers
@@ -116,6 +118,8 @@ def _prepare(p: KernelPreparation, block: BasicBlock) -> Code:
                 if ending is not None:
                     break
             steps.append(_guarded(p, instruction, builder_of(p, instruction)))
+        except MeaninglessError:
+            raise
         except PtxError as error:
             raise PtxError(f"'{p.function.name}', line {instruction.line}, {instruction.opcode}: {error}") from None
     live = tuple(p.number(name) for name in block.live)

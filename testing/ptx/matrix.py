@@ -14,6 +14,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.testing.ptx.errors import KernelError, PtxError
 from mirlo.testing.ptx.group import Group
 from mirlo.testing.ptx.prepare import Builder, KernelPreparation, Read, Step
+from mirlo.testing.ptx.residues import MatrixFactor, MeaninglessError, Residues
 from mirlo.testing.ptx.text import PtxInstruction
 from mirlo.testing.ptx.types import BITS, TYPES, Array
 from mirlo.testing.ptx.warp import places_of_lanes
@@ -145,13 +146,33 @@ def _gathered(group: Group, reads: Sequence[Read], kind: str, fragment: Fragment
     return matrix
 
 
+INTEGERS = ("s8", "u8")
+
+
 def exactly(numbers: Array, kind: str) -> Array:
     """Convert factors to a type in which numpy's products and sums are exact: integers, or f64 for others."""
-    if kind in ("s8", "u8"):
+    if kind in INTEGERS:
         return numbers.astype(np.int64)
     if kind == "tf32":
         return truncated_to_tf32(numbers).astype(np.float64)
     return numbers.astype(np.float64)
+
+
+def product_of(
+    residues: Residues | None, left: MatrixFactor, right: MatrixFactor, sums: Array, sign: int = 1,
+    is_saturated: bool = False,
+) -> Array:  # fmt: skip
+    """Return sums plus a product of matrices, in the type of the sums."""
+    if residues is not None and left.kind not in INTEGERS:
+        if sums.dtype != np.float32:
+            raise MeaninglessError("sums of 16 bits")
+        return residues.product(left, right, sums.view(np.uint32), sign).view(np.float32)
+    x, y = (exactly(each.numbers, each.kind) for each in (left, right))
+    y = y.swapaxes(-1, -2) if right.is_transposed else y
+    result = (x @ y) * sign + sums.astype(x.dtype)
+    if is_saturated:
+        result = np.clip(result, -(2**31), 2**31 - 1)
+    return result.astype(sums.dtype)
 
 
 def truncated_to_tf32(numbers: Array) -> Array:
@@ -181,13 +202,11 @@ def _mma(p: KernelPreparation, i: PtxInstruction) -> Step:
 
     def step(group: Group) -> None:
         warps = whole(group)
-        left = exactly(_gathered(group, a, a_kind, a_at, (16, depth)), a_kind)
-        right = exactly(_gathered(group, b, b_kind, b_at, (depth, 8)), b_kind)
+        left = MatrixFactor(_gathered(group, a, a_kind, a_at, (16, depth)), a_kind)
+        right = MatrixFactor(_gathered(group, b, b_kind, b_at, (depth, 8)), b_kind)
         sums = _gathered(group, c, sum_kind, c_at, (16, 8))
-        matrix = left @ right + sums.astype(left.dtype)
-        if result == "s32":
-            matrix = np.clip(matrix, -(2**31), 2**31 - 1) if saturated else matrix
-        numbers = matrix.astype(TYPES[result])[:, c_at.rows, c_at.columns]
+        matrix = product_of(p.residues, left, right, sums, is_saturated=saturated and result == "s32")
+        numbers = matrix[:, c_at.rows, c_at.columns]
         words = np.ascontiguousarray(numbers).view(np.uint32).reshape(warps * 32, -1)
         for n, write in enumerate(writes):
             write(group, np.ascontiguousarray(words[:, n]))

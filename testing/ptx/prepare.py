@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.testing.ptx.errors import PtxError
 from mirlo.testing.ptx.group import Group
 from mirlo.testing.ptx.ranks import with_rank
+from mirlo.testing.ptx.residues import HALF, Residues
 from mirlo.testing.ptx.special import SPECIAL
 from mirlo.testing.ptx.text import Address, Function, Imm, Negated, Operand, PtxInstruction, PtxSymbol, Reg, Vector
 from mirlo.testing.ptx.types import BITS, PACKED, TYPES, Array, kept_as, seen_as, storage
@@ -24,9 +25,11 @@ class KernelPreparation:
 
     def __init__(
         self, function: Function, symbols: dict[str, int], shared: frozenset[str], target: str,
-        version: tuple[int, int],
+        version: tuple[int, int], residues: Residues | None = None,
     ) -> None:  # fmt: skip
         self.target = target
+        self.residues = residues
+        """What floats are in place of their bits; None for those themselves."""
         self.function = function
         self.symbols = symbols
         """The addresses of variables in their space."""
@@ -52,13 +55,16 @@ class KernelPreparation:
             declared = registers.get(name) or registers.get(name.rstrip("0123456789"))
             if declared is None:
                 raise PtxError(f"the register {name} is not declared")
-            stored = self._kinds[name] = storage(declared)
+            stored = storage(declared)
+            if self.residues is not None and stored == BITS[HALF // 8]:
+                stored = BITS[4]
+            self._kinds[name] = stored
         return stored
 
     def read(self, operand: Operand, kind: str) -> Read:
         """Return the values of an operand as a type."""
         if isinstance(operand, Imm):
-            value = _constant(operand, kind)
+            value = self._constant(operand, kind)
             return lambda group: value
         if isinstance(operand, Negated):
             inner = self.read(operand.reg, kind)
@@ -79,6 +85,11 @@ class KernelPreparation:
         if kept.itemsize < dtype.itemsize or kind == "pred" or kept == TYPES["pred"]:
             raise PtxError(f"{operand.name} has not the size of .{kind}")
         return lambda group: seen_as(group.regs[number], kind)
+
+    def _constant(self, operand: Imm, kind: str) -> Array:
+        if self.residues is not None and operand.float_width:
+            return kept_as(self.residues.constant(operand), BITS[TYPES[kind].itemsize]).view(TYPES[kind])
+        return _constant(operand, kind)
 
     def _read_symbol(self, name: str, kind: str) -> Read:
         value = _constant(Imm(32 if name == "WARP_SZ" else self._symbol(name)), kind)

@@ -13,9 +13,10 @@ import numpy as np
 from mirlo.runtime.records import dataclass
 from mirlo.testing.ptx.errors import KernelError, PtxError
 from mirlo.testing.ptx.group import Group
-from mirlo.testing.ptx.matrix import exactly
+from mirlo.testing.ptx.matrix import product_of
 from mirlo.testing.ptx.mbarriers import Key, keys_of
 from mirlo.testing.ptx.prepare import Builder, KernelPreparation, Step
+from mirlo.testing.ptx.residues import MatrixFactor
 from mirlo.testing.ptx.text import PtxInstruction
 from mirlo.testing.ptx.types import TYPES, Array
 from mirlo.testing.ptx.wgmma import Described, places
@@ -110,17 +111,18 @@ class TensorMemory:
     def _multiply(self, product: _Product) -> None:
         shared = self._batch.shared
         left, right, kind = product.kinds
-        factors = []
+        factors: list[MatrixFactor] = []
         for at, name in zip(product.sources, (left, right), strict=True):
             shared.check_for_units(at)
-            factors.append(exactly(shared.bytes[at].view(TYPES[name])[..., 0], name))
-        result = factors[0] @ factors[1].T
-        where = (product.block, slice(None), slice(product.column, product.column + result.shape[1]))
-        if product.keeps:
-            if not self._known[where].all():
-                raise KernelError("a product adds to tensor memory that was never written")
-            result = result + self._data[where].view(TYPES[kind])
-        self._data[where] = result.astype(TYPES[kind]).view(np.uint32)
+            numbers = shared.bytes[at].view(TYPES[name])[..., 0]
+            factors.append(MatrixFactor(numbers, name, is_transposed=bool(factors)))
+        columns = len(factors[1].numbers)
+        where = (product.block, slice(None), slice(product.column, product.column + columns))
+        if product.keeps and not self._known[where].all():
+            raise KernelError("a product adds to tensor memory that was never written")
+        sums = self._data[where].view(TYPES[kind]) if product.keeps else np.zeros((LANES, columns), TYPES[kind])
+        result = product_of(self._batch.kernel.residues, factors[0], factors[1], sums)
+        self._data[where] = result.view(np.uint32)
         self._known[where] = True
 
     def load(self, group: Group, address: Array, registers: tuple[int, ...]) -> None:

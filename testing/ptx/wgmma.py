@@ -12,8 +12,9 @@ import numpy as np
 from mirlo.runtime.records import dataclass
 from mirlo.testing.ptx.errors import KernelError, PtxError
 from mirlo.testing.ptx.group import Group
-from mirlo.testing.ptx.matrix import LANES, exactly
+from mirlo.testing.ptx.matrix import LANES, product_of
 from mirlo.testing.ptx.prepare import Builder, KernelPreparation, Step
+from mirlo.testing.ptx.residues import MatrixFactor
 from mirlo.testing.ptx.text import Imm, PtxInstruction, Vector
 from mirlo.testing.ptx.types import TYPES, Array
 
@@ -268,12 +269,10 @@ def _product(p: KernelPreparation, i: PtxInstruction) -> Step:
         else:
             x = _factor(group, _uniform(group, left[0](group)), LINES, a_kind, bool(is_transposed[0]), read)
         y = _factor(group, _uniform(group, right(group)), columns, b_kind, bool(is_transposed[1]), read)
-        result = exactly(x, a_kind) @ exactly(y, b_kind).swapaxes(1, 2)
-        if signs != (1, 1):
-            result = result * (signs[0] * signs[1])
-        sums = _from_sums(before.view(dtype), columns)
-        result = result + np.where(kept[:, :1, None], sums, dtype.type(0)).astype(result.dtype)
-        products.start(group, registers, _to_sums(result.astype(dtype)).view(np.uint32), read)
+        sums = np.where(kept[:, :1, None], _from_sums(before.view(dtype), columns), dtype.type(0))
+        left_factor, right_factor = MatrixFactor(x, a_kind), MatrixFactor(y, b_kind, is_transposed=True)
+        result = product_of(p.residues, left_factor, right_factor, sums, signs[0] * signs[1])
+        products.start(group, registers, _to_sums(result).view(np.uint32), read)
 
     return step
 

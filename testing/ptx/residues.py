@@ -1,0 +1,73 @@
+"""Residues modulo a prime in place of floats: their order in a round, constants, and products of matrices.
+
+A register of 32 bits that is a float has its residue. 16-bit floats keep theirs as long as they are in registers of
+their own; in memory, and packed in pairs, they have its low 16 bits.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from mirlo.passes.exact.primes import VALUES, P
+from mirlo.runtime.records import dataclass
+from mirlo.testing.ptx.errors import PtxError
+from mirlo.testing.ptx.text import Imm
+from mirlo.testing.ptx.types import TYPES, Array
+
+HALVES = ("f16", "bf16")
+WORDS = ("f32", "tf32")
+"""Kinds of 32 bits."""
+HALF = 16
+"""Bits of those of 16."""
+
+
+class MeaninglessError(PtxError):
+    """An instruction without a meaning on residues."""
+
+
+@dataclass(frozen=True)
+class MatrixFactor:
+    """Matrices that a unit multiplies, by their elements."""
+
+    numbers: Array
+    kind: str
+    is_transposed: bool = False
+
+
+@dataclass
+class Residues:
+    """The order of residues in the round that is executed."""
+
+    factor: int = 1
+    shift: int = 0
+
+    def key(self, numbers: Array) -> Array:
+        """Return the ranks of residues in the order."""
+        return (numbers * np.uint64(self.factor) + np.uint64(self.shift)) % np.uint64(P)
+
+    def constant(self, value: Imm) -> Array:
+        """Return a float that is part of an instruction."""
+        size = value.float_width // 8
+        number = float(np.array([value.bits], f"u{size}").view(f"f{size}")[0])
+        if not np.isfinite(number):
+            raise MeaninglessError(f"the constant {number}")
+        return np.array([VALUES.residue(Fraction(number))], np.uint32)
+
+    def product(self, left: MatrixFactor, right: MatrixFactor, sums: Array, sign: int = 1) -> Array:
+        """Return sums plus a product of matrices, as bits."""
+        wide, other = _numbers(left).astype(np.float64), _numbers(right)
+        # a sum of up to 32 products of 31 and 16 bits is exact as a 64-bit float
+        halves = (other & ((1 << HALF) - 1), other >> HALF)
+        low, high = ((wide @ half.astype(np.float64)).astype(np.int64) % P for half in halves)
+        total = (low + (high << HALF)) % P
+        result: Array = ((sums.astype(np.int64) + sign * total) % P).astype(np.uint32)
+        return result
+
+
+def _numbers(factor: MatrixFactor) -> Array:
+    if factor.kind not in (*HALVES, *WORDS):
+        raise MeaninglessError(f"a product of {factor.kind}")
+    bits = np.ascontiguousarray(factor.numbers).view(f"u{TYPES[factor.kind].itemsize}").astype(np.int64) % P
+    return bits.swapaxes(-1, -2) if factor.is_transposed else bits
