@@ -17,7 +17,7 @@ ROOT = TESTS.parent
 if ROOT.name == "mirlo":
     sys.path.insert(0, str(ROOT.parent))
 
-SECONDS_OF_CASES = 0.1
+SECONDS_OF_CASES = 0.2
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 PACKAGE_TESTS = [ROOT / "plugins" / name / "tests" for name in ("llm", "stablehlo", "torch")]
