@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, DimsDiffer
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.library.attention import join_heads
 from mirlo.frontends.library.normalizations import layer_norm
@@ -310,8 +310,12 @@ def _by_head(node: Node) -> Tensor:
     node.attr.ignore("is_packed_batching")
     if node.attr.float("scale", 1.0) != 1:
         raise NodeError("attribute 'scale' must be 1")
+    half = node.type(2).shape[1]
+    if rotated and 2 * half != rotated:
+        text = f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles"
+        raise DimsDiffer(text, 2 * half, rotated)
     if x.rank == 3 and not rotated and not heads:
-        size = quotient(x.shape[2], 2 * node.type(2).shape[1])
+        size = quotient(x.shape[2], 2 * half)
         heads = size if isinstance(size, int) else 0
     return node[0] if x.rank == 4 else heads_of(node, node[0], heads, "num_heads")
 

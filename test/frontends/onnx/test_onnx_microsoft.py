@@ -90,6 +90,20 @@ def test_errors_of_rotations() -> None:
     assert "'mrope_section' must be three numbers whose sum is 8, got [2, 2, 2]" in refused(made)
 
 
+@pytest.mark.parametrize("operator", ("RotaryEmbedding", "MRotaryEmbedding"))
+def test_caches_have_the_angles_of_a_partial_rotation(operator: str) -> None:
+    """ONNX Runtime refuses a model whose caches have other angles than half of `rotary_embedding_dim`."""
+    count = (3,) if operator == "MRotaryEmbedding" else ()
+    feeds = {"x": floats(1, 2, 64), "p": RANDOM.integers(0, 8, (*count, 1, 2))}
+    given: dict[str, Any] = {"num_heads": 2, "rotary_embedding_dim": 16}
+    given |= {"mrope_section": [2, 3, 3]} if count else {}
+    constants = {"c": floats(8, 8), "s": floats(8, 8)}
+    check(make(operator, feeds, constants, "x p c s", "y", **given), feeds)
+    given["rotary_embedding_dim"] = 24
+    message = refused(make(operator, feeds, constants, "x p c s", "y", **given))
+    assert "attribute 'rotary_embedding_dim' is 24, but the caches have 8 angles" in message
+
+
 def test_rotation_from_a_position_of_dynamic_length() -> None:
     feeds = {"x": floats(2, 5, 32), "p": np.array([3])}
     constants = {"c": floats(32, 8), "s": floats(32, 8)}
