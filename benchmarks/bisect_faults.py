@@ -1,4 +1,4 @@
-"""One hundred planted faults, and what `mirlo bisect` blames for them: the table in docs/bisect-faults.md.
+"""One hundred planted faults, and what `mirlo bisect` blames for them: the table in docs/mirlo.md.
 
     python -m benchmarks.bisect_faults [--count 20] [--keep FILE] [KIND...]
 

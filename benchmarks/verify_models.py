@@ -65,7 +65,7 @@ class ModelRun:
     commit: str
     date: str
     seconds: float
-    """Processor time, passes included."""
+    """Time of the clock, passes included, with what else ran on the machine."""
     state: str
     counts: dict[str, int]
     """Kernels by status."""
@@ -151,19 +151,17 @@ def write_runs() -> None:
 def tables(runs: Sequence[ModelRun]) -> str:
     """Return how many models and kernels of each group were compared, then which models were not, and why."""
     lines = [
-        "| models | target | compared | equal | different | outside | share equal | CPU time, median | at most "
-        "| not compared |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| models | target | compared | equal | different | outside | share equal | not compared |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for group, target in sorted({(run.group, run.target) for run in runs}):
         own = [run for run in runs if (run.group, run.target) == (group, target)]
         compared = [run for run in own if run.state == COMPARED]
         counts = sum((Counter(run.counts) for run in compared), Counter[str]())
-        seconds = sorted(run.seconds for run in compared) or [0.0]
         share = f"{100 * counts[EQUAL] / max(counts.total(), 1):.2f} %"
         cells = [
             group, f"`{target}`", len(compared), *(f"{counts[each]:,}" for each in (EQUAL, DIFFERENT, OUTSIDE)), share,
-            f"{seconds[len(seconds) // 2]:.1f} s", f"{seconds[-1]:.0f} s", len(own) - len(compared),
+            len(own) - len(compared),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     dates, commits = sorted({run.date for run in runs}), list(dict.fromkeys(run.commit for run in runs))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mirlo.passes.exact.row_combinations import RowCombinations
     from mirlo.runtime.artifact import Artifact
 
-MOST_POINTS = 1 << 27
+MOST_POINTS = 1 << 29
 """The most points of a kernel that is executed: the emulator takes a second for ten millions of products."""
 HALF = 16
 _LOW = (1 << HALF) - 1

@@ -26,6 +26,8 @@ PATIENCE = 10
 """How many sizes in a row may show nothing new."""
 MOST_ELEMENTS = 1 << 22
 """The most elements of the parameters of a kernel."""
+LEAST_SIZES = 2
+"""How many sizes of a kernel are compared that has more elements at all of them: those with the fewest."""
 MOST_POINTS, GROWTH = 1 << 24, 171
 """The most points that a kernel computes at a size, or how many times as many as at the first one, if that is more:
 all sizes of a symbol that its points are proportional to."""
@@ -88,8 +90,10 @@ class SizeSearch:
             yield {}
             return
         idle = 0
+        large: list[Sizes] = []
         for sizes in self._requested() or self._proposed():
             if not (self._is_small(sizes) or self.requested):
+                large.append(sizes)
                 continue
             before = int(self._seen.sum())
             self.compared.append(sizes)
@@ -97,6 +101,10 @@ class SizeSearch:
             idle = 0 if int(self._seen.sum()) > before else idle + 1
             if not self.requested and (idle >= PATIENCE or len(self.compared) >= MOST_SIZES):
                 break
+        if not self.compared:
+            for sizes in sorted(large, key=self._elements)[:LEAST_SIZES]:
+                self.compared.append(sizes)
+                yield sizes
         if not self.compared:
             raise OutsideError(f"sizes of {', '.join(self.symbols)}: none of those that were tried is possible")
 
@@ -148,9 +156,13 @@ class SizeSearch:
                 yield {name: sizes[name] for name in self.symbols}
 
     def _is_small(self, sizes: Mapping[str, int]) -> bool:
-        numbers = [[substitute(dim, sizes) for dim in dims] for dims in self._dims]
-        if sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers) > MOST_ELEMENTS:
+        if self._elements(sizes) > MOST_ELEMENTS:
             return False
         points = self._points(dict(sizes))
         self._most_points = self._most_points or max(MOST_POINTS, GROWTH * points)
         return points <= self._most_points
+
+    def _elements(self, sizes: Mapping[str, int]) -> int:
+        """Return how many elements the parameters of the kernel have."""
+        numbers = [[substitute(dim, sizes) for dim in dims] for dims in self._dims]
+        return sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers)

@@ -13,7 +13,7 @@ from collections import Counter
 
 import numpy as np
 from ptx_faults import FAULTS, changed_line, planted
-from test_emulated_kernels import BLACKWELL, HOPPER, _kernels, _ptx, _status
+from test_emulated_kernels import BLACKWELL, HOPPER, MODELS, _kernels, _ptx, _status
 
 from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.runtime.dtypes import numpy_dtype
@@ -52,10 +52,12 @@ def column(kernel: EmulatedKernel, ptx: str, faulty: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20, help="faults of each kind for each kernel")
-    count = parser.parse_args().count
+    parser.add_argument("--only", nargs="+", default=sorted(MODELS), help="names of models")
+    options = parser.parse_args()
+    count = options.count
     counts: Counter[tuple[str, str]] = Counter()
     for target in (HOPPER, BLACKWELL):
-        for name in ("odd sizes", "epilogue"):
+        for name in sorted({"odd sizes", "epilogue", "deep"} & set(options.only)):
             (kernel,) = _kernels(name, target)
             ptx = _ptx(kernel)
             for kind in FAULTS:

@@ -18,6 +18,7 @@ HOPPER, BLACKWELL = "nvvm{chip=sm_90a}", "nvvm{chip=sm_100a}"
 HEAD = '<ir_version: 9, opset_import: ["": 20]>'
 MODELS = {
     "odd sizes": "g (float16[136, 152] x, float16[152, 72] w) => (float16[136, 72] y) { y = MatMul (x, w) }",
+    "deep": "g (float16[64, 1088] x, float16[1088, 64] w) => (float16[64, 64] y) { y = MatMul (x, w) }",
     "epilogue": """g (float16[128, 64] x, float16[64, 128] w, float16[128] b, float16[128, 128] r)
         => (float16[128, 128] y) {
         m = MatMul (x, w) a = Add (m, b) c = Relu (a) y = Add (c, r) }""",

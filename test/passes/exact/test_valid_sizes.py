@@ -220,6 +220,13 @@ def test_searches_that_find_nothing_have_a_limit(count: int) -> None:
     assert 0 < valid.failed_steps <= FAILED_STEPS + MOST_STEPS + FEW_STEPS * count
 
 
+def test_kernels_of_many_elements_run_at_their_least_sizes() -> None:
+    """A pool of images of 900 x 120 x 32 elements has more of them than others at any size of a batch."""
+    n = D.parse("n")
+    search = SizeSearch(["n"], [("in", (n, 900, 120, 40)), ("out", (n, 900, 120))], [], ["loop"])
+    assert [sizes["n"] for sizes in search] == [1, 2] and search.compared == [{"n": 1}, {"n": 2}]
+
+
 def test_sizes_have_a_limit_of_work() -> None:
     """All sizes are tried where points grow in proportion, and the larger ones are not where they grow more."""
 

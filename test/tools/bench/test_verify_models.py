@@ -53,6 +53,6 @@ def test_tables() -> None:
         run("c", LATE, {}, {"no result after 300 s": 1}),
     ]
     lines = tables(runs).splitlines()
-    assert "| zoo | `c` | 2 | 1,997 | 0 | 3 | 99.85 % | 2.0 s | 2 s | 1 |" in lines
+    assert "| zoo | `c` | 2 | 1,997 | 0 | 3 | 99.85 % | 1 |" in lines
     assert "- `c`: 3 times outside: slices at N places" in lines
     assert "- `c`, late: zoo/c (3.0 MiB): no result after N s" in lines
