@@ -259,3 +259,10 @@ def test_bad_symbol_names(name: str) -> None:
     assert not D.is_symbol_name(name)
     with pytest.raises(ValueError, match="is not a name for a dim"):
         D.symbol(name)
+
+
+def test_a_slice_to_the_end_ends_at_the_size() -> None:
+    n = D.symbol("n")
+    for end in (2**63 - 1, 2**63):
+        assert D.apply("min", end, n) == n and D.apply("min", n, end) == n
+    assert D.apply("min", 2**63 - 2, n) != n

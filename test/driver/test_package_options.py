@@ -212,3 +212,19 @@ def test_what_entry_points_name_is_checked() -> None:
         package_options.joined_options((OneOption, SameOption))
     with pytest.raises(CompileOptionError, match="expected a subclass of CompileStrategy"):
         compile_strategy._strategy(EntryPoint("one", f"{here}:OneOption", compile_strategy.GROUP), CoreArguments("m"))
+
+
+class OneStrategy(compile_strategy.CompileStrategy[OneOption]):
+    """The strategy of the option `one`."""
+
+    options_type = OneOption
+
+
+def test_strategies_are_those_of_options_that_differ_from_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    sys.modules.setdefault(__name__, sys.modules[OneOption.__module__])
+    entries = [EntryPoint(name, f"{__name__}:OneStrategy", compile_strategy.GROUP) for name in ("one", "of_another")]
+    monkeypatch.setattr(compile_strategy, "offered", lambda group: entries)
+    monkeypatch.setattr(compile_strategy, "PackageOptions", OneOption)
+    assert compile_strategy.requested_strategies(OneOption()) == []
+    (strategy,) = compile_strategy.requested_strategies(OneOption(one=5))
+    assert strategy.option == "one" and strategy.options.one == 5

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,3 +121,18 @@ def test_the_other_end_of_a_local_socket_is_known(tmp_path: Path) -> None:
         served, _ = listener.accept()
         with served:
             assert processes.peer_of(served) == (os.getpid(), os.getuid()) == processes.peer_of(client)
+
+
+def test_products_of_numpy_use_their_threads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [8]
+    blas = SimpleNamespace(
+        scipy_openblas_get_num_threads64_=lambda: counts[-1], scipy_openblas_set_num_threads64_=counts.append
+    )
+    monkeypatch.setattr(processes, "_openblas", lambda: blas)
+    with pytest.raises(KeyError), processes.one_blas_thread():
+        raise KeyError
+    assert counts == [8, 1, 8]
+    for unchanged in (SimpleNamespace(scipy_openblas_get_num_threads64_=lambda: 1), None):
+        monkeypatch.setattr(processes, "_openblas", lambda blas=unchanged: blas)
+        with processes.one_blas_thread():
+            pass

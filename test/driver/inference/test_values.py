@@ -58,6 +58,7 @@ def test_bits_are_taken_as_another_element_type() -> None:
 def test_memory_is_shared() -> None:
     array = np.zeros(3, np.float32)
     value = mirlo.OrtValue.ortvalue_from_numpy(array)
+    assert value.__dlpack_device__() == array.__dlpack_device__()
     assert value.data_ptr() == array.ctypes.data and value.numpy() is array
     assert mirlo.OrtValue.from_dlpack(array).data_ptr() == array.ctypes.data
     assert mirlo.OrtValue([array, array]).data_type() == "seq(tensor(float))"

@@ -284,3 +284,14 @@ def test_long_loops_that_are_no_sums_are_inline(monkeypatch: pytest.MonkeyPatch)
         assert module.has_inline_loops == (least == 0)
         counts.append(str(module).count("call <16 x i32> @exact.sum_"))
     assert counts[0] < counts[1] / 2
+
+
+def test_loops_run_as_often_as_their_bounds_say() -> None:
+    """A loop of one iteration has no branches."""
+    bounds = [f"%c{first} to %c5 step %c1" for first in (5, 3, 2)] + ["%c3 to %c5 step %c2"]
+    planes = [
+        _run(_kernel("%a = arith.mulf %s0, %known : f32", ["%a"], "f32", each, "%known"), FIELD)[0] for each in bounds
+    ]
+    for numbers in zip(*planes, strict=True):
+        known, *powers = (int(plane[0]) for plane in numbers)
+        assert powers == [pow(known, count + 1, P) for count in (2, 3, 1)]
