@@ -25,6 +25,7 @@ from mirlo.passes.exact.field import ORDER_FACTOR, ORDER_SHIFT, FieldArithmetic
 from mirlo.passes.exact.function_calls import FunctionCalls
 from mirlo.passes.exact.kernel_definition import BlockDefinition, RoundSettings
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory
+from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import P
 from mirlo.passes.exact.translator import Argument
@@ -171,6 +172,23 @@ class _EmulatedDefinition(BlockDefinition):
         if any(is_float(element) and _bytes_of(element) not in (2, 4) for element in elements):
             raise OutsideError("floats of other than 16 and 32 bits")
 
+    @cached_property
+    def float_constants(self) -> frozenset[float]:
+        """Return the floats that the definition computes with."""
+        attributes = [
+            op.attributes[name] for op in operations_in(self.operation) for name in ("value", "init")
+            if name in op.attributes
+        ]  # fmt: skip
+        parts = [part for each in attributes for part in (each if isinstance(each, ir.ArrayAttr) else (each,))]
+        splats = [each.get_splat_value() for each in parts if isinstance(each, ir.DenseElementsAttr) and each.is_splat]
+        return frozenset(each.value for each in (*parts, *splats) if isinstance(each, ir.FloatAttr))
+
+    @cached_property
+    def half(self) -> str | None:
+        """Return the type of 16-bit floats, if there is one."""
+        halves = {str(element_of(value.type)) for values in self.values() for value in values if _is_half(value)}
+        return halves.pop() if len(halves) == 1 else None
+
     @property
     def has_halves(self) -> bool:
         """Return whether inputs or results have 16 bits."""
@@ -283,7 +301,9 @@ class _EmulatedFunction:
             _as_bits(buffer, numpy_dtype(spec.dtype)).reshape(spec.shape)
             for buffer, spec in zip(known, self.kernel.artifact.inputs, strict=False)
         ]
-        residues = Residues(int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]))
+        factor, shift = int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT])
+        definition = self.kernel.definition
+        residues = Residues(factor, shift, definition.float_constants, definition.half)
         results = self.kernel.results(arrays, residues, not is_reversed, self.edit)
         for buffer, result in zip(known[len(arrays) :], results, strict=True):
             bits = np.ascontiguousarray(result).reshape(-1).view(f"u{result.dtype.itemsize}")

@@ -25,7 +25,10 @@ _PRIME = np.uint64(P)
 def read_residue(p: KernelPreparation, operand: Operand, kind: str) -> Read:
     """Return the residues of an operand, as 64-bit integers."""
     if isinstance(operand, Imm) and not operand.float_width and operand.bits:
-        raise MeaninglessError("a float that is written as an integer")
+        if kind not in HALVES or p.residues is None:
+            raise MeaninglessError("a float that is written as an integer")
+        constant = p.residues.half_constant(operand).astype(np.uint64)
+        return lambda group: constant
     read = p.read(operand, kind if kind == _PAIRS else "b32")
 
     def residues(group: Group) -> Array:
@@ -56,8 +59,6 @@ def residue_builder(p: KernelPreparation, i: PtxInstruction) -> Builder | None:
     if i.name == "cvt":
         target, source = conversion_kinds(i)
         return _convert if any(kind in FLOATS or kind == "tf32" for kind in (target, source)) else None
-    if i.name == "mov" and i.kind == "b16" and isinstance(i.operands[1], Imm) and i.operands[1].bits:
-        raise MeaninglessError("a constant of 16 bits")
     if i.name in ("mov", "selp") and i.kind in ("b16", *HALVES):
         return _move
     if i.kind not in FLOATS:
@@ -69,12 +70,12 @@ def residue_builder(p: KernelPreparation, i: PtxInstruction) -> Builder | None:
 
 def _move(p: KernelPreparation, i: PtxInstruction) -> Step:
     """Move whole residues between registers of 16-bit floats, or select one."""
-    reads = [p.read(operand, "b32") for operand in i.operands[1:3]]
+    reads = [read_residue(p, operand, "f16") for operand in i.operands[1:3]]
     write = p.write(i.operands[0])
     if i.name == "mov":
-        return lambda group: write(group, reads[0](group))
+        return lambda group: write(group, reads[0](group).astype(np.uint32))
     chosen = p.read(i.operands[3], "pred")
-    return lambda group: write(group, np.where(chosen(group), reads[0](group), reads[1](group)))
+    return lambda group: write(group, np.where(chosen(group), *(read(group) for read in reads)).astype(np.uint32))
 
 
 def _compute(p: KernelPreparation, i: PtxInstruction) -> Step:

@@ -42,6 +42,10 @@ class Residues:
 
     factor: int = 1
     shift: int = 0
+    constants: frozenset[float] | None = None
+    """The floats that instructions may have; others are of approximations, or round. None for all."""
+    half: str | None = None
+    """The type of 16-bit floats, if there is one: their constants are written as bits."""
 
     def key(self, numbers: Array) -> Array:
         """Return the ranks of residues in the order."""
@@ -50,9 +54,19 @@ class Residues:
     def constant(self, value: Imm) -> Array:
         """Return a float that is part of an instruction."""
         size = value.float_width // 8
-        number = float(np.array([value.bits], f"u{size}").view(f"f{size}")[0])
+        return self._residue(float(np.array([value.bits], f"u{size}").view(f"f{size}")[0]))
+
+    def half_constant(self, value: Imm) -> Array:
+        """Return a 16-bit float that is part of an instruction."""
+        if self.half is None:
+            raise MeaninglessError("a constant of 16 bits")
+        return self._residue(float(np.array([value.bits], np.uint16).view(TYPES[self.half])[0]))
+
+    def _residue(self, number: float) -> Array:
         if not np.isfinite(number):
             raise MeaninglessError(f"the constant {number}")
+        if self.constants is not None and number and number not in self.constants:
+            raise MeaninglessError(f"the constant {number}, which its definition does not have")
         return np.array([VALUES.residue(Fraction(number))], np.uint32)
 
     def product(self, left: MatrixFactor, right: MatrixFactor, sums: Array, sign: int = 1) -> Array:

@@ -62,6 +62,19 @@ def test_exponentials_are_outside() -> None:
     assert verdict.status == OUTSIDE and "run time" in verdict.why
 
 
+def test_constants_are_those_of_the_definition() -> None:
+    """A clip of 16-bit floats is compared; rounded quotients and what LLVM's comparisons have instead are outside."""
+    body = "m = MatMul (x, w) h = Cast <to = 10> (three) {}"
+    head = f"{HEAD} g (float16[64, 64] x, float16[64, 64] w) => (float16[64, 64] y) <float three = {{3}}>"
+    for text, expected in (
+        ("y = Min (m, h)", ""), ("y = Mul (m, h)", ""), ("y = Div (m, x)", ""), ("y = Abs (m)", ""),
+        ("y = Div (m, h)", "the constant 0.333"), ("y = LeakyRelu (m)", "the constant -2.98"),
+        ("y = Tanh (m)", "which its definition does not have"),
+    ):  # fmt: skip
+        (verdict,) = verify_emulated(parser.parse_model(f"{head} {{ {body.format(text)} }}"), HOPPER, rounds=1)
+        assert verdict.status == (OUTSIDE if expected else EQUAL) and expected in verdict.why, str(verdict)
+
+
 def _ptx(kernel: EmulatedKernel) -> str:
     texts: list[str] = []
 
