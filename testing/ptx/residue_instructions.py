@@ -14,7 +14,7 @@ from mirlo.passes.exact.primes import P
 from mirlo.testing.ptx.convert import conversion_kinds
 from mirlo.testing.ptx.group import Group
 from mirlo.testing.ptx.prepare import Builder, KernelPreparation, Read, Step
-from mirlo.testing.ptx.residues import HALF, HALVES, WORDS, MeaninglessError
+from mirlo.testing.ptx.residues import HALF, HALVES, UNKNOWN, WORDS, MeaninglessError
 from mirlo.testing.ptx.text import Imm, Operand, PtxInstruction
 from mirlo.testing.ptx.types import FLOATS, TYPES, Array
 
@@ -24,18 +24,27 @@ _PRIME = np.uint64(P)
 
 def read_residue(p: KernelPreparation, operand: Operand, kind: str) -> Read:
     """Return the residues of an operand, as 64-bit integers."""
-    if isinstance(operand, Imm) and not operand.float_width and operand.bits:
-        if kind not in HALVES or p.residues is None:
-            raise MeaninglessError("a float that is written as an integer")
-        constant = p.residues.half_constant(operand).astype(np.uint64)
-        return lambda group: constant
-    read = p.read(operand, kind if kind == _PAIRS else "b32")
+    is_integer = isinstance(operand, Imm) and not operand.float_width and operand.bits
+    if is_integer and kind not in HALVES:
+        raise MeaninglessError("a float that is written as an integer")
+    read = _read_half(p, operand) if kind in HALVES else p.read(operand, kind if kind == _PAIRS else "b32")
 
     def residues(group: Group) -> Array:
-        numbers = read(group)
-        return numbers.view(np.uint32).astype(np.uint64) % _PRIME
+        numbers = read(group).view(np.uint32)
+        if kind in HALVES and (numbers >> np.uint32(HALF) == UNKNOWN >> HALF).any():
+            raise MeaninglessError("a constant of 16 bits, which its definition does not have")
+        return numbers.astype(np.uint64) % _PRIME
 
     return residues
+
+
+def _read_half(p: KernelPreparation, operand: Operand) -> Read:
+    """Return what a register for 16 bits has: a residue, or an integer."""
+    assert p.residues is not None
+    if isinstance(operand, Imm) and not operand.float_width:
+        constant = p.residues.half_constant(operand)
+        return lambda group: constant
+    return p.read(operand, "b32")
 
 
 def _inverse(x: Array) -> Array:
@@ -70,12 +79,12 @@ def residue_builder(p: KernelPreparation, i: PtxInstruction) -> Builder | None:
 
 def _move(p: KernelPreparation, i: PtxInstruction) -> Step:
     """Move whole residues between registers of 16-bit floats, or select one."""
-    reads = [read_residue(p, operand, "f16") for operand in i.operands[1:3]]
+    reads = [_read_half(p, operand) for operand in i.operands[1:3]]
     write = p.write(i.operands[0])
     if i.name == "mov":
-        return lambda group: write(group, reads[0](group).astype(np.uint32))
+        return lambda group: write(group, reads[0](group))
     chosen = p.read(i.operands[3], "pred")
-    return lambda group: write(group, np.where(chosen(group), *(read(group) for read in reads)).astype(np.uint32))
+    return lambda group: write(group, np.where(chosen(group), *(read(group) for read in reads)))
 
 
 def _compute(p: KernelPreparation, i: PtxInstruction) -> Step:

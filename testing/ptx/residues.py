@@ -23,6 +23,10 @@ HALF = 16
 """Bits of those of 16."""
 
 
+UNKNOWN = 1 << 31
+"""Above all residues: marks 16 bits that are an integer, or a float that the definition does not have."""
+
+
 class MeaninglessError(PtxError):
     """An instruction without a meaning on residues."""
 
@@ -57,10 +61,12 @@ class Residues:
         return self._residue(float(np.array([value.bits], f"u{size}").view(f"f{size}")[0]))
 
     def half_constant(self, value: Imm) -> Array:
-        """Return a 16-bit float that is part of an instruction."""
-        if self.half is None:
-            raise MeaninglessError("a constant of 16 bits")
-        return self._residue(float(np.array([value.bits], np.uint16).view(TYPES[self.half])[0]))
+        """Return 16 bits that are part of an instruction: a float of the definition, else `UNKNOWN` and these bits."""
+        bits = np.array([value.bits], np.uint16)
+        number = float("nan") if self.half is None else float(bits.view(TYPES[self.half])[0])
+        if number and number not in (self.constants or ()):
+            return bits.astype(np.uint32) | np.uint32(UNKNOWN)
+        return self._residue(number)
 
     def _residue(self, number: float) -> Array:
         if not np.isfinite(number):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,6 +13,7 @@ from ptx_faults import FAULTS, changed_line, planted
 
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.testing.emulated_kernels import EmulatedKernel, emulated_kernels, verify_emulated
 from mirlo.testing.ptx.errors import KernelError, PtxError
 
@@ -51,6 +54,18 @@ def test_instructions_are_those_of_the_chips() -> None:
     for target, expected in ((HOPPER, "wgmma.mma_async"), (BLACKWELL, "tcgen05.mma")):
         (kernel,) = _kernels("odd sizes", target)
         assert expected in _ptx(kernel) and "cp.async.bulk.tensor" in _ptx(kernel)
+
+
+def test_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a cluster share tiles; which ones is an integer of 16 bits."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=4))
+    text = "g (float16[256, 64] x, float16[64, 512] w) => (float16[256, 512] y) { y = MatMul (x, w) }"
+    (kernel,) = emulated_kernels(parser.parse_model(f"{HEAD} {text}"), HOPPER)
+    assert kernel.verify(1).status == EQUAL
+    ptx = _ptx(kernel)
+    assert "multicast" in ptx and "barrier.cluster" in ptx
+    assert _status(kernel, re.sub(r"(mov\.b16\s+%rs\d+, )3;", r"\g<1>1;", ptx)) == DIFFERENT  # one block has no tile
+    assert _status(kernel, re.sub(r"\n\s*mapa[^\n]*", "", ptx)) == DIFFERENT
 
 
 def test_exponentials_are_outside() -> None:
