@@ -87,6 +87,11 @@ class CachePool(ABC):
         """Return whether a call may have different numbers of new tokens for its sequences."""
         return False
 
+    @property
+    def limit(self) -> int | None:
+        """Return the maximum number of tokens of a sequence with those of a call; None if only memory limits it."""
+        return self._limit
+
     def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
         """Return whether there is room for this number of new tokens of a sequence; arrays grow when written."""
         return True

@@ -98,6 +98,11 @@ class PagedSlots:
         """Return whether a call may have different numbers of new tokens for its sequences."""
         return True
 
+    @property
+    def limit(self) -> int | None:
+        """Return None: only the number of pages limits a sequence."""
+        return None
+
     def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray] = NO_CONSTANTS) -> PagedSelection:
         """Return these sequences for a call, in the order that the rows of its inputs must have."""
         return PagedSelection(self._pool, list(sequences), [self._sequences[i] for i in sequences], constants)

@@ -37,6 +37,15 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="a LoRA adapter, a file or a folder of PEFT: requests choose it by its name in place of the model's; "
         "MODEL:NAME=PATH if there are several models",
     )
+    parser.add_argument(
+        "--draft",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a smaller language model with the same tokens, which guesses what follows; correct guesses save steps; "
+        "MODEL=PATH if there are several models",
+    )
+    add_options(parser, "lookup", "draft_tokens", of=serve_options)
     add_options(parser, "host", "is_strict", "has_ollama", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
@@ -47,11 +56,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Run the command until a signal ends it."""
-    from mirlo_llm.serve.options import ServeOptions, parse_adapters, parse_models
+    from mirlo_llm.serve.options import ServeOptions, parse_adapters, parse_drafts, parse_models
     from mirlo_llm.serve.run import run_server
 
     options = ServeOptions(**given_options(arguments, ServeOptions))
-    sources = parse_adapters(arguments.adapter, parse_models(arguments.models))
+    sources = parse_drafts(arguments.draft, parse_adapters(arguments.adapter, parse_models(arguments.models)))
     names = ", ".join(source.name for source in sources)
     print(f"mirlo: loading {names}", file=sys.stderr, flush=True)
 

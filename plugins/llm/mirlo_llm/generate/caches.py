@@ -83,6 +83,10 @@ class EngineCaches(Protocol):
     def is_ragged(self) -> bool:
         """Return whether a call may have different numbers of new tokens for its sequences."""
 
+    @property
+    def limit(self) -> int | None:
+        """Return the maximum number of tokens of a sequence with those of a call; None if only memory limits it."""
+
     def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray]) -> SelectedCaches:
         """Return these sequences for a call; `constants` are inputs that stay the same."""
 

@@ -13,7 +13,7 @@ from mirlo.extend.runtime import CACHE_SCALE, LAST_ROWS, Executable, TensorSpec,
 from mirlo_llm import caches
 from mirlo_llm.caches.in_place_pool import InPlacePool
 from mirlo_llm.generate.adapters import AdapterFiles, Adapters
-from mirlo_llm.generate.caches import BatchCaches, CallCaches, EngineCaches
+from mirlo_llm.generate.caches import BatchCaches, CallCaches, EngineCaches, SelectedCaches
 from mirlo_llm.generate.config import ModelConfig, NodeNames
 from mirlo_llm.generate.errors import ModelFolderError
 from mirlo_llm.generate.prefixes import PAGE, PrefixCache
@@ -37,9 +37,11 @@ class PaddedTokens:
     positions: np.ndarray
     """i64[batch, length]."""
     counts: tuple[int, ...]
-    """The number of tokens of each row without padding, which is at the end unless the model pads left."""
+    """The number of tokens of each row without padding."""
     before: Sequence[Sequence[int]]
     """The number of cached tokens of each row."""
+    is_left: bool = False
+    """Whether padding is at the start of rows; otherwise it is at their end."""
 
     @property
     def packed(self) -> np.ndarray:
@@ -162,10 +164,22 @@ class CompiledDecoder:
         logits = self._logits(state, inputs, new, rows)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
+    def run_selected(
+        self, selection: SelectedCaches, parts: Sequence[Sequence[int]], held: Sequence[Sequence[int]], rows: int
+    ) -> np.ndarray:
+        """Return the logits of the last new tokens of an engine's sequences, [sequences, rows, vocabulary].
+
+        `parts` are the new tokens of each, of up to one length, `held` those before.
+        """
+        tokens, _ = pad(parts, self.config.pad, left=False)
+        positions = selection.lengths[:, None] + np.arange(tokens.shape[1])
+        counts = tuple(map(len, parts))
+        return self.run(selection, PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, counts, held), rows)
+
     def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
         """Run the model and select the logits of the last new tokens of each sequence."""
         length = new.tokens.shape[1]
-        behind = np.array([0 if self.pads_left else length - count for count in new.counts])
+        behind = np.array([0 if new.is_left else length - count for count in new.counts])
         wanted = min(int(behind.max()) + rows, length)
         if LAST_ROWS in self.inputs:
             inputs[LAST_ROWS] = np.zeros(wanted, np.int8)

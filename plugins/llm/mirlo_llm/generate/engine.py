@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 
 from mirlo.extend.runtime import make_lock, release_held_locks
-from mirlo_llm.generate.decoder import CompiledDecoder, PaddedTokens, pad
+from mirlo_llm.generate.decoder import CompiledDecoder
+from mirlo_llm.generate.draft import EngineDraft
 from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.guidance import Grammar
 from mirlo_llm.generate.json_file import is_count
 from mirlo_llm.generate.led_caches import LedCaches, NewCaches, SendOperation
+from mirlo_llm.generate.lookup import guess
 from mirlo_llm.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
 from mirlo_llm.generate.prompt_pace import PromptPace
 from mirlo_llm.generate.request import NO_RULES, Request, TokenRules
 from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo_llm.generate.sequences import FIRST_CAPACITY
-from mirlo_llm.generate.slots import EngineCounts, EngineSlots
+from mirlo_llm.generate.slots import EngineCounts, EngineSlots, Slot
 from mirlo_llm.generate.text import DecodedTexts, KeptTokens, TokenTexts
 
+GUESSED_ROWS = 32
+"""Most tokens of a step with guesses: they share the reading of weights, beyond these each takes time of its own."""
 MAX_LOGPROBS = 64
 """Most alternatives of a token with their probabilities; APIs allow up to 20."""
 
@@ -47,6 +52,7 @@ class ServingEngine:
     `add` accepts a request at any time, from any thread. Each `step` computes a token of every active sequence in one
     call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. Beside active
     sequences it computes so few that a step takes at most three times as long. What ends makes room for what waits.
+    With `lookup`, or a draft model, a step also computes tokens that may follow, and takes over those that are right.
     Every request gets the tokens that it would get alone. A prompt that begins like another sequence, active or ended,
     takes over the part that is the same: from the caches of that sequence, or from the pages that the model keeps.
     """
@@ -59,14 +65,18 @@ class ServingEngine:
         slots: int,
         grammar: Callable[[Mapping[str, object]], Grammar | None],
         lead: SendOperation | None = None,
+        draft: CompiledDecoder | None = None,
     ) -> None:
-        """Store the model and the options; `lead` sends changes of the caches to the model's other ranks."""
+        """Store the model and the options.
+
+        `lead` sends changes of the caches to the model's other ranks. `draft` guesses what follows.
+        """
         if not is_count(slots, 1, MAX_SLOTS):
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
         self.pace = PromptPace()
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
-        self._count, self._lead = slots, lead
+        self._count, self._lead, self._drafting = slots, lead, draft
         self._slots = self._new_slots()
         self._requests: dict[Request, None] = {}
         """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
@@ -128,9 +138,8 @@ class ServingEngine:
             raise GenerationError(f"a token must be from 0 to {self._decoder.vocabulary - 1}, found {wrong}")
         options = with_options(self._search, search)
         self._decoder.with_adapter(adapter)  # raises an error if there is none of the name
-        for name, other in (("num_beams", 1), ("lookup", 0)):
-            if getattr(options, name) != other:
-                raise GenerationError(f"{name}: an engine computes one token of a sequence in a step: use a generator")
+        if options.num_beams != 1:
+            raise GenerationError("num_beams: an engine continues a request by one sequence: use a generator")
         stops = stop_texts(stop)
         if stops:
             require_texts(self._texts)
@@ -225,7 +234,22 @@ class ServingEngine:
         pool = self._decoder.new_pool(first.capacity, first.count, first.block)
         if self._lead is not None:
             pool = LedCaches(pool, self._lead)
-        return EngineSlots(self._decoder, pool, self._count, self.counts, self._report)
+        chunk = self._search.chunk_size
+        self._draft = None if self._drafting is None else EngineDraft(self._drafting, self._count, chunk)
+        has_draft = self._draft is not None
+        return EngineSlots(self._decoder, pool, self._count, self.counts, self._report, self._guess, has_draft, chunk)
+
+    def _guess(self, requests: Mapping[int, Request], most: int) -> Mapping[int, list[int]]:
+        """Return up to `most` tokens that may follow requests: those of a lookup, else of the draft model."""
+        most = min(most, GUESSED_ROWS // len(requests) - 1)
+        rooms = {i: 0 if each.needs_prompt else min(most, each.room - 1) for i, each in requests.items()}
+        result = {i: guess(each.sequence, min(each.options.lookup, rooms[i])) for i, each in requests.items()}
+        if self._draft is not None:
+            others = {i: each for i, each in requests.items() if not result[i]}
+            counts = {i: min(each.options.draft_tokens, rooms[i]) for i, each in others.items()}
+            result |= self._draft.guess({i: each.sequence for i, each in others.items()}, counts)
+        texts = self._decoder.vocabulary  # numbers above are parts of images
+        return {i: list(takewhile(lambda token: token < texts, tokens)) for i, tokens in result.items()}
 
     def _admit(self) -> None:
         """Free the slots of finished requests, and assign them to waiting requests in order."""
@@ -245,29 +269,43 @@ class ServingEngine:
         slots, pool = self._slots, self._slots.pool
         decoder = self._decoder.with_adapter(slots[next(iter(call))].adapter)
         selection = pool.select(list(call), decoder.constants)
-        parts = [slots[i].next_tokens(call[i]) for i in selection.sequences]
-        tokens, _ = pad(parts, self._decoder.config.pad, left=False)
-        positions = selection.lengths[:, None] + np.arange(tokens.shape[1])
-        held = [slots[i].held for i in selection.sequences]
-        new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)), held)
+        parts = [[*slots[i].next_tokens(call[i]), *slots[i].guesses] for i in selection.sequences]
         self.counts.calls += 1
         rows = max(
-            (len(part) for i, part in zip(selection.sequences, parts, strict=True) if slots.needs_rows(i)), default=1
+            len(part) if slots.needs_rows(i) else 1 + len(slots[i].guesses)
+            for i, part in zip(selection.sequences, parts, strict=True)
         )
-        logits = decoder.run(selection, new, rows)
+        logits = decoder.run_selected(selection, parts, [slots[i].held for i in selection.sequences], rows)
+        longest = max(map(len, parts))
         for i, part, own in zip(selection.sequences, parts, logits, strict=True):
             slot, request = slots[i], slots[i].request
             assert request is not None  # a call has slots with requests only
+            before, count = len(slot.held), len(part) - len(slot.guesses)
             if slots.needs_rows(i):
-                request.read_prompt(len(slot.held), own[-len(part) :])
-            self.counts.prompt_tokens += max(0, min(len(request.prompt) - len(slot.held), len(part)))
-            slot.held.extend(part)
-            if len(part) > 1:
+                request.read_prompt(before, own[-len(part) :])
+            self.counts.prompt_tokens += max(0, min(len(request.prompt) - before, count))
+            slot.held.extend(part[:count])
+            if count > 1:
                 slots.keep(i)
             if slot.pending == 0:
                 self._report(request)
-                request.choose(own[-1])
-                self.counts.tokens += 1
+                self._choose(slot, request, own[len(own) - 1 - len(slot.guesses) :])
+            if len(slot.held) - before < (len(part) if pool.is_ragged else longest):  # guesses that are wrong, padding
+                del slot.held[pool.rewind(i, len(slot.held)) :]
+
+    def _choose(self, slot: Slot, request: Request, logits: np.ndarray) -> None:
+        """Choose the next token of a request by the first row of logits, and more while the guesses are right."""
+        self.counts.guessed_tokens += len(slot.guesses)
+        for row, guessed in zip(logits, (*slot.guesses, None), strict=True):
+            count = len(request.sequence)
+            request.choose(row)
+            self.counts.tokens += 1
+            if request.sequence[count:] != [guessed]:
+                return
+            self.counts.accepted_tokens += 1
+            if request.is_done:
+                return
+            slot.held.append(request.sequence[-1])
 
     def _report(self, request: Request) -> None:
         """Record a request that is about to get a token or an error, so that an interrupt cannot lose it."""

@@ -81,6 +81,11 @@ class LedCaches:
         """Return whether a call may have different numbers of new tokens for its sequences."""
         return self._caches.is_ragged
 
+    @property
+    def limit(self) -> int | None:
+        """Return the maximum number of tokens of a sequence with those of a call; None if only memory limits it."""
+        return self._caches.limit
+
     def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray]) -> LedSelection:
         """Return these sequences for a call."""
         if constants:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 LONGEST, SHORTEST = 4, 2
@@ -14,10 +15,14 @@ def guess(tokens: Sequence[int], count: int) -> list[int]:
     """Return up to `count` tokens that followed an earlier occurrence of the last ones; none without such."""
     if count < 1:
         return []
-    window = list(tokens[-WINDOW:])
-    for size in range(LONGEST, SHORTEST - 1, -1):
-        wanted = window[-size:]
-        for start in range(len(window) - size - 1, -1, -1):
-            if window[start] == wanted[0] and window[start : start + size] == wanted:
-                return window[start + size : start + size + count]
+    window = array("q", tokens[-WINDOW:])
+    size, text = window.itemsize, window.tobytes()
+    for length in range(LONGEST, SHORTEST - 1, -1):
+        suffix = text[-length * size :]
+        place = text.rfind(suffix, 0, len(text) - size)
+        while place > 0 and place % size:  # bytes of two tokens
+            place = text.rfind(suffix, 0, place + len(suffix) - 1)
+        if place >= 0:
+            start = place // size + length
+            return window[start : start + count].tolist()
     return []

@@ -128,25 +128,40 @@ class LanguageModel:
         """
         options = self._search_options(search)
         form = self._grammar(dict(zip(FORMS, (json_schema, regex, lark, grammar), strict=True)))
-        if draft is not None and not isinstance(draft, LanguageModel):
-            raise GenerationError(f"draft: expected a language model, returned by `load`, found {draft!r:.60}")
-        if draft is not None and self.config.images is not None:
-            raise GenerationError("draft: models that take images do not support drafts")
-        drafting = None if draft is None else draft._decoder.with_adapter(None)
-        if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
-            sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
-            raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
         decoder = self._decoder.with_adapter(adapter)
-        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), form, drafting)
+        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), form, self._drafting(draft))
 
-    def engine(self, slots: int = 8, lead: SendOperation | None = None, **search: object) -> ServingEngine:
+    def engine(
+        self,
+        slots: int = 8,
+        lead: SendOperation | None = None,
+        *,
+        draft: LanguageModel | None = None,
+        **search: object,
+    ) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
 
-        `search` are changes to the search options of the folder, which requests may change again. If the model is on
-        several ranks, one rank has an engine with `lead`, which sends each operation to the others; they call `follow`.
+        `search` are changes to the search options of the folder, which requests may change again. `draft` is a smaller
+        model with the same tokens that guesses what follows, as for a generator. If the model is on several ranks, one
+        rank has an engine with `lead`, which sends each operation to the others; they call `follow`.
         """
         options = with_options(self.config.search, search) if lead else self._search_options(search)
-        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar, lead)
+        drafting = self._drafting(draft)
+        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar, lead, drafting)
+
+    def _drafting(self, draft: LanguageModel | None) -> CompiledDecoder | None:
+        """Return the decoder of a draft model; raise an error if it cannot guess tokens of this one."""
+        if draft is None:
+            return None
+        if not isinstance(draft, LanguageModel):
+            raise GenerationError(f"draft: expected a language model, returned by `load`, found {draft!r:.60}")
+        if self.config.images is not None:
+            raise GenerationError("draft: models that take images do not support drafts")
+        decoder = draft._decoder.with_adapter(None)
+        if decoder.vocabulary != self._decoder.vocabulary:
+            sizes = f"{decoder.vocabulary} and {self._decoder.vocabulary}"
+            raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
+        return decoder
 
     def follow(self, operations: Iterable[CacheOperation]) -> None:
         """Repeat the operations of the leading rank's engine until there are no more."""

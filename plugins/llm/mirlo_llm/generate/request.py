@@ -77,7 +77,7 @@ class Request:
         self._taken = 0
         self.sequence = list(prompt)
         """The tokens of the prompt and of the answer."""
-        if self._room() <= 0 and not self.needs_prompt:
+        if self.room <= 0 and not self.needs_prompt:
             self._finish(LENGTH)
 
     @property
@@ -167,7 +167,7 @@ class Request:
             raise
 
     def _choose(self, logits: np.ndarray) -> None:
-        if self._room() <= 0:
+        if self.room <= 0:
             self._finish(LENGTH)
             return
         token = self._sampler.choose(logits, self.sequence, len(self.prompt))
@@ -182,10 +182,12 @@ class Request:
             if self._answer.is_stopped:
                 self.reason = STOP
                 return
-        if self._room() <= 0:
+        if self.room <= 0:
             self._finish(LENGTH)
 
-    def _room(self) -> int:
+    @property
+    def room(self) -> int:
+        """Return the number of tokens that may still follow."""
         if not self._has_answer:
             return 0
         return room_for(self.options, self._config, len(self.sequence), len(self.sequence) - len(self.prompt))

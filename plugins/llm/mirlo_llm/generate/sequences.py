@@ -193,7 +193,7 @@ class Sequences:
         self._held = [[] for _ in self.tokens]
         self.steps += 1
         counts = tuple(map(len, self.tokens))
-        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions, counts, self._held))
+        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions, counts, self._held, left))
         self._held = [list(row) for row in self.tokens]
         rows: np.ndarray = logits[:, -1]
         return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirlo_llm.caches.cache_arrays import Rows
@@ -10,6 +10,9 @@ from mirlo_llm.generate.caches import EngineCaches
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.errors import GenerationError
 from mirlo_llm.generate.request import Request
+
+Guess = Callable[[Mapping[int, Request], int], Mapping[int, list[int]]]
+"""Returns up to a number of tokens that may follow each request, by slot."""
 
 STRIDE = 64
 """Number of tokens that are compared at once."""
@@ -31,6 +34,10 @@ class EngineCounts:
     """Tokens of prompts that were computed."""
     reused_tokens: int = 0
     """Prompt tokens that were not computed, because another sequence has the same prefix."""
+    guessed_tokens: int = 0
+    """Tokens that were computed because a lookup or a draft model guessed them."""
+    accepted_tokens: int = 0
+    """Guessed tokens that were right: each saved a step of its sequence."""
     preempted: int = 0
     """How often a sequence lost its pages to an older one; it is recomputed when pages are free."""
 
@@ -48,6 +55,8 @@ class Slot:
     """The number of requests that got a slot before the current, or last, request."""
     is_begun: bool = False
     """Whether a call has computed tokens of the request."""
+    guesses: Sequence[int] = ()
+    """Tokens that may follow those of the request, which the step computes, too."""
 
     def common(self, request: Request) -> int:
         """Return the number of a request's first tokens that are cached, without its last token."""
@@ -60,7 +69,7 @@ class Slot:
         return 0 if self.request is None else len(self.request.sequence) - len(self.held)
 
     def next_tokens(self, count: int) -> list[int]:
-        """Return the next tokens to compute."""
+        """Return the next tokens to compute, without guesses."""
         return [] if self.request is None else self.request.sequence[len(self.held) :][:count]
 
 
@@ -79,9 +88,17 @@ class EngineSlots:
         count: int,
         counts: EngineCounts,
         report: Callable[[Request], None],
+        guess: Guess,
+        has_draft: bool,
+        block: int,
     ) -> None:
-        """Create the slots; `report` is called with a request before it fails."""
+        """Create the slots; `report` is called with a request before it fails.
+
+        `guess` returns tokens that may follow a request with a lookup, or any if it `has_draft`. A call computes up to
+        `block` new tokens of a sequence.
+        """
         self.pool = pool
+        self._guess, self._has_draft, self._block = guess, has_draft, block
         self._decoder, self._counts, self._report, self._admitted = decoder, counts, report, 0
         self._slots = [Slot() for _ in range(count)]
 
@@ -144,6 +161,7 @@ class EngineSlots:
         order = sorted(range(len(self._slots)), key=lambda i: self._slots[i].since)
         ready = {i: 1 for i in order if self._slots[i].pending == 1 and self._reserve(i)}
         is_ragged = self.pool.is_ragged
+        self._add_guesses(ready)
         if not is_ragged:
             yield from self._by_adapter(ready)
         for i in order:
@@ -180,10 +198,31 @@ class EngineSlots:
         self._decoder.prefixes.add(slot.adapter, slot.held, rows, states)
 
     def _by_adapter(self, ready: Call) -> Iterator[Call]:
-        groups: dict[str | None, Call] = {}
+        """Yield the calls for these numbers of tokens; states of a fixed size need as many guesses of each sequence."""
+        groups: dict[tuple[str | None, int], Call] = {}
         for i, count in ready.items():
-            groups.setdefault(self._slots[i].adapter, {})[i] = count
+            guesses = len(self._slots[i].guesses) if self._decoder.states else 0
+            groups.setdefault((self._slots[i].adapter, guesses), {})[i] = count
         yield from groups.values()
+
+    def _add_guesses(self, ready: Call) -> None:
+        """Guess tokens of sequences that get one, as far as there is memory for them.
+
+        A sequence with fewer guesses than others of its call is padded, which counts as its tokens until the call ends.
+        """
+        requests: dict[int, Request] = {}
+        for i, slot in enumerate(self._slots):
+            slot.guesses, request = (), slot.request
+            if i in ready and request is not None and (self._has_draft or request.options.lookup):
+                requests[i] = request
+        if not requests:
+            return
+        most, limit = self._block - 1, self.pool.limit
+        if limit is not None:
+            most = min([most, *(limit - len(self._slots[i].held) - 1 for i in ready)])
+        for i, guesses in self._guess(requests, most).items() if most > 0 else ():
+            if guesses and self.pool.reserve(i, 1 + len(guesses)):
+                self._slots[i].guesses = guesses
 
     def _share(self, place: int, request: Request) -> None:
         """Copy a common prefix from another sequence, if it is longer than the slot's."""

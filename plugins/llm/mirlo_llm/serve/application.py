@@ -208,9 +208,9 @@ class Server(Gate):
     def _add_gauges(self) -> None:
         pool, metrics = self.state.pool, self.state.metrics
 
-        def engines(place: int) -> dict[tuple[str, ...], float]:
+        def engines(read: Callable[[LanguageBackend], int]) -> dict[tuple[str, ...], float]:
             backends = [model.backend for model in pool.loaded]
-            return {(b.name,): float(b.counts[place]) for b in backends if isinstance(b, LanguageBackend)}
+            return {(b.name,): float(read(b)) for b in backends if isinstance(b, LanguageBackend)}
 
         def pending() -> dict[tuple[str, ...], float]:
             return {(m.source.name,): float(m.backend.pending) for m in pool.loaded if m.backend is not None}
@@ -221,9 +221,26 @@ class Server(Gate):
         def memory() -> dict[tuple[str, ...], float]:
             return {(model.source.name,): float(model.nbytes) for model in pool.loaded}
 
+        def active() -> dict[tuple[str, ...], float]:
+            return engines(lambda backend: backend.counts[0])
+
+        def waiting() -> dict[tuple[str, ...], float]:
+            return engines(lambda backend: backend.counts[1])
+
+        def guessed() -> dict[tuple[str, ...], float]:
+            return engines(lambda backend: backend.guesses[0])
+
+        def accepted() -> dict[tuple[str, ...], float]:
+            return engines(lambda backend: backend.guesses[1])
+
         for name, purpose, read in (
-            ("mirlo_active_sequences", "Sequences that an engine computes.", lambda: engines(0)),
-            ("mirlo_waiting_sequences", "Sequences that wait for a slot of an engine.", lambda: engines(1)),
+            ("mirlo_guessed_tokens_total", "Tokens that a lookup or a draft model guessed.", guessed),
+            ("mirlo_accepted_tokens_total", "Guessed tokens that were right.", accepted),
+        ):
+            metrics.add(Gauge(name, purpose, ("model",), read, "counter"))
+        for name, purpose, read in (
+            ("mirlo_active_sequences", "Sequences that an engine computes.", active),
+            ("mirlo_waiting_sequences", "Sequences that wait for a slot of an engine.", waiting),
             ("mirlo_pending_requests", "Requests that are not answered.", pending),
             ("mirlo_model_loaded", "Whether a model is in memory.", loaded),
             ("mirlo_model_bytes", "Bytes that a loaded model may take, with full caches.", memory),

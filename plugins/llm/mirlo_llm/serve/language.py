@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.extend.runtime import ELEMENT_TYPES, MirloError
+from mirlo.extend.runtime import ELEMENT_TYPES, Executable, MirloError
 from mirlo_llm.generate import GenerationError, LanguageModel, Request
 from mirlo_llm.generate.chat import ChatTemplate
 from mirlo_llm.generate.request import NO_RULES, TokenRules
@@ -78,10 +78,11 @@ class LanguageBackend(Backend):
         metrics: ServerMetrics,
         executor: Executor,
         ranks: RankProcesses | None = None,
+        draft: LanguageModel | None = None,
     ) -> None:
-        """Start the engine; `ranks` are the other processes of the model."""
+        """Start the engine; `ranks` are the other processes of the model, `draft` guesses what follows."""
         super().__init__(name, options, metrics, options.slots)
-        self.model, self._ranks = model, ranks
+        self.model, self._ranks, self._draft = model, ranks, draft
         if model.tokenizer is None:
             raise RequestError(500, f"model '{name}': its folder has no tokenizer.json, which serving it needs")
         context = model.config.context
@@ -91,9 +92,10 @@ class LanguageBackend(Backend):
         self._most_characters = min(options.max_prompt_tokens, self.longest - 1) * model.tokenizer.longest
         """More characters than tokens can hold: such prompts are not encoded."""
         model.tokenizer.most_characters = self._most_characters
-        chunk = {} if options.chunk_size is None else {"chunk_size": options.chunk_size}
+        requested = {name: getattr(options, name) for name in ("chunk_size", "lookup", "draft_tokens")}
+        search = {name: value for name, value in requested.items() if value is not None}
         send = None if ranks is None else ranks.send
-        self._engine = model.engine(options.slots, send, max_length=self.longest, **chunk)
+        self._engine = model.engine(options.slots, send, draft=draft, max_length=self.longest, **search)
 
         def on_failure() -> None:
             metrics.failures.add(1, name)
@@ -128,21 +130,20 @@ class LanguageBackend(Backend):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the weights and of full caches."""
-        executable, cached = self.model.executable, 0
-        for spec in executable.inputs:
-            if spec.name in executable.aliases.values():
-                dims = [dim if isinstance(dim, int) else 1 for dim in spec.shape]
-                size = ELEMENT_TYPES[spec.dtype].bytes
-                for dim in dims:
-                    size *= dim
-                cached += size
-        return executable.memory.weights_bytes + cached * self.longest * self.options.slots + (64 << 20)
+        """Return the bytes of the weights and of full caches, with those of the draft model."""
+        executables = [self.model.executable, *([] if self._draft is None else [self._draft.executable])]
+        tokens = self.longest * self.options.slots
+        return sum(each.memory.weights_bytes + _cached_bytes(each) * tokens for each in executables) + (64 << 20)
 
     @property
     def counts(self) -> tuple[int, int]:
         """Return the numbers of active and waiting requests."""
         return len(self._engine.active), len(self._engine.waiting)
+
+    @property
+    def guesses(self) -> tuple[int, int]:
+        """Return the numbers of tokens that were guessed, and of those that were right."""
+        return self._engine.counts.guessed_tokens, self._engine.counts.accepted_tokens
 
     def warm(self) -> None:
         """Generate two tokens, and start the process of the chat template."""
@@ -252,6 +253,18 @@ class LanguageBackend(Backend):
             rules=call.rules, prompt_logprobs=call.prompt_logprobs, has_answer=most > 0, max_new_tokens=most,
             **{**call.search, **seed},
         )  # fmt: skip
+
+
+def _cached_bytes(executable: Executable) -> int:
+    """Return the bytes of a token in the caches of a model."""
+    result = 0
+    for spec in executable.inputs:
+        if spec.name in executable.aliases.values():
+            size = ELEMENT_TYPES[spec.dtype].bytes
+            for dim in spec.shape:
+                size *= dim if isinstance(dim, int) else 1
+            result += size
+    return result
 
 
 def _characters(value: object) -> int:

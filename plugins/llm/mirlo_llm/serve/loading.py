@@ -48,8 +48,10 @@ class Loading:
         path, name = source.path, source.name
         if source.images is not None and not is_gguf(path):
             raise ServeError(f"{path}: mmproj is for GGUF files of language models")
-        if source.adapters and not self._takes_adapters(source):
+        if source.adapters and not self._is_single_decoder(source):
             raise ServeError(f"{path}: adapters are for language models of a decoder, on one rank")
+        if source.draft is not None and not self._is_single_decoder(source):
+            raise ServeError(f"{path}: draft models are for language models of a decoder, on one rank")
         if self._compile_options.get("ranks", 1) > 1:
             return self._load_ranks(source)
         if path.is_dir() and is_speech_folder(path):
@@ -62,7 +64,10 @@ class Loading:
             model = load_language_model(
                 path, mmproj=source.images, adapters=source.adapters or None, **self._code, **self._compile_options
             )
-            return LanguageBackend(name, model, self._options, self._metrics, self._executor)
+            draft = None
+            if source.draft is not None:
+                draft = load_language_model(source.draft, **self._code, **self._compile_options)
+            return LanguageBackend(name, model, self._options, self._metrics, self._executor, draft=draft)
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
         else:
@@ -74,8 +79,8 @@ class Loading:
             raise ServeError(f"{path}: the model was compiled for another machine")
         return TensorBackend(name, compiled, self._options, self._metrics, self._executor)
 
-    def _takes_adapters(self, source: ModelSource) -> bool:
-        """Return whether a model is a decoder on one rank, which supports adapters."""
+    def _is_single_decoder(self, source: ModelSource) -> bool:
+        """Return whether a model is a decoder on one rank, which supports adapters and draft models."""
         return self._compile_options.get("ranks", 1) == 1 and _is_decoder(source.path)
 
     def _load_ranks(self, source: ModelSource) -> Backend:

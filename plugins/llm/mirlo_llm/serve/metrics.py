@@ -51,8 +51,16 @@ class Counter(Metric):
 class Gauge(Metric):
     """A number that is read on demand."""
 
-    def __init__(self, name: str, purpose: str, labels: Sequence[str], read: Callable[[], Mapping[Labels, float]]):
-        super().__init__("gauge", name, purpose, labels)
+    def __init__(
+        self,
+        name: str,
+        purpose: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[Labels, float]],
+        kind: str = "gauge",
+    ) -> None:
+        """Store how to read the number; `kind` is "counter" for one that only increases."""
+        super().__init__(kind, name, purpose, labels)
         self._read = read
 
     def lines(self) -> Iterable[str]:

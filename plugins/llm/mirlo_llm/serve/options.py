@@ -22,7 +22,7 @@ from mirlo.extend.options import (
 )
 from mirlo_llm.generate.code_options import CodeOptions
 from mirlo_llm.generate.json_file import read_bytes
-from mirlo_llm.generate.search import MAX_SLOTS
+from mirlo_llm.generate.search import MAX_GUESSES, MAX_SLOTS
 from mirlo_llm.serve.errors import ServeError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -74,6 +74,19 @@ class ServeOptions(CodeOptions):
             help="maximum number of tokens of prompts in a step (default: 512; fewer beside other answers)",
         ),
         kind=optional(integer(1, 1 << 24)),
+    )
+    lookup: int | None = option(
+        None,
+        "Tokens that a step guesses from earlier text of a request; correct guesses save steps. Without it, what the "
+        "folder says, or 0.",
+        OptionFlag("--lookup", "N", help="guess N tokens a step from earlier text; correct guesses save steps"),
+        kind=optional(integer(0, MAX_GUESSES)),
+    )
+    draft_tokens: int | None = option(
+        None,
+        "Tokens that a draft model guesses in a step. Without it, what the folder says, or 4.",
+        OptionFlag("--draft-tokens", "N", help="guess N tokens a step with the draft model (default: 4)"),
+        kind=optional(integer(0, MAX_GUESSES)),
     )
     max_tokens: int = option(
         4096, "The maximum number of tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
@@ -236,6 +249,8 @@ class ModelSource:
     """The image encoder of a GGUF model."""
     adapters: Mapping[str, Path] = field(default_factory=dict)
     """LoRA adapters of a language model, by the model name that selects them in requests."""
+    draft: Path | None = None
+    """A smaller language model with the same tokens that guesses what follows."""
 
 
 def parse_adapters(texts: Sequence[str], sources: Sequence[ModelSource]) -> tuple[ModelSource, ...]:
@@ -256,6 +271,22 @@ def parse_adapters(texts: Sequence[str], sources: Sequence[ModelSource]) -> tupl
         taken.add(name)
         adapters[model][name] = _existing(path, text)
     return tuple(replace(source, adapters=adapters[source.name]) for source in sources)
+
+
+def parse_drafts(texts: Sequence[str], sources: Sequence[ModelSource]) -> tuple[ModelSource, ...]:
+    """Add draft models of a command line to models: `PATH`, or `MODEL=PATH` if there are several models."""
+    drafts: dict[str, Path] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or name not in {source.name for source in sources}:
+            name, path = sources[0].name, text
+            if len(sources) > 1:
+                models = ", ".join(source.name for source in sources)
+                raise ServeError(f"{text!a:.200}: expected MODEL=PATH of a draft model, for one of {models}")
+        if name in drafts:
+            raise ServeError(f"{text!a:.200}: '{name}' has a draft model already")
+        drafts[name] = _existing(path, text)
+    return tuple(replace(source, draft=drafts.get(source.name)) for source in sources)
 
 
 def _is_name(name: str) -> bool:

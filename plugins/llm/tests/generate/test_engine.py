@@ -51,6 +51,8 @@ def search_of(random: np.random.Generator) -> dict[str, Any]:
     drawn = {"do_sample": True, "temperature": 0.9, "top_k": 8, "seed": int(random.integers(100))}
     penalized = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3}
     kinds: list[dict[str, Any]] = [{}, drawn, penalized, {"min_length": 1000}, {"chunk_size": 5}]
+    if random.random() < 0.5:
+        kinds = [kind | {"lookup": int(random.integers(1, 7))} for kind in kinds]
     return {"max_new_tokens": int(random.integers(1, 14)), **kinds[random.integers(len(kinds))]}
 
 
@@ -94,6 +96,51 @@ def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed
             assert request.reason == ("end" if expected[-1] in model.config.ends else "length")
     assert engine.counts.tokens == sum(len(request.tokens) for request, _ in requests)
     assert bool(pages.prefixes.nbytes) == bool(seed % 3)
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("guesses", ({"lookup": 4}, {"draft": True}, {"lookup": 2, "draft": True}))
+def test_guesses_save_steps_and_change_no_token(
+    models: dict[str, LanguageModel], kind: str, guesses: dict[str, Any]
+) -> None:
+    """Sequences have different numbers of guesses, of which some are right; the model guesses its own tokens."""
+    random, model, options = np.random.default_rng(5), models[kind], dict(guesses)
+    draft = model if options.pop("draft", False) else None
+    engine, plain = model.engine(slots=3, draft=draft, **options), model.engine(slots=3)
+    search = {} if draft is not None else {"repetition_penalty": 0.05}  # which makes it repeat tokens
+    requests = []
+    for length in (9, 4, 17, 6, 12):
+        given = {"min_length": 1000, "max_new_tokens": int(random.integers(20, 40)), **search}
+        prompt = tokens_of(random, length)
+        requests.append((engine.add(prompt, **given), given))
+        plain.add(prompt, **given)
+    for each in (engine, plain):
+        for _ in each.run():
+            pass
+    for request, given in requests:
+        assert request.tokens == alone(contiguous(models, kind), list(request.prompt), given)
+    counts = engine.counts
+    assert counts.tokens == plain.counts.tokens == sum(len(request.tokens) for request, _ in requests)
+    if draft is not None:
+        assert counts.accepted_tokens > 0.9 * counts.guessed_tokens and counts.steps < 0.4 * plain.counts.steps
+    else:
+        assert 0 < counts.accepted_tokens < counts.guessed_tokens and counts.steps < plain.counts.steps
+
+
+@pytest.mark.sample(0)
+def test_guesses_keep_to_the_context(models: dict[str, LanguageModel]) -> None:
+    """A sequence near the end of its room bounds the guesses of those that share its call."""
+    model = models["f32"]
+    engine = model.engine(slots=2, lookup=8, max_length=model.config.context)
+    search = {"repetition_penalty": 0.2, "min_length": 5000}
+    long = engine.add([2, 3, 4] * ((model.config.context - 12) // 3), **search)
+    other = engine.add([5, 6, 7] * 4, max_new_tokens=40, **search)
+    for _ in engine.run():
+        pass
+    assert long.reason == other.reason == "length"
+    assert len(long.sequence) == model.config.context
+    assert other.tokens == alone(model, list(other.prompt), {"max_new_tokens": 40, **search})
 
 
 @pytest.mark.sample(0)
@@ -294,8 +341,7 @@ def test_requests_of_other_threads(models: dict[str, LanguageModel]) -> None:
         (lambda e: e.add("text"), "has no tokenizer.json"),
         (lambda e: e.add([1], stop="x"), "has no tokenizer.json"),
         (lambda e: e.add([1], stop=[3]), r"stop: expected a text or a list of texts, found \[3\]"),
-        (lambda e: e.add([1], num_beams=2), "num_beams: an engine computes one token"),
-        (lambda e: e.add([1], lookup=2), "lookup: an engine computes one token"),
+        (lambda e: e.add([1], num_beams=2), "num_beams: an engine continues a request by one sequence"),
         (lambda e: e.add([1], top_q=2), "no option of a search is named 'top_q'"),
         (lambda e: e.add([2] * 3000), "the prompt is too long: 3000 tokens"),
         (lambda e: e.add([2]).text, "has no tokenizer.json"),

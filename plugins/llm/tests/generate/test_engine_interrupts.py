@@ -73,7 +73,7 @@ SEARCHES: list[dict[str, Any]] = [
     {"max_new_tokens": 3},
     {"max_new_tokens": 5, "do_sample": True, "seed": 3, "temperature": 2.0},
     {"max_new_tokens": 4, "repetition_penalty": 1.3},
-    {"max_new_tokens": 1},
+    {"max_new_tokens": 4, "repetition_penalty": 0.05, "lookup": 3},
 ]
 
 

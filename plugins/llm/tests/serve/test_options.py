@@ -17,8 +17,10 @@ def test_each_flag_sets_its_option(flag: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("0123456789abcdef\n")
     texts = {"--host": ["localhost"], "--api-keys": [str(keys)], "--without-keys": [], "--memory": ["2KiB"]}
+    texts |= {"--lookup": ["8"], "--draft-tokens": ["8"]}
     texts |= {"--model-impl": ["mirlo"], "--trust-remote-code": [], "--strict": [], "--ollama": []}
     values = {"--host": "localhost", "--api-keys": ("0123456789abcdef",), "--without-keys": True, "--memory": 2048}
+    values |= {"--lookup": 8, "--draft-tokens": 8}
     values |= {"--model-impl": "mirlo", "--trust-remote-code": True, "--strict": True, "--ollama": True}
     words = ["serve", "model.onnx", flag, *texts.get(flag, ["1024"])]
     given = given_options(make_parser(with_packages=True).parse_args(words, namespace=Arguments()), ServeOptions)
