@@ -39,12 +39,13 @@ from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.pipeline_parser import Leaf, Step
 from mirlo.passes.schedule.tuned import TUNING
-from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, Session
+from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, RowType, Session
 from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import OutOfMemoryError, nearest
 from mirlo.runtime.memory import require_available
+from mirlo.runtime.names import AUTO
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import METADATA as REGIONS
 
@@ -300,6 +301,8 @@ class Compiler:
             metadata |= strategy.metadata()
         if self.request.precision == FASTEST:
             metadata["precision"] = chosen_precision(FASTEST, target, self.options) or "f32"
+        if self.request.activations == AUTO:
+            metadata["activations"] = _row_types(session.notes[self.first_note :])
         metadata[REGIONS] = [region.to_json() for region in regions]
         metadata |= _memory_plan(session) | _placement(session) | _approximations(session.notes[self.first_note :])
         return replace(artifact, metadata=metadata)
@@ -361,6 +364,7 @@ class Compiler:
                     *(_strategy_passes(strategy, recorded) for strategy in requested_strategies(request)),
                     _cache_passes(request.kv_cache_dtype, recorded),
                     precision_passes(request.precision, recorded, self.target, self.options),
+                    self._activation_passes(),
                 ],
             )
         )
@@ -371,6 +375,16 @@ class Compiler:
         pipeline = Pipeline(self.target.pipeline(self.options))
         self.targets.placed(pipeline, self._placed_nodes(module, first)).prepend(first)
         return self._verified(pipeline)
+
+    def _activation_passes(self) -> str:
+        """Return the passes that round the rows of products with bf16 weights, unless others round all operands."""
+        request = self.request
+        if self.model.pipeline or request.precision is not None:
+            return ""
+        is_fast = request.activations == AUTO and self.target.fastest_precision(self.options) == "bf16"
+        if not is_fast and request.activations != "bf16":
+            return ""
+        return "simplify,to-mixed-precision{dtype=bf16 operands=rows},fold-constant"
 
     def _verified(self, pipeline: Pipeline) -> Pipeline:
         """Add the comparison of kernels with their definitions, where it is requested."""
@@ -527,9 +541,14 @@ def _placement(session: Session) -> dict[str, dict[str, str]]:
     return {"placement": {"by": decisions[-1].how, "taken": decisions[-1].best}} if decisions else {}
 
 
+def _row_types(notes: Iterable[object]) -> list[str]:
+    """Return how rows of products are represented; exact where no product has another type."""
+    return sorted({note.kind for note in notes if isinstance(note, RowType)} or {"exact"})
+
+
 def _approximations(notes: Iterable[object]) -> dict[str, list[str]]:
     """Return the deviations of results from the model's definition, for reports."""
-    texts = [str(note) for note in notes if isinstance(note, Approximation)]
+    texts = list(dict.fromkeys(str(note) for note in notes if isinstance(note, Approximation)))
     return {"approximations": texts} if texts else {}
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, Union
 from mirlo.driver.compile_option import FRAMEWORKS, WITH_CACHES, CompileOption, CompileOptionError, unkeyed
 from mirlo.driver.compile_option import compile_option as option
 from mirlo.driver.package_options import PackageOptions, require_package_of
-from mirlo.runtime.names import ACTIVATIONS, CACHE_DTYPES
+from mirlo.runtime.names import ACTIVATIONS, AUTO, CACHE_DTYPES
 from mirlo.runtime.options import (
     ANYTHING,
     BOOLEAN,
@@ -375,12 +375,15 @@ class CoreArguments:
     activations: str | None = option(
         None,
         'How rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or "bf16"; by '
-        "default as the model permits (`accuracy_level`).",
+        'default as the model permits (`accuracy_level`). "bf16" rounds the rows of products with bf16 weights, too. '
+        '"auto" is what the machine multiplies fastest: "i8", and "bf16" for bf16 weights, where it has instructions '
+        "for them. `metadata` of the artifact has what was chosen, and the error that it permits.",
         OptionFlag(
             "--activations",
-            help="the type of activations in products with weights of 2, 4 or 8 bits (default: as the model permits)",
+            help="the type of activations in products with weights of 2, 4 or 8 bits, and in bf16; auto: what this "
+            "machine multiplies fastest (default: as the model permits)",
         ),
-        kind=optional(one_of(*ACTIVATIONS)),
+        kind=optional(one_of(*ACTIVATIONS, AUTO)),
     )
     kv_cache_dtype: str | None = option(
         None,

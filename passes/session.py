@@ -97,6 +97,14 @@ def decision_of_nodes(decided_by: str, outcome: str | Decline, location: ir.Loca
 
 
 @dataclass(frozen=True)
+class RowType:
+    """How the rows of some products are represented."""
+
+    kind: str
+    """One of `ACTIVATIONS`."""
+
+
+@dataclass(frozen=True)
 class Approximation:
     """Results that differ from those that the model describes, as an option permits."""
 

@@ -328,8 +328,8 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
     return code[:own], tuple(externals)
 
 
-TEXTS = ("symbols", "sizes", "checks", "shown", "late", "packed")
-"""Lists of texts: dims, what is checked of them, and functions of the run time."""
+TEXTS = ("symbols", "sizes", "checks", "shown", "late", "packed", "approximations", "activations")
+"""Lists of texts: dims, what is checked of them, functions of the run time, and deviations from the model."""
 FLAGS = ("allocates", "passes_record")
 DIMS = ("symbols", "sizes", "late")
 """Those of them that are dims: none is empty."""
@@ -352,8 +352,6 @@ def check_facts(metadata: Fields) -> None:
     if metadata.has("placement"):
         placement = metadata.object("placement")
         placement.name("by"), placement.name("taken")
-    if metadata.has("approximations"):
-        metadata.texts("approximations")
     if metadata.has("regions"):
         for region in metadata.each("regions"):
             _check_region(region)

@@ -20,6 +20,8 @@ CACHE_DTYPES = ("bf16", "f16", "i8")
 ACTIVATIONS = ("exact", "i8", "i8x2", "bf16")
 """Representations of activations in products with weights of a few bits: as they are; as int8 with a scale for each
 block of a row; as two such digits, 16 bits; as bf16."""
+AUTO = "auto"
+"""Selects the representation of activations that the machine multiplies fastest."""
 CACHE_SCALE = ".scale"
 """What is after the name of a cache in that of the scales of its rows."""
 

@@ -18,10 +18,11 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.attention import AttentionBase
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.locations import names_of
 from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.session import Approximation
+from mirlo.passes.session import Approximation, RowType
 from mirlo.runtime.errors import nearest
 from mirlo.runtime.records import dataclass
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 F32 = DTYPES["f32"]
 LOW_PRECISION_TYPES = ("bf16", "f16")
-ALL, CONSTANTS = "all", "constants"
+ALL, CONSTANTS, ROWS = "all", "constants", "rows"
 """Operands of products that are narrow."""
 EXPECTED_ERRORS = {"bf16": "2^-6", "f16": "2^-9"}
 """What tests bound the difference from f32 by, for a network of convolutions, products, a norm and a softmax."""
@@ -50,21 +51,21 @@ class ToMixedPrecision(Pass):
     operator's class declares its `PRECISION`. A constant beyond the range of the low-precision type, such as a
     mask's -1e9 in f16, keeps its users in f32. With `operands=constants` only constants are in low precision: products
     widen them where they read them, and everything that is computed stays in f32, for machines that multiply no
-    elements of the type faster.
+    elements of the type faster. With `operands=rows` only products change whose weights the model stores in the type.
     """
 
     name = "to-mixed-precision"
     contained = True
     anchor = "func.func"
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
-    operands: str = option(ALL, "what products read in the narrow type: all, or constants")
+    operands: str = option(ALL, "what products read in the narrow type: all, constants, or rows of narrow weights")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.dtype not in LOW_PRECISION_TYPES:
             raise PassError(f"dtype must be {' or '.join(LOW_PRECISION_TYPES)}, got '{self.dtype}'")
-        if self.operands not in (ALL, CONSTANTS):
-            raise PassError(f"operands must be {ALL} or {CONSTANTS}, got '{self.operands}'")
+        if self.operands not in CONVERTERS:
+            raise PassError(f"operands must be one of {', '.join(CONVERTERS)}; got '{self.operands}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
         operators = graph_operations()
@@ -73,20 +74,21 @@ class ToMixedPrecision(Pass):
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
         check_nodes(self.keep, "keep", op, session)
         all_blocks = blocks(op)
-        kind = _Converter if self.operands == ALL else _ConstantConverter
-        converter = kind(DTYPES[self.dtype], frozenset(self.keep), session)
+        converter = CONVERTERS[self.operands](DTYPES[self.dtype], frozenset(self.keep), session)
         for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 converter.convert(operation)
         for block in reversed(all_blocks):
             erase_dead(block, is_pure_relax)
-        narrow = "operands" if self.operands == ALL else "weights"
+        if not converter.has_products:
+            return
+        narrow = {ALL: "operands", CONSTANTS: "weights", ROWS: "rows"}[self.operands]
         note = Approximation(
             self.name,
             f"{self.dtype} {narrow} of products: expect up to {EXPECTED_ERRORS[self.dtype]} of the largest result",
         )
         if note not in session.notes:
-            session.notes.append(note)
+            session.notes += [note, RowType(self.dtype)] if self.operands == ROWS else [note]
 
 
 @dataclass
@@ -111,10 +113,12 @@ class _Converter:
         self.keep = keep
         self.session = session
         self.known: dict[ir.Value, _PrecisionVersions] = {}
+        self.has_products = True
+        """Whether products may have changed."""
 
     def convert(self, op: ir.Operation) -> None:
         """Convert one operation according to the versions of its operands."""
-        behaviour = getattr(type(op.opview), "PRECISION", Precision.F32)
+        behaviour = _precision_of(op)
         floats = [value for value in op.operands if _is_f32(value)]
         if self._is_kept(op) or not floats or any(_is_other_float(value) for value in op.operands):
             self._stay(op)
@@ -268,6 +272,45 @@ class _ConstantConverter(_Converter):
     def _move(self, op: ir.Operation) -> None:
         results = self._remake(op, [self._narrowed(value) for value in op.operands])
         self._remember(op, [_PrecisionVersions(None, value, False) for value in results])
+
+
+class _RowConverter(_Converter):
+    """Converter that narrows the rows of products whose weights are stored in the low-precision type."""
+
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Session):
+        super().__init__(dtype, keep, session)
+        self.has_products = False
+
+    def convert(self, op: ir.Operation) -> None:
+        """Convert a product with narrow weights; other operations stay."""
+        is_product = _precision_of(op) is Precision.WIDE_RESULT and op.opview.out_dtype is None
+        if not is_product or self._is_kept(op) or not self._has_narrow_weights(op):
+            self._stay(op)
+            return
+        self.has_products = True
+        self._sum_wide(op)
+        for value in op.results:
+            if value in self.known:
+                self.known[value].is_narrow = False  # what is computed from sums stays in f32
+
+    def _has_narrow_weights(self, op: ir.Operation) -> bool:
+        """Return whether an operand of a product is a widened constant of the low-precision type."""
+        return all(map(_is_f32, list(op.operands)[:2])) and any(map(self._is_widened, list(op.operands)[:2]))
+
+    def _is_widened(self, value: ir.Value) -> bool:
+        while isinstance(value, ir.OpResult) and _precision_of(value.owner.operation) is Precision.MOVES:
+            value = value.owner.operands[0]
+        cast = defining(value, "relax.cast")
+        return cast is not None and kind_of(cast.x).dtype.name == self.dtype.name and is_constant(cast.x)
+
+
+CONVERTERS = {ALL: _Converter, CONSTANTS: _ConstantConverter, ROWS: _RowConverter}
+
+
+def _precision_of(op: ir.Operation) -> Precision:
+    """Return how an operation behaves in low precision."""
+    result: Precision = getattr(type(op.opview), "PRECISION", Precision.F32)
+    return result
 
 
 def _cast(value: ir.Value, dtype: DType) -> ir.Value:

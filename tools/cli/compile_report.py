@@ -50,9 +50,11 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
 
 
 def precision_lines(artifact: Artifact) -> Iterator[str]:
-    """Yield the type that `fastest` selected."""
+    """Yield the types that `fastest` and `auto` selected."""
     if "precision" in artifact.metadata:
         yield f"the fastest precision: {artifact.metadata['precision']}"
+    if "activations" in artifact.metadata:
+        yield f"the fastest activations: {', '.join(artifact.metadata['activations'])}"
 
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:

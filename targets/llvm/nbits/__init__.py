@@ -11,8 +11,8 @@ from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline
-from mirlo.passes.session import REQUESTED_ACTIVATIONS
-from mirlo.runtime.names import ACTIVATIONS
+from mirlo.passes.session import REQUESTED_ACTIVATIONS, Approximation, RowType
+from mirlo.runtime.names import ACTIVATIONS, AUTO
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.nbits.weights import PackedWeights, match_weights
 from mirlo.targets.llvm.options import find_machine
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mirlo.targets.llvm.machine import Machine
     from mirlo.targets.llvm.nbits.convert import ProductFunctions
     from mirlo.targets.llvm.nbits.product import Product
+
+
+ERRORS = {"i8": "2e-2", "i8x2": "2e-4", "bf16": "1e-2"}
+"""What tests bound the difference from exact rows by."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,16 @@ class PackNbits(Pass):
     contained = True
     trusted = True
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
-    activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
+    activations: str = option(
+        "", "how activations are represented: exact, i8, i8x2, bf16, or auto, the fastest; default: as products say"
+    )
     explain: bool = option(False, "print the decision for each product")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
-        if self.activations not in ("", *ACTIVATIONS):
-            raise PassError(
-                f"pack-nbits: 'activations' must be one of {', '.join(ACTIVATIONS)}; got {self.activations}"
-            )
+        kinds = (*ACTIVATIONS, AUTO)
+        if self.activations not in ("", *kinds):
+            raise PassError(f"pack-nbits: 'activations' must be one of {', '.join(kinds)}; got {self.activations}")
         products = _Products(op, machine, self.activations or session.options.get(REQUESTED_ACTIVATIONS) or "")
         for function in op.operation.regions[0].blocks[0].operations:
             for block in reversed(blocks(function)):
@@ -64,6 +69,11 @@ class PackNbits(Pass):
                     if weights is not None:
                         self._convert(matmul, weights, session, products)
                 erase_dead(block, is_pure_relax)
+        for kind in sorted(products.row_types):
+            session.notes.append(RowType(kind))
+            if products.activations and kind in ERRORS:
+                what = f"{kind} rows of products with packed weights: expect up to {ERRORS[kind]} of the largest result"
+                session.notes.append(Approximation(self.name, what))
 
     def _convert(
         self, op: ir.Operation, weights: PackedWeights | Decline, session: Session, products: _Products
@@ -83,6 +93,8 @@ class _Products:
         self.module, self.machine, self.activations = module, machine, activations
         self.functions: ProductFunctions | None = None
         self.panels: dict[Hashable, str] = {}
+        self.row_types: set[str] = set()
+        """How the rows of these products are represented."""
 
     def convert(self, op: ir.Operation, weights: PackedWeights, session: Session) -> Product | Decline:
         """Replace a product by a call of its kernel; return it, or why it stays."""
@@ -92,7 +104,10 @@ class _Products:
         self.functions = self.functions or ProductFunctions(self.module, self.machine)
         converter = ProductConverter(op.opview, weights, Rewriter(op, session), self.functions, self.panels)
         activations = self.activations or op.opview.activations
+        if activations == AUTO:  # rows of bf16 save nothing here, and products without such instructions are exact
+            activations = "i8"
         product = converter.product(activations)
         if not isinstance(product, Decline):
+            self.row_types.add(activations if product.digits or activations == "bf16" else "exact")
             replace_op(op, [converter.convert(product, activations)])
         return product

@@ -135,3 +135,60 @@ def test_a_model_says_what_its_precision_is() -> None:
     assert any("expect up to 2^-6" in text for text in fastest.artifact.metadata["approximations"])
     plain = mirlo.compile(_network(), precision="fastest", target="llvm{cpu=znver3}", load=False, cache=False)
     assert plain.artifact.metadata["precision"] == "f32" and "approximations" not in plain.artifact.metadata
+
+
+def _bf16_product(rows: int = 256) -> tuple[Any, np.ndarray]:
+    """Return a product with weights that are stored in bf16, and a norm; and the weights."""
+    values = np.random.default_rng(0).standard_normal((rows, 192)).astype(np.float32) / 16
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    weights = helper.make_tensor("w", TensorProto.BFLOAT16, values.shape, bits.tobytes(), raw=True)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["x", "wide"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", rows])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 192])
+    graph = helper.make_graph(nodes, "product", [x], [y], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    return model, (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    """Round to the nearest bf16."""
+    bits = x.view(np.uint32)
+    wide: np.ndarray = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return wide
+
+
+@pytest.mark.parametrize("options", [{}, {"activations": "bf16"}, {"precision": "bf16"}, {"activations": "exact"}])
+def test_options_act_on_weights_in_bf16(options: dict[str, str]) -> None:
+    """Rows are rounded with `activations`, and stay as they are without; results are not."""
+    model, weights = _bf16_product()
+    executable = mirlo.compile(model, cache=False, **options)
+    x = np.random.default_rng(1).standard_normal((5, len(weights))).astype(np.float32)
+    found = np.asarray(executable(x)).astype(np.float64)
+    exact, narrow = (rows.astype(np.float64) @ weights.astype(np.float64) for rows in (x, _rounded(x)))
+    if options.get("activations") == "bf16":
+        assert np.abs(found - narrow).max() < 1e-5 and np.abs(found - exact).max() > 1e-3
+    elif "precision" in options:
+        assert np.abs(found - exact).max() < 2.0**-6 * np.abs(exact).max()
+    else:
+        assert np.abs(found - exact).max() < 1e-5
+    says = any("bf16 rows of products" in text for text in executable.artifact.metadata.get("approximations", ()))
+    assert says == (options.get("activations") == "bf16")
+    if options:
+        assert (executable.memory.weights_bytes == weights.nbytes // 2) == ("bf16" in options.values())
+
+
+@pytest.mark.parametrize(("cpu", "chosen"), [("znver5", "bf16"), ("znver3", "exact"), ("emeraldrapids", "bf16")])
+def test_fastest_activations_of_weights_in_bf16(cpu: str, chosen: str) -> None:
+    model, _ = _bf16_product()
+    artifact = mirlo.compile(model, activations="auto", target=f"llvm{{cpu={cpu}}}", load=False, cache=False).artifact
+    assert artifact.metadata["activations"] == [chosen]
+    assert ("approximations" in artifact.metadata) == (chosen == "bf16")
+
+
+def test_activations_leave_other_products_as_they_are() -> None:
+    options: dict[str, Any] = {"cache": False, "load": False}
+    artifact = mirlo.compile(_network(), activations="bf16", **options).artifact
+    assert "approximations" not in artifact.metadata

@@ -117,6 +117,20 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
+@pytest.mark.parametrize(
+    ("cpu", "bits", "chosen"), [("znver5", 8, "i8"), ("haswell", 4, "i8"), ("haswell", 8, "exact")]
+)
+def test_the_fastest_activations_are_those_of_the_processor(cpu: str, bits: int, chosen: str) -> None:
+    model = Weights(48, 320, bits, 32, "packed").model(0)
+    options: dict[str, Any] = {"target": f"llvm{{cpu={cpu}}}", "load": False, "cache": False, "jobs": 1}
+    artifact = mirlo.compile(model, activations="auto", **options).artifact
+    assert artifact.metadata["activations"] == [chosen]
+    assert any("_i8x" in kernel.symbol for kernel in artifact.kernels) == (chosen == "i8")
+    errors = [text for text in artifact.metadata.get("approximations", ()) if "expect up to 2e-2" in text]
+    assert len(errors) == (chosen == "i8")
+    assert "activations" not in mirlo.compile(model, **options).artifact.metadata
+
+
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))

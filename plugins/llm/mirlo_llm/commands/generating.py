@@ -217,7 +217,8 @@ def _generate(model: LanguageModel, arguments: Namespace) -> None:
     else:
         prompt = model.image_tokens(text, arguments.image) if arguments.image else text
     _show(generator, prompt)
-    print(generator.timing, file=sys.stderr)
+    for line in (*model.deviations, generator.timing):
+        print(line, file=sys.stderr)
 
 
 def _message(text: str, images: Sequence[str]) -> dict[str, object]:

@@ -74,6 +74,16 @@ class LanguageModel:
         """Return the first adapter if the model requires one, otherwise None."""
         return self._decoder.first_adapter
 
+    @property
+    def deviations(self) -> list[str]:
+        """Return what `activations="auto"` chose, and the errors that options of the compilation permit."""
+        metadata = self.executable.artifact.metadata
+        chosen = metadata.get("activations")
+        return [
+            *([] if chosen is None else [f"activations: {', '.join(chosen)}"]),
+            *(f"approximated by {each}" for each in metadata.get("approximations", ())),
+        ]
+
     @cached_property
     def tokenizer(self) -> ModelTokenizer | None:
         """Return the tokenizer of the folder or the file; None if it has none."""

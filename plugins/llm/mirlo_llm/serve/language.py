@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from mirlo_llm.serve.metrics import ServerMetrics
 from mirlo_llm.serve.options import ServeOptions
 from mirlo_llm.serve.rank_processes import RankProcesses
 
+LOG = logging.getLogger(__package__)
 PROMPT_END = 16
 """Last tokens of a prompt that are searched for the opening delimiter of reasoning."""
 INLINE_CHARACTERS = 1024
@@ -85,6 +87,8 @@ class LanguageBackend(Backend):
         self.model, self._ranks, self._draft = model, ranks, draft
         if model.tokenizer is None:
             raise RequestError(500, f"model '{name}': its folder has no tokenizer.json, which serving it needs")
+        for text in model.deviations:
+            LOG.warning("model '%s': %s", name, text)
         context = model.config.context
         self.longest = options.max_prompt_tokens + options.max_tokens
         if context:

@@ -46,6 +46,7 @@ class TokenRoutes:
                     "model": backend.name, "architecture": config.kind, "total_slots": self._state.options.slots,
                     "n_ctx": backend.longest, "n_ctx_train": config.context or None, "n_vocab": config.vocabulary,
                     "bos_token_id": config.start, "eos_token_ids": list(config.ends),
+                    "deviations": backend.model.deviations,
                     "has_chat_template": template is not None, "takes_tools": bool(template and template.takes_tools),
                 },
             )  # fmt: skip

@@ -13,6 +13,7 @@ for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
 pytest.importorskip("starlette.testclient")
 
+from folders import example  # noqa: E402
 from mirlo_llm.serve.application import Server  # noqa: E402
 from mirlo_llm.serve.options import ServeOptions, parse_models  # noqa: E402
 from served import ready_client, write_language_model  # noqa: E402
@@ -70,7 +71,19 @@ def test_health_and_properties(client: Any) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     properties = client.get("/props").json()
     assert properties["model"] == "tiny" and properties["total_slots"] == 8 and properties["takes_tools"]
+    assert properties["deviations"] == []
     assert client.get("/props?model=other").status_code == 404
+
+
+def test_chosen_activations_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The tiny model has weights of 4 bits; every processor that the tests support multiplies int8 rows with them."""
+    folder = example().write(tmp_path / "tiny", bits=4)
+    server = Server(parse_models([str(folder)]), ServeOptions(), {"activations": "auto"})
+    with caplog.at_level(logging.WARNING, "mirlo_llm.serve"), ready_client(server) as client:
+        deviations = client.get("/props").json()["deviations"]
+    assert deviations[0].startswith("activations: ")
+    for text in deviations:
+        assert f"model 'tiny': {text}" in caplog.text
 
 
 def test_keys_that_are_not_known_are_named_once(client: Any, caplog: pytest.LogCaptureFixture) -> None:
