@@ -4,47 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_rank
-from mirlo.frontends.library.attention import join_heads, split_heads, swap_heads
+from mirlo.frontends.library.attention import split_heads
+from mirlo.frontends.library.pages import PackedSequences
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import rotated, score_options
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor, concat, maximum, where
-from mirlo.runtime.records import dataclass
+from mirlo.frontends.tensor import Tensor, maximum
 
 DOMAIN = "com.microsoft"
 KEY_CACHE, VALUE_CACHE, ENDS, PAST, TABLE, COS, SIN, SLOTS = range(3, 11)
 QUERY_NORM, KEY_NORM, KEY_SCALE, VALUE_SCALE, HINTS = range(12, 17)
 _REFUSED = {"kv_cache_layout": "SEPARATE", "k_cache_dtype": "", "v_cache_dtype": ""}
-
-
-@dataclass(frozen=True)
-class _Tokens:
-    """Where the packed tokens belong."""
-
-    count: Dim
-    batch: Dim
-    sequence: Tensor
-    """The sequence of each token: i64[tokens]; `batch` for tokens after the last one."""
-    place: Tensor
-    """The number of the token among the new ones of its sequence: i64[tokens]."""
-    position: Tensor
-    """The number of the token in its sequence: i64[tokens]."""
-    begins: Tensor
-    """The first token of each sequence: i64[batch]."""
-    past: Tensor
-    """The tokens of each sequence in the caches: i64[batch]."""
-    totals: Tensor
-    """The tokens of each sequence afterwards: i64[batch]."""
-    longest: Dim
-    """The most new tokens of a sequence."""
-    blocks: Dim
-    """The most blocks of a sequence."""
 
 
 @converter("PagedAttention", domain=DOMAIN)
@@ -66,7 +41,7 @@ def paged_attention(node: Node) -> Converted:
     heads, shared = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     require_rank(node.type(KEY_CACHE), 4, "input 'key_cache' [blocks, block size, heads, size]")
     query, key, value = _normalized(node, _projected(node, heads, shared))
-    tokens = _tokens(node, query.type.shape[2])
+    tokens = _packed_tokens(node, query.type.shape[2])
     if node.attr.bool("do_rotary", 0):
         at = tokens.position.expand_dims(0)
         query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
@@ -77,23 +52,25 @@ def paged_attention(node: Node) -> Converted:
     caches, formats = [], []
     for index, scale, rows in ((KEY_CACHE, KEY_SCALE, key), (VALUE_CACHE, VALUE_SCALE, value)):
         form = _format(node, index, scale, rows)
-        caches.append(_written(node, index, form.encoded(node, rows), slots))
+        caches.append(tokens.written(node[index], form.encoded(node, rows), slots))
         formats.append(form)
-    result = _attended(node, _by_sequence(node, query, tokens), caches, formats, tokens)
-    return _packed(node, result, tokens), *caches
+    result = _attended(node, tokens.by_sequence(query), caches, formats, tokens)
+    return tokens.packed(result), *caches
 
 
-def _attended(node: Node, query: Tensor, caches: list[Tensor], formats: list[CacheFormat], tokens: _Tokens) -> Tensor:
+def _attended(
+    node: Node, query: Tensor, caches: list[Tensor], formats: list[CacheFormat], tokens: PackedSequences
+) -> Tensor:
     """Attend queries [batch, heads, longest, size] to the rows of their sequences."""
     kind = query.type.dtype
     if kind.name == "f16" and any(form.scale is not None for form in formats):  # f16 could underflow
         query = query.cast("f32")
         formats = [form if form.scale is None else replace(form, scale=form.scale.cast("f32")) for form in formats]
     of_keys, of_values = formats
-    rows = tokens.blocks * caches[0].type.shape[1]
-    scores = score_options(node, query.type, _seen(node, tokens, rows))
+    seen = tokens.seen(node.attr.bool("is_causal", 1), node.attr.int("local_window_size", -1))
+    scores = score_options(node, query.type, seen)
     result = node.emit(
-        "paged_attention", of_keys.scaled(node, query), *caches, _table(node, tokens), tokens.totals, scores.mask,
+        "paged_attention", of_keys.scaled(node, query), *caches, tokens.used_table(), tokens.totals, scores.mask,
         None, None, scores.sinks, **scores.attributes,
     )  # fmt: skip
     result = of_values.scaled(node, result)
@@ -135,48 +112,6 @@ def _normalized(node: Node, parts: list[Tensor]) -> list[Tensor]:
     return [*normal, parts[2]]
 
 
-def _tokens(node: Node, count: Dim) -> _Tokens:
-    ends, past = node.vector(ENDS), node.vector(PAST)
-    batch = ends.type.shape[0] - 1
-    begins, after = (ends.slice(0, at, batch) for at in (0, 1))
-    past = past.gather(node.index_vector(batch))
-    number = node.index_vector(count)
-    column = number.expand_dims(1)
-    is_behind = after.expand_dims(0) <= column
-    sequence = is_behind.cast("i64").sum(1)
-    index = number - begins.gather(sequence)
-    position = index + past.gather(sequence)
-    new = after - begins
-    totals = past + new
-    block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
-    last = totals - 1
-    blocks = last // node.size(block) + 1
-    # At least one, so that nothing is computed of no elements.
-    sizes = [maximum(each.max(0, keepdims=True), 1) for each in (new, blocks)]
-    what = "the most new tokens of a sequence, and the most blocks"
-    longest, used = node.bind(concat(sizes, axis=0), what, [D.maximum(count, 1), most])
-    return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
-
-
-def _slots(node: Node, tokens: _Tokens) -> Tensor:
-    """Return where each token is written: i64[tokens], -1 for nowhere."""
-    nowhere = node.constant(-1, "i64")
-    if node.has(SLOTS):
-        return maximum(node.vector(SLOTS), nowhere)
-    block, most = (node.size(dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
-    column = tokens.position // block
-    table = node[TABLE].cast("i64")
-    (rows, columns) = table.type.shape
-    flat = table.reshape((rows * columns,))
-    position = tokens.sequence * most + column
-    start = flat.gather(position) * block
-    offset = tokens.position - column * block
-    holds = (column < most) & (column >= 0)
-    is_token = tokens.sequence < node.size(tokens.batch)
-    holds = holds & is_token
-    return where(holds, start + offset, nowhere)
-
-
 def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
     """Return how keys or values are stored: as they are, or as int8."""
     which = "k" if cache == KEY_CACHE else "v"
@@ -202,51 +137,16 @@ def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
     return CacheFormat(8, node[scale].reshape(shape).cast(wide.dtype))
 
 
-def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
-    """Return the cache with rows [1, heads, tokens, size] in their slots."""
-    blocks, block, heads, size = node.type(index).shape
-    # Slots are the rows of one cache with one head.
-    room = (1, 1, blocks * block, heads * size)
-    flat = node[index].reshape(room)
-    new = join_heads(rows).expand_dims(0)
-    result = node.emit("cache_write", flat, new, slots.expand_dims(0), shape=room)
-    return result.reshape((blocks, block, heads, size))
+def _packed_tokens(node: Node, count: Dim) -> PackedSequences:
+    """Return the sequences of `count` packed tokens."""
+    return PackedSequences(
+        node.builder, node.bind, node.index_vector, count, node.vector(ENDS), node.vector(PAST), node[TABLE],
+        node.type(KEY_CACHE).shape[1],
+    )  # fmt: skip
 
 
-def _table(node: Node, tokens: _Tokens) -> Tensor:
-    """Return the blocks of each sequence: i64[batch, most blocks]."""
-    table = node[TABLE].cast("i64")
-    shape = (table.type.shape[0], tokens.blocks)
-    table = table.part((0, 0), shape)
-    return table.gather(node.index_vector(tokens.batch))
-
-
-def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
-    """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
-    number = tokens.begins.expand_dims(1) + node.index_vector(tokens.longest)
-    _, heads, count, size = query.type.shape
-    rows = swap_heads(query).reshape((count, heads, size))
-    return swap_heads(rows.gather(number))
-
-
-def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
-    """Return which rows each token sees: [batch, 1, longest, rows]."""
-    key = node.index_vector(rows)
-    past, totals = (each.expand_dims(1, 2, 3) for each in (tokens.past, tokens.totals))
-    own = past + node.index_vector(tokens.longest).expand_dims(0, 1, 3)
-    seen = key < totals
-    if node.attr.bool("is_causal", 1):
-        seen = seen & (key <= own)
-    window = node.attr.int("local_window_size", -1)
-    if window > 0:
-        start = own - window
-        seen = seen & (key > start)
-    return seen
-
-
-def _packed(node: Node, result: Tensor, tokens: _Tokens) -> Tensor:
-    """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
-    batch, heads, longest, size = result.type.shape
-    flat = swap_heads(result).reshape((batch * longest, heads * size))
-    start = tokens.sequence * node.size(longest)
-    return flat.gather(start + tokens.place)
+def _slots(node: Node, tokens: PackedSequences) -> Tensor:
+    """Return where each token is written: what the node says, or its pages; -1 for nowhere."""
+    if node.has(SLOTS):
+        return maximum(node.vector(SLOTS), node.constant(-1, "i64"))
+    return tokens.slots()
