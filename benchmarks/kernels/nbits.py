@@ -26,11 +26,11 @@ ENOUGH = 96 << 20
 """Bytes of weights that no cache holds."""
 
 
-def model(columns: int, depth: int, bits: int, block: int, level: int) -> Any:
-    """Return a model that sums products of its input with as many weights as the caches do not hold."""
+def model(columns: int, depth: int, bits: int, block: int, level: int, count: int | None = None) -> Any:
+    """Return a model that multiplies its input with this many weights; without, as many as the caches do not hold."""
     random = np.random.default_rng(0)
     blocks = depth // block
-    count = -(-ENOUGH * 8 // (columns * depth * bits))
+    count = count or -(-ENOUGH * 8 // (columns * depth * bits))
     nodes, constants = [], []
     for i in range(count):
         codes = random.integers(0, 256, (columns, blocks, block * bits // 8), np.uint8)

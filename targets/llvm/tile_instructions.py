@@ -122,6 +122,12 @@ GROUPS: Mapping[str, tuple[TileInstruction, ...]] = MappingProxyType({
 })  # fmt: skip
 """Instructions that add the products of several adjacent elements to each lane, by the signs of their operands."""
 
+
+def instruction_of_types(name: str, operands: tuple[str, str, str]) -> TileInstruction:
+    """Return the row of an instruction for these types of rows, columns and accumulators."""
+    return next(each for each in GROUPS[name] if operands in each.operands)
+
+
 for _instruction in (
     *WORDS,
     *(each for rows in GROUPS.values() for each in rows),

@@ -243,7 +243,7 @@ class _Emitter(BlockEmitter):
     @cached_property
     def constants(self) -> FunctionConstants:
         """Return the constants at the start of the function."""
-        return FunctionConstants(self.buffers)
+        return FunctionConstants(self.buffers.entry, self.buffers.location, self.buffers.scratch)
 
     @property
     def buffers(self) -> BufferFunction:

@@ -5,7 +5,7 @@ Constants of a function are emitted once each, at its start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
@@ -13,7 +13,6 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, Variable
 from mirlo.dialects.core.value import create
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
 from mirlo.passes.schedule.primitives.tree import Loop
 from mirlo.passes.schedule.vectors import splat
@@ -23,8 +22,10 @@ from mirlo.runtime.records import dataclass
 class FunctionConstants:
     """Numbers, sizes, splats, masks and scratch memory at the start of a function."""
 
-    def __init__(self, function: BufferFunction) -> None:
-        self._function = function
+    def __init__(
+        self, entry: ir.Block, location: ir.Location, scratch: Callable[[Sequence[int], ir.Type], ir.Value]
+    ) -> None:
+        self._entry, self._location, self._scratch = entry, location, scratch
         self._known: dict[object, ir.Value] = {}
 
     def index(self, value: Dim) -> ir.Value:
@@ -46,7 +47,7 @@ class FunctionConstants:
         if not isinstance(active, int):
             if key not in self._known:
                 count = self.index(active)
-                with ir.InsertionPoint.after(count.owner), self._function.location:
+                with ir.InsertionPoint.after(count.owner), self._location:
                     self._known[key] = create("vector.create_mask", kind, count)
             return self._known[key]
         on = [ir.BoolAttr.get(i < active) for i in range(lanes)]
@@ -55,12 +56,12 @@ class FunctionConstants:
     def scratch(self, key: object, elements: int, kind: ir.Type) -> ir.Value:
         """Return memory for this many elements, the same for each use of a key."""
         if key not in self._known:
-            self._known[key] = self._function.scratch([elements], kind)
+            self._known[key] = self._scratch([elements], kind)
         return self._known[key]
 
     def _at_start(self, key: object, emit: Callable[[], ir.Value]) -> ir.Value:
         if key not in self._known:
-            with ir.InsertionPoint.at_block_begin(self._function.entry), self._function.location:
+            with ir.InsertionPoint.at_block_begin(self._entry), self._location:
                 self._known[key] = emit()
         return self._known[key]
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value, compare, create, emit_constant, index
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value, compare, create
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
+from mirlo.passes.schedule.primitives.vector_memory import VectorMemory
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
-from mirlo.targets.llvm.intrinsics.dot_instructions import call_arm_dot, call_arm_lookup
-from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute, call_permute_halves, call_permute_two
+from mirlo.targets.llvm.intrinsics.dot_instructions import call_arm_lookup
+from mirlo.targets.llvm.intrinsics.x86 import call_lookup, call_permute, call_permute_halves, call_permute_two
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
+from mirlo.targets.llvm.nbits.layout import COLUMNS, PanelLayout
+from mirlo.targets.llvm.schedule.contraction.groups import group_of_bytes
+from mirlo.targets.llvm.tile_instructions import instruction_of_types
 
 
 def vector(kind: ir.Type, lanes: int = COLUMNS) -> ir.Type:
@@ -32,16 +37,8 @@ def add(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.addi", a.type, a, b)
 
 
-def offset(a: ir.Value, by: int) -> ir.Value:
-    return add(a, index(by)) if by else a
-
-
 def times(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.muli", a.type, a, b)
-
-
-def equals(a: ir.Value, b: ir.Value) -> ir.Value:
-    return compare("eq", a, b)
 
 
 def smaller(a: ir.Value, b: ir.Value) -> Value:
@@ -63,14 +60,6 @@ def loop(
 def splat(value: ir.Value, lanes: int = COLUMNS) -> Value:
     """Emit a vector with a scalar in all lanes."""
     return create("vector.broadcast", vector(value.type, lanes), value)
-
-
-def constant(number: float, kind: ir.Type, lanes: int = COLUMNS) -> Value:
-    """Emit a vector with a number in all lanes."""
-    is_float = isinstance(kind, (ir.F32Type, ir.BF16Type, ir.F16Type))
-    attribute = ir.FloatAttr.get(kind, number) if is_float else ir.IntegerAttr.get(kind, int(number))
-    value = ir.DenseElementsAttr.get_splat(vector(kind, lanes), attribute)
-    return create("arith.constant", vector(kind, lanes), value=value)
 
 
 def bitcast(value: ir.Value, kind: ir.Type) -> Value:
@@ -98,11 +87,6 @@ def load_word(buffer: ir.Value, position: ir.Value) -> Value:
     return splat(scalar)
 
 
-def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
-    """Emit a * b + c, rounded once."""
-    return create("vector.fma", c.type, a, b, c)
-
-
 def both(name: str, a: ir.Value, b: ir.Value) -> Value:
     """Emit an operation of two values of one type."""
     return create(f"arith.{name}", a.type, a, b)
@@ -112,25 +96,36 @@ def to_float(value: ir.Value) -> Value:
     return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
 
 
-def load_floats(buffer: ir.Value, position: ir.Value, kind: str) -> Value:
-    """Load 16 values of this element type from bytes as f32."""
-    if kind == "f32":
-        return bitcast(load_vector(buffer, position, 4 * COLUMNS), f32())
-    if kind == "i8":
-        return to_float(create("arith.extsi", vector(integer(32)), load_vector(buffer, position, COLUMNS)))
-    narrow = load_vector(buffer, position, 2 * COLUMNS)
-    if kind == "f16":
-        return create("arith.extf", vector(f32()), bitcast(narrow, ir.F16Type.get()))
-    bits = create("arith.extui", vector(integer(32)), bitcast(narrow, integer(16)))
-    return bitcast(both("shli", bits, constant(16, integer(32))), f32())
+class KernelCode(VectorMemory):
+    """Emits the code of a kernel, whose constants are at its start."""
 
+    def constant(self, number: float, kind: ir.Type, lanes: int = COLUMNS) -> ir.Value:
+        """Return a vector with a number in all lanes."""
+        is_float = isinstance(kind, ir.FloatType)
+        return self.constants.splat(
+            lanes, ir.FloatAttr.get(kind, number) if is_float else ir.IntegerAttr.get(kind, int(number))
+        )
 
-def prefetch(buffer: ir.Value, position: ir.Value, lines: range, last: int, level: int) -> None:
-    """Prefetch some cache lines after a position, which may be beyond the last one, to a level of the caches."""
-    inside = smaller(position, index(max(0, last)))
-    for line in lines:
-        at = [offset(inside, line * LINE)]
-        memref.PrefetchOp(buffer, at, isWrite=False, localityHint=4 - level, isDataCache=True)
+    def offset(self, a: ir.Value, by: int) -> ir.Value:
+        return add(a, self.index(by)) if by else a
+
+    def load_floats(self, buffer: ir.Value, position: ir.Value, kind: str) -> ir.Value:
+        """Load 16 values of this element type from bytes as f32."""
+        if kind == "f32":
+            return bitcast(load_vector(buffer, position, 4 * COLUMNS), f32())
+        if kind == "i8":
+            return to_float(create("arith.extsi", vector(integer(32)), load_vector(buffer, position, COLUMNS)))
+        narrow = load_vector(buffer, position, 2 * COLUMNS)
+        if kind == "f16":
+            return create("arith.extf", vector(f32()), bitcast(narrow, ir.F16Type.get()))
+        bits = create("arith.extui", vector(integer(32)), bitcast(narrow, integer(16)))
+        return bitcast(both("shli", bits, self.constant(16, integer(32))), f32())
+
+    def field_bytes(self, words: ir.Value, field: int, bits: int) -> Value:
+        """Return a field of each byte of <16 x i32> as <64 x i8>, shifted to the lowest bits."""
+        if field:
+            words = both("shrui", words, self.constant(bits * field, integer(32)))
+        return both("andi", bitcast(words, integer(8)), self.constant((1 << bits) - 1, integer(8), 4 * COLUMNS))
 
 
 SIGNED = "i8xi8"
@@ -138,17 +133,20 @@ SIGNED = "i8xi8"
 
 
 class Dots:
-    """Sums of four products of weights and signed activations in each of 16 lanes.
+    """Products of signed activations and weights, added to each of 16 lanes by an instruction for register tiles.
 
-    Weights are unsigned, or signed as well, which those of up to 7 bits are in any case.
+    Weights are unsigned, or signed as well, which those of up to 7 bits are in any case. `is_tall` is whether they are
+    multiplied by several rows.
     """
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
+    def __init__(self, machine: Machine, is_tall: bool = False):
         self.accumulates = "u8xi8" in machine.dots
         """Whether weights of any 8 bits are multiplied; otherwise products of 7 bits must not overflow i16."""
         self.is_signed = SIGNED in machine.dots
         """Whether weights are signed, and fields are shifted in bytes."""
+        self.group = group_of_bytes((False, not self.is_signed), machine, is_tall, has_small_pairs=True)
+        self.parts = max(1, 4 * COLUMNS // machine.vector_bytes)
+        """Instructions for 16 columns, of a row or of two."""
 
     @staticmethod
     def supports(machine: Machine, layout: PanelLayout) -> bool:
@@ -158,19 +156,17 @@ class Dots:
         fits = "u8xi8" in machine.dots or ("i16" in machine.dots and 2 * 127 * layout.largest < 1 << 15)
         return machine.vector_bytes >= 32 and fits
 
+    @cached_property
+    def instruction(self) -> TileInstruction:
+        """Return the row of the table."""
+        assert self.group is not None
+        return instruction_of_types(self.group.instruction, ("i8", "i8" if self.is_signed else "u8", "i32"))
+
     def add(self, total: ir.Value, weights: ir.Value, activations: ir.Value) -> ir.Value:
         """Add products of <64 x i8> weights and <16 x i32> words of activations."""
-        signed = bitcast(activations, integer(8))
-        lanes = 4 if self.is_signed else min(COLUMNS, self.machine.vector_bytes // 4)
-        return in_parts(COLUMNS // lanes, self._add, total, weights, signed)
-
-    def _add(self, total: ir.Value, weights: ir.Value, signed: ir.Value) -> ir.Value:
-        if self.is_signed:
-            return call_arm_dot("sdot", total, weights, signed)
-        if self.accumulates:
-            return call_dot("vpdpbusd", total, weights, signed)
-        pairs = call_dot("vpmaddubsw", total, weights, signed)
-        return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
+        signed, emit = bitcast(activations, integer(8)), self.instruction.emit
+        assert emit is not None
+        return in_parts(self.parts, lambda total, columns, row: emit(row, columns, total), total, weights, signed)
 
 
 def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -> ir.Value:
@@ -186,13 +182,6 @@ def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -
     for part in parts[1:]:
         result = shuffle(result, part, range(result.type.shape[0] + part.type.shape[0]))
     return result
-
-
-def field_bytes(words: ir.Value, field: int, bits: int) -> Value:
-    """Return a field of each byte of <16 x i32> as <64 x i8>, shifted to the lowest bits."""
-    if field:
-        words = both("shrui", words, constant(bits * field, integer(32)))
-    return both("andi", bitcast(words, integer(8)), constant((1 << bits) - 1, integer(8), 4 * COLUMNS))
 
 
 class CodeLookup:
@@ -219,7 +208,8 @@ class CodeLookup:
 class Decoder:
     """Values of weights, relative to the middle of their range, as f32."""
 
-    def __init__(self, machine: Machine, layout: PanelLayout):
+    def __init__(self, machine: Machine, layout: PanelLayout, code: KernelCode):
+        self.code, self.constant = code, code.constant
         self.layout, self.bits, self.middle = layout, layout.bits, layout.middle
         self.table: ir.Value | None = None
         self.tables: tuple[ir.Value, ir.Value] | None = None
@@ -242,15 +232,15 @@ class Decoder:
         if self.lookup is None:
             return [self.value(words, 8 * i + self.bits * field) for i in range(4)]
         kind = integer(32)
-        numbers = bitcast(self.lookup.bytes(field_bytes(words, field, self.bits)), kind)
-        top = constant(24, kind)
-        moved = [both("shli", numbers, constant(24 - 8 * i, kind)) if i < 3 else numbers for i in range(4)]
+        numbers = bitcast(self.lookup.bytes(self.code.field_bytes(words, field, self.bits)), kind)
+        top = self.constant(24, kind)
+        moved = [both("shli", numbers, self.constant(24 - 8 * i, kind)) if i < 3 else numbers for i in range(4)]
         return [to_float(both("shrsi", each, top)) for each in moved]
 
     def value(self, words: ir.Value, shift: int) -> ir.Value:
         """Return the value of the bits from `shift` on of each lane of <16 x i32>."""
         if shift:
-            words = both("shrui", words, constant(shift, integer(32)))
+            words = both("shrui", words, self.constant(shift, integer(32)))
         if self.table is not None:
             return call_permute(self.table, words)  # only the lowest 4 bits count
         if self.halves is not None:
@@ -258,51 +248,44 @@ class Decoder:
             return in_parts(2, lambda part: call_permute_halves(halves, part), words)  # as above
         if self.tables is not None:
             return call_permute_two(self.tables, words)  # only the lowest 5 bits count
-        masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
+        masked = both("andi", words, self.constant((1 << self.bits) - 1, integer(32)))
         if self.layout.is_by_word:
-            return _small_float(masked, self.layout.least)
+            return self._small_float(masked, self.layout.least)
         if self.layout.table:
-            return to_float(_integer_of_float(masked))
-        return to_float(both("subi", masked, constant(self.middle, integer(32))))
+            return to_float(self._integer_of_float(masked))
+        return to_float(both("subi", masked, self.constant(self.middle, integer(32))))
 
     def value_of_bytes(self, codes: ir.Value) -> ir.Value:
         """Return the values of <16 x i8> weights, relative to the middle as they are stored."""
         if not self.layout.is_integer:
-            return _scaled_float(codes)
+            return self._scaled_float(codes)
         return to_float(create("arith.extsi", vector(integer(32)), codes))
+
+    def _small_float(self, codes: ir.Value, least: int) -> ir.Value:
+        """Return codes of a few bits in lanes of i32, plus the least value, as f32: the lowest bits of 2 ** 23."""
+        number = bitcast(both("ori", codes, self.constant(0x4B000000, integer(32))), f32())
+        return both("subf", number, self.constant(2.0**23 - least, f32()))
+
+    def _scaled_float(self, codes: ir.Value) -> ir.Value:
+        """Return <16 x i8> e4m3 codes as f32, divided by 256: the bias of f16 is 8 more, its fraction 7 bits more."""
+        kind = integer(16)
+        moved = both("shli", create("arith.extsi", vector(kind), codes), self.constant(7, kind))
+        half = both("andi", moved, self.constant(~0x4000, kind))  # the sign's copy
+        return create("arith.extf", vector(f32()), bitcast(half, ir.F16Type.get()))
+
+    def _integer_of_float(self, codes: ir.Value) -> ir.Value:
+        """Return twice the value of e2m1 codes in lanes of i32."""
+        kind = integer(32)
+        size = both("andi", codes, self.constant(7, kind))
+        beyond = [
+            both("maxsi", both("subi", size, self.constant(start, kind)), self.constant(0, kind)) for start in (4, 6)
+        ]  # steps of 2 from 4 on, of 4 from 8 on
+        value = add(add(size, beyond[0]), both("shli", beyond[1], self.constant(1, kind)))
+        is_negative = compare("gt", codes, self.constant(7, kind))
+        return create("arith.select", codes.type, is_negative, both("subi", self.constant(0, kind), value), value)
 
 
 def _table(numbers: np.ndarray) -> Value:
     """Emit a vector of numbers."""
     kind = vector(f32(), len(numbers))
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(numbers, type=kind))
-
-
-def _small_float(codes: ir.Value, least: int) -> ir.Value:
-    """Return codes of a few bits in lanes of i32 as f32, plus the least value: the lowest bits of 2 ** 23 as f32."""
-    number = bitcast(both("ori", codes, constant(0x4B000000, integer(32))), f32())
-    return both("subf", number, constant(2.0**23 - least, f32()))
-
-
-def _scaled_float(codes: ir.Value) -> ir.Value:
-    """Return <16 x i8> e4m3 codes as f32, divided by 256: the bias of f16 is 8 more, its fraction 7 bits more."""
-    kind = integer(16)
-    moved = both("shli", create("arith.extsi", vector(kind), codes), constant(7, kind))
-    half = both("andi", moved, constant(~0x4000, kind))  # the sign's copy
-    return create("arith.extf", vector(f32()), bitcast(half, ir.F16Type.get()))
-
-
-def _integer_of_float(codes: ir.Value) -> ir.Value:
-    """Return twice the value of e2m1 codes in lanes of i32."""
-    kind = integer(32)
-    size = both("andi", codes, constant(7, kind))
-    beyond = [
-        both("maxsi", both("subi", size, constant(start, kind)), constant(0, kind)) for start in (4, 6)
-    ]  # steps of 2 from 4 on, of 4 from 8 on
-    value = add(add(size, beyond[0]), both("shli", beyond[1], constant(1, kind)))
-    is_negative = compare("gt", codes, constant(7, kind))
-    return create("arith.select", codes.type, is_negative, both("subi", constant(0, kind), value), value)
-
-
-def number(value: int) -> Value:
-    return emit_constant(value, integer(32))

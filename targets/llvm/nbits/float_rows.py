@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.value import create
+from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
+from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
-from mirlo.targets.llvm.nbits.kernels import PAIR, ROWS, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.kernels import PAIR, ROWS, ProductBuffers, ProductKernel, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS
+from mirlo.targets.llvm.nbits.product import Product
 
 TILE_ROWS = 8
 """Rows whose f32 accumulators are in registers at the same time."""
@@ -22,11 +25,11 @@ INSTRUCTIONS = 3
 class FloatKernel(ProductKernel):
     """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, product: Product, machine: Machine, buffers: ProductBuffers, constants: FunctionConstants):
+        super().__init__(product, machine, buffers, constants)
         self.floats = self.activations[0]
         self.sums = self.activations[1] if self.layout.zero else None
-        self.decoder = C.Decoder(self.machine, self.layout)
+        self.decoder = C.Decoder(machine, self.layout, self)
 
     @property
     def tile_sizes(self) -> tuple[int, ...]:
@@ -49,7 +52,7 @@ class FloatKernel(ProductKernel):
         if layout.is_by_row:
             at = self.position(sub, vector, panel)
             for row in range(4):
-                codes = C.load_vector(self.panels, C.offset(at, row * COLUMNS), COLUMNS)
+                codes = C.load_vector(self.panels, self.offset(at, row * COLUMNS), COLUMNS)
                 yield row, self.decoder.value_of_bytes(codes)
             return
         words = self.words(sub, vector, panel)
@@ -65,11 +68,11 @@ class FloatKernel(ProductKernel):
         """Yield the rows of K that the spare bits of words hold, and the weights for each."""
         kind = C.integer(32)
         for row, parts in self.layout.spare_rows().items():
-            code = C.constant(0, kind)
+            code = self.constant(0, kind)
             for word, bit, start, count in parts:
-                words = self.words(sub, C.index(word), panel)
-                moved = C.both("shrui", words, C.constant(bit - start, kind))
-                mask = C.constant(((1 << count) - 1) << start, kind)
+                words = self.words(sub, self.index(word), panel)
+                moved = C.both("shrui", words, self.constant(bit - start, kind))
+                mask = self.constant(((1 << count) - 1) << start, kind)
                 code = C.both("ori", code, C.both("andi", moved, mask))
             yield row, self.decoder.value(code, 0)
 
@@ -78,25 +81,25 @@ class FloatKernel(ProductKernel):
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
-        places = [C.times(row, C.index(self.layout.sub)) for row in own]
+        places = [C.times(row, self.index(self.layout.sub)) for row in own]
         chains = self.chains_of(len(rows))
 
         def multiplied(
             values: Iterator[tuple[int, ir.Value]], shift: ir.Value, held: Sequence[ir.Value]
         ) -> list[ir.Value]:
-            parts = list(held)
+            parts, starts = list(held), [C.add(at, shift) for at in places]
             for number, (k, weights) in enumerate(values):
-                for i, at in enumerate(places):
-                    x = C.splat(C.load(self.floats, C.offset(C.add(at, shift), k)))
+                for i, start in enumerate(starts):
+                    x = C.splat(C.load(self.floats, self.offset(start, k)))
                     chain = i * chains + number % chains
-                    parts[chain] = C.fused(weights, x, parts[chain])
+                    parts[chain] = multiply_add(weights, x, parts[chain])
             return parts
 
         def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-            return multiplied(self.values(sub, j), C.times(j, C.index(self.layout.rows_per_vector)), held)
+            return multiplied(self.values(sub, j), C.times(j, self.index(self.layout.rows_per_vector)), held)
 
-        sums = self.each_vector(len(rows), vector, [C.constant(0.0, C.f32())] * (chains * len(rows)))
-        sums = multiplied(self.spare_values(sub), C.index(0), sums)
+        sums = self.each_vector(len(rows), vector, [self.constant(0.0, C.f32())] * (chains * len(rows)))
+        sums = multiplied(self.spare_values(sub), self.index(0), sums)
         scale = self.scale(sub)
         zeros = self.zero(sub) if self.sums is not None else None
         result = []
@@ -115,20 +118,20 @@ class FloatKernel(ProductKernel):
         """Add the sum of products of a sub-block, relative to zero points and scaled, to a total."""
         if self.sums is not None and zeros is not None:
             value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
-        return C.fused(value, scale, total)
+        return multiply_add(value, scale, total)
 
     def scratch(self) -> ir.Value:
         elements = self.layout.sub * PAIR * COLUMNS
-        return self.loops.alloca((elements,), DTYPES["f32"], "local").value
+        return self.constants.scratch("weights", elements, C.f32())
 
     def add_rows(
         self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
     ) -> None:
         assert scratch is not None
         self.convert_weights(sub, scratch)
-        done = C.index(0)
+        done = self.index(0)
         for size in self.tile_sizes:
-            stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
+            stop = C.times(create("arith.divui", count.type, count, self.index(size)), self.index(size))
             C.loop(
                 done,
                 stop,
@@ -154,12 +157,12 @@ class FloatKernel(ProductKernel):
             ) -> Sequence[ir.Value]:
                 for k, weights in values:
                     value = weights if zeros is None else C.both("subf", weights, zeros)
-                    at = C.offset(first, k * width + panel * COLUMNS)
+                    at = self.offset(first, k * width + panel * COLUMNS)
                     C.store_vector(C.both("mulf", value, scale), scratch, at)
                 return ()
 
-            self.each_vector(ROWS, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, C.index(step))))
-            store(self.spare_values(sub, panel), C.index(0))
+            self.each_vector(ROWS, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, self.index(step))))
+            store(self.spare_values(sub, panel), self.index(0))
 
     def add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
@@ -169,12 +172,15 @@ class FloatKernel(ProductKernel):
         The products of a sub-block are summed up by themselves: sums of all of K, one after the other, have three times
         the error.
         """
-        own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(self.layout.sub)) for i in range(size)]
+        own = [
+            C.times(self.row_of(sub, C.add(top, self.offset(first, i))), self.index(self.layout.sub))
+            for i in range(size)
+        ]
         parts = [
             self._tile_sums(own, range(p, p + self.tile_panels), scratch) for p in range(0, PAIR, self.tile_panels)
         ]
         for i in range(size):
-            row = C.offset(first, i)
+            row = self.offset(first, i)
             pairs = zip(self.get(accumulators, row), [each for part in parts for each in part[i]], strict=True)
             self.put(accumulators, row, [C.both("addf", total, product) for total, product in pairs])
 
@@ -183,18 +189,18 @@ class FloatKernel(ProductKernel):
         width, count = PAIR * COLUMNS, len(panels)
 
         def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-            sums = list(held)
+            sums, first, starts = list(held), C.times(k, self.index(width)), [C.add(row, k) for row in own]
             for unrolled in range(4):
-                at = C.offset(C.times(k, C.index(width)), unrolled * width)
-                columns = [C.load_vector(scratch, C.offset(at, panel * COLUMNS), COLUMNS) for panel in panels]
-                for i, row in enumerate(own):
-                    x = C.splat(C.load(self.floats, C.offset(C.add(row, k), unrolled)))
+                at = [self.offset(first, unrolled * width + panel * COLUMNS) for panel in panels]
+                columns = [C.load_vector(scratch, each, COLUMNS) for each in at]
+                for i, start in enumerate(starts):
+                    x = C.splat(C.load(self.floats, self.offset(start, unrolled)))
                     for p, column in enumerate(columns):
-                        sums[i * count + p] = C.fused(x, column, sums[i * count + p])
+                        sums[i * count + p] = multiply_add(x, column, sums[i * count + p])
             return sums
 
-        zeros = [C.constant(0.0, C.f32())] * (len(own) * count)
-        products = C.loop(C.index(0), C.index(self.layout.sub), step, zeros, step=4)
+        zeros = [self.constant(0.0, C.f32())] * (len(own) * count)
+        products = C.loop(self.index(0), self.index(self.layout.sub), step, zeros, step=4)
         return [products[i : i + count] for i in range(0, len(products), count)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.float_rows import FloatKernel, sum_pairs
 from mirlo.targets.llvm.nbits.kernels import PAIR, SubBlock, few_rows
@@ -41,41 +42,41 @@ class InvariantFloatKernel(FloatKernel):
                 values: Iterator[tuple[int, ir.Value]], first: ir.Value, panel: int = panel
             ) -> Sequence[ir.Value]:
                 for k, weights in values:
-                    C.store_vector(weights, scratch, C.offset(first, k * width + panel * COLUMNS))
+                    C.store_vector(weights, scratch, self.offset(first, k * width + panel * COLUMNS))
                 return ()
 
-            self.each_vector(PAIR, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, C.index(step))))
-            store(self.spare_values(sub, panel), C.index(0))
+            self.each_vector(PAIR, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, self.index(step))))
+            store(self.spare_values(sub, panel), self.index(0))
 
     def add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
     ) -> None:
         """Multiply `size` rows with the converted weights in the order of the kernel for few rows."""
         layout, width = self.layout, PAIR * COLUMNS
-        rows = [self.row_of(sub, C.add(top, C.offset(first, i))) for i in range(size)]
-        own = [C.times(row, C.index(layout.sub)) for row in rows]
+        rows = [self.row_of(sub, C.add(top, self.offset(first, i))) for i in range(size)]
+        own = [C.times(row, self.index(layout.sub)) for row in rows]
 
         def multiplied(offsets: Sequence[int], shift: ir.Value, held: Sequence[ir.Value]) -> list[ir.Value]:
-            sums = list(held)
+            sums, first, starts = list(held), C.times(shift, self.index(width)), [C.add(row, shift) for row in own]
             for number, k in enumerate(offsets):
-                at = C.offset(C.times(shift, C.index(width)), k * width)
-                columns = [C.load_vector(scratch, C.offset(at, p * COLUMNS), COLUMNS) for p in range(PAIR)]
-                for i in range(size):
-                    x = C.splat(C.load(self.floats, C.offset(C.add(own[i], shift), k)))
+                at = [self.offset(first, k * width + p * COLUMNS) for p in range(PAIR)]
+                columns = [C.load_vector(scratch, each, COLUMNS) for each in at]
+                for i, start in enumerate(starts):
+                    x = C.splat(C.load(self.floats, self.offset(start, k)))
                     for p in range(PAIR):
                         chain = (i * PAIR + p) * CHAINS + number % CHAINS
-                        sums[chain] = C.fused(columns[p], x, sums[chain])
+                        sums[chain] = multiply_add(columns[p], x, sums[chain])
             return sums
 
         def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-            return multiplied(self.rows_of_vector, C.times(j, C.index(layout.rows_per_vector)), held)
+            return multiplied(self.rows_of_vector, C.times(j, self.index(layout.rows_per_vector)), held)
 
-        zeros = [C.constant(0.0, C.f32())] * (size * PAIR * CHAINS)
-        sums = multiplied(list(layout.spare_rows()), C.index(0), self.each_vector(PAIR, vector, zeros))
+        zeros = [self.constant(0.0, C.f32())] * (size * PAIR * CHAINS)
+        sums = multiplied(list(layout.spare_rows()), self.index(0), self.each_vector(PAIR, vector, zeros))
         scales = [self.scale(sub, p) for p in range(PAIR)]
         points = [self.zero(sub, p) if self.sums is not None else None for p in range(PAIR)]
         for i, row in enumerate(rows):
-            place, totals = C.offset(first, i), []
+            place, totals = self.offset(first, i), []
             for p, total in enumerate(self.get(accumulators, place)):
                 chain = (i * PAIR + p) * CHAINS
                 value = sum_pairs(sums[chain : chain + CHAINS])

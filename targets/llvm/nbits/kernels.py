@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.core.value import Value, compare, create
-from mirlo.dialects.tir.compute import LoopBuilder
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import compare, create
 from mirlo.passes.schedule.loops import either, when
+from mirlo.passes.schedule.primitives.tile_points import TileSizes, each_size
+from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants, Piece
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
@@ -48,20 +49,23 @@ class SubBlock:
     """Its number along K."""
 
 
-@dataclass
-class ProductKernel:
-    """The shared code of kernels: the loop over a panel, stores of results."""
+@dataclass(frozen=True)
+class ProductBuffers:
+    """The memory of a kernel: its parameters."""
 
-    product: Product
-    machine: Machine
     activations: Sequence[ir.Value]
     panels: ir.Value
     out: ir.Value
-    loops: LoopBuilder
 
-    def __post_init__(self) -> None:
-        self.layout = self.product.layout
-        self.rows = C.index(self.product.count)
+
+class ProductKernel(C.KernelCode):
+    """The shared code of kernels: the loop over a panel, stores of results."""
+
+    def __init__(self, product: Product, machine: Machine, buffers: ProductBuffers, constants: FunctionConstants):
+        super().__init__(constants)
+        self.product, self.machine, self.layout = product, machine, product.layout
+        self.activations, self.panels, self.out = buffers.activations, buffers.panels, buffers.out
+        self.rows = self.index(product.count)
         self.registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)
         """Vector registers of the columns of a panel."""
         self.sizes = self.few_sizes()
@@ -80,17 +84,17 @@ class ProductKernel:
         layout = self.layout
         per_group = layout.group * layout.subs_per_block
         whole, rest = divmod(layout.sub_blocks, per_group)
-        start = C.times(panel, C.index(layout.panel_bytes))
+        start = C.times(panel, self.index(layout.panel_bytes))
 
         def group(i: ir.Value, *held: ir.Value, count: int = per_group) -> Sequence[ir.Value]:
-            at = C.add(start, C.times(i, C.index(layout.group_bytes)))
-            first = C.times(i, C.index(per_group))
+            at = C.add(start, C.times(i, self.index(layout.group_bytes)))
+            first = C.times(i, self.index(per_group))
             return self._group(at, first, count, visit, list(held), ahead)
 
         held = list(carried)
         if whole:
-            held = C.loop(C.index(0), C.index(whole), group, held)
-        return list(group(C.index(whole), *held, count=rest)) if rest else held
+            held = C.loop(self.index(0), self.index(whole), group, held)
+        return list(group(self.index(whole), *held, count=rest)) if rest else held
 
     def _group(
         self,
@@ -109,21 +113,23 @@ class ProductKernel:
         for begin in range(0, count, per_block):
             block = begin // per_block
             scale, zero = (
-                C.offset(at, scales + block * layout.scale_bytes),
-                C.offset(at, zeros + block * layout.zero_bytes),
+                self.offset(at, scales + block * layout.scale_bytes),
+                self.offset(at, zeros + block * layout.zero_bytes),
             )
 
             def sub_block(
                 i: ir.Value, *held: ir.Value, begin: int = begin, scale: ir.Value = scale, zero: ir.Value = zero
             ) -> Sequence[ir.Value]:
-                number = C.offset(i, begin)
-                weights = C.add(at, C.times(number, C.index(sub_bytes)))
+                number = self.offset(i, begin)
+                weights = C.add(at, C.times(number, self.index(sub_bytes)))
                 self._prefetch(weights, range(layout.vectors), ahead)
                 return visit(SubBlock(weights, scale, zero, C.add(first, number)), *held)
 
             subs = min(per_block, count - begin)
             held = (
-                C.loop(C.index(0), C.index(subs), sub_block, held) if subs > 1 else list(sub_block(C.index(0), *held))
+                C.loop(self.index(0), self.index(subs), sub_block, held)
+                if subs > 1
+                else list(sub_block(self.index(0), *held))
             )
         self._prefetch(at, range(scales // LINE, layout.group_bytes // LINE), ahead)
         return held
@@ -132,8 +138,10 @@ class ProductKernel:
         """Prefetch some cache lines after a position, this many bytes ahead, of adjacent panels."""
         last, level = self.layout.bytes - self.layout.group_bytes, self.machine.prefetch_level
         for panel in range(panels):
-            ahead = C.offset(position, LEADS[level] + panel * self.layout.panel_bytes)
-            C.prefetch(self.panels, ahead, lines, last, level)
+            ahead = self.offset(position, LEADS[level] + panel * self.layout.panel_bytes)
+            inside = C.smaller(ahead, self.index(max(0, last)))
+            for line in lines:
+                self.touch(self.panels, self.offset(inside, line * LINE), 4 - level)
 
     def each_vector(
         self, rows: int, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value] = ()
@@ -144,45 +152,43 @@ class ProductKernel:
         """
         vectors = self.layout.vectors
         if rows > 1:
-            return C.loop(C.index(0), C.index(vectors), visit, carried)
+            return C.loop(self.index(0), self.index(vectors), visit, carried)
         held = list(carried)
         for vector in range(vectors):
-            held = list(visit(C.index(vector), *held))
+            held = list(visit(self.index(vector), *held))
         return held
 
     def position(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> ir.Value:
         """Return the position of a vector of weights."""
-        return C.offset(C.add(sub.weights, C.times(vector, C.index(LINE))), panel * self.layout.panel_bytes)
+        return self.offset(C.add(sub.weights, C.times(vector, self.index(LINE))), panel * self.layout.panel_bytes)
 
     def words(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> ir.Value:
         """Load a vector of weights as <16 x i32>."""
         return C.bitcast(C.load_vector(self.panels, self.position(sub, vector, panel), LINE), C.integer(32))
 
     def scale(self, sub: SubBlock, panel: int = 0) -> ir.Value:
-        return C.load_floats(self.panels, C.offset(sub.scale, panel * self.layout.panel_bytes), self.layout.scale)
+        return self.load_floats(self.panels, self.offset(sub.scale, panel * self.layout.panel_bytes), self.layout.scale)
 
-    def zero(self, sub: SubBlock, panel: int = 0) -> Value:
-        return C.load_floats(self.panels, C.offset(sub.zero, panel * self.layout.panel_bytes), self.layout.zero)
+    def zero(self, sub: SubBlock, panel: int = 0) -> ir.Value:
+        return self.load_floats(self.panels, self.offset(sub.zero, panel * self.layout.panel_bytes), self.layout.zero)
 
     # Results
 
-    def store(self, value: ir.Value, row: ir.Value, panel: ir.Value, shift: int = 0) -> None:
+    def store_columns(self, value: ir.Value, row: ir.Value, panel: ir.Value, shift: int = 0) -> None:
         """Store the columns of a panel, or those that exist."""
         columns = self.layout.columns
-        first = C.offset(C.times(panel, C.index(COLUMNS)), shift * COLUMNS)
-        at = C.add(C.times(row, C.index(columns)), first)
-        if columns % (PAIR * COLUMNS) == 0:
-            C.store_vector(value, self.out, at)
-            return
-        left = create("arith.subi", first.type, C.index(columns), first)
-        is_whole = compare("ge", left, C.index(COLUMNS))
+        first = self.offset(C.times(panel, self.index(COLUMNS)), shift * COLUMNS)
+        at = C.add(C.times(row, self.index(columns)), first)
+        whole, rest = columns // COLUMNS * COLUMNS, columns % COLUMNS
+        sizes = TileSizes(COLUMNS)
+        if columns % (PAIR * COLUMNS):
+            is_inside = compare("lt", first, self.index(columns)) if whole % (PAIR * COLUMNS) == 0 or not rest else None
+            sizes = TileSizes(COLUMNS, rest, compare("lt", first, self.index(whole)) if rest else None, is_inside)
 
-        def some() -> None:
-            count = create("arith.maxsi", left.type, left, C.index(0))
-            mask = create("vector.create_mask", C.vector(C.integer(1)), count)
-            ir.Operation.create("vector.maskedstore", operands=[self.out, at, mask, value])
+        def store(count: Dim) -> None:
+            self.store(value, self.out, at, Piece(0, COLUMNS, count))
 
-        either(is_whole, lambda: C.store_vector(value, self.out, at), some)
+        each_size(sizes, store)
 
     # Kernels
 
@@ -190,7 +196,7 @@ class ProductKernel:
         """Emit the kernel for the number of rows, or a choice between kernels."""
         count, sizes = self.product.count, self.sizes
         if not isinstance(count, int):
-            when(compare("gt", self.rows, C.index(0)), lambda: self._choose(sizes))
+            when(compare("gt", self.rows, self.index(0)), lambda: self._choose(sizes))
         elif 0 < count <= sizes[-1]:
             self.few_rows(count)
         else:
@@ -202,7 +208,7 @@ class ProductKernel:
             self.many_rows()
             return
         size, *larger = sizes
-        holds = compare("le", self.rows, C.index(size))
+        holds = compare("le", self.rows, self.index(size))
         either(holds, lambda: self.few_rows(size), lambda: self._choose(larger))
 
     def few_rows(self, size: int) -> None:
@@ -210,9 +216,9 @@ class ProductKernel:
 
         Rows beyond the last one are the last one again.
         """
-        rows = [C.index(i) for i in range(size)]
+        rows = [self.index(i) for i in range(size)]
         if not isinstance(self.product.count, int):
-            last = create("arith.subi", self.rows.type, self.rows, C.index(1))
+            last = create("arith.subi", self.rows.type, self.rows, self.index(1))
             certain = max((each for each in self.sizes if each < size), default=0)
             rows[certain + 1 :] = [C.smaller(row, last) for row in rows[certain + 1 :]]
 
@@ -220,24 +226,24 @@ class ProductKernel:
         ahead = 0 if instructions <= self.machine.streaming_instructions else 1
 
         def panel(p: ir.Value) -> None:
-            start = C.constant(0.0, C.f32())
+            start = self.constant(0.0, C.f32())
             totals = self.walk(p, lambda sub, *held: self.add_few_rows(sub, rows, held), [start] * size, ahead)
             for row, total in zip(rows, totals, strict=True):
-                self.store(total, row, p)
+                self.store_columns(total, row, p)
 
         used = -(-self.layout.columns // COLUMNS)
-        C.loop(C.index(0), C.index(used), panel, parallel=True)
+        C.loop(self.index(0), self.index(used), panel, parallel=True)
 
     def many_rows(self) -> None:
         """Emit the kernel for more rows: tiles of rows times two panels, accumulators in memory."""
-        accumulators = self.loops.alloca((ROWS * PAIR * COLUMNS,), DTYPES["f32"], "local").value
+        accumulators = self.constants.scratch("accumulators", ROWS * PAIR * COLUMNS, C.f32())
         scratch = self.scratch()
 
         def pair(p: ir.Value) -> None:
             def tile(top: ir.Value) -> None:
                 left = create("arith.subi", top.type, self.rows, top)
-                count = C.smaller(left, C.index(ROWS))
-                zero = C.constant(0.0, C.f32())
+                count = C.smaller(left, self.index(ROWS))
+                zero = self.constant(0.0, C.f32())
                 self.each_row(count, lambda row: self.put(accumulators, row, [zero] * PAIR))
 
                 def visit(sub: SubBlock) -> Sequence[ir.Value]:
@@ -248,14 +254,14 @@ class ProductKernel:
 
                 def finish(row: ir.Value) -> None:
                     for i, value in enumerate(self.get(accumulators, row)):
-                        self.store(value, C.add(top, row), p, i)
+                        self.store_columns(value, C.add(top, row), p, i)
 
                 self.each_row(count, finish)
 
-            C.loop(C.index(0), self.rows, tile, step=ROWS)
+            C.loop(self.index(0), self.rows, tile, step=ROWS)
 
         used = -(-self.layout.columns // (PAIR * COLUMNS)) * PAIR
-        C.loop(C.index(0), C.index(used), pair, step=PAIR, parallel=True)
+        C.loop(self.index(0), self.index(used), pair, step=PAIR, parallel=True)
 
     def scratch(self) -> ir.Value | None:
         """Return scratch memory of a tile."""
@@ -265,16 +271,16 @@ class ProductKernel:
         def one(row: ir.Value) -> None:
             body(row)
 
-        C.loop(C.index(0), count, one)
+        C.loop(self.index(0), count, one)
 
     def get(self, accumulators: ir.Value, row: ir.Value) -> list[ir.Value]:
-        at = C.times(row, C.index(PAIR * COLUMNS))
-        return [C.load_vector(accumulators, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
+        at = C.times(row, self.index(PAIR * COLUMNS))
+        return [C.load_vector(accumulators, self.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
 
     def put(self, accumulators: ir.Value, row: ir.Value, values: Sequence[ir.Value]) -> None:
-        at = C.times(row, C.index(PAIR * COLUMNS))
+        at = C.times(row, self.index(PAIR * COLUMNS))
         for i, value in enumerate(values):
-            C.store_vector(value, accumulators, C.offset(at, i * COLUMNS))
+            C.store_vector(value, accumulators, self.offset(at, i * COLUMNS))
 
     def row_of(self, sub: SubBlock, row: ir.Value) -> ir.Value:
         """Return the number of a row among those of all sub-blocks."""

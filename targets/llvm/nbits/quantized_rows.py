@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
+from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
-from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.kernels import PAIR, ProductBuffers, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.product import Product
 
 BASE = 256.0
 """Base of the digits of activations."""
@@ -15,11 +19,11 @@ BASE = 256.0
 class QuantizedKernel(ProductKernel):
     """Rows of int8, whose products with a sub-block are summed as integers."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, product: Product, machine: Machine, buffers: ProductBuffers, constants: FunctionConstants):
+        super().__init__(product, machine, buffers, constants)
         self.codes, self.scales, self.sums = self.activations
-        self.dots = C.Dots(self.machine)
-        self.lookup = C.CodeLookup(self.machine, self.layout.table, self.layout.middle) if self.layout.table else None
+        self.dots = C.Dots(machine)
+        self.lookup = C.CodeLookup(machine, self.layout.table, self.layout.middle) if self.layout.table else None
 
     def instructions_per_line(self) -> int:
         return self.layout.fields * self.product.digits
@@ -30,18 +34,19 @@ class QuantizedKernel(ProductKernel):
         # Fields that are multiplied in place need a sum each, which is shifted; others shift the weights.
         in_place = self.dots.accumulates and self.lookup is None and 2 * len(rows) * len(digits) <= vectors
         own = [self.row_of(sub, row) for row in rows]
-        places = [C.times(row, C.index(layout.sub)) for row in own]
-        others = [C.constant(0, C.integer(32))] * (fields - 1 if in_place else 0)
+        places = [C.times(row, self.index(layout.sub)) for row in own]
+        others = [self.constant(0, C.integer(32))] * (fields - 1 if in_place else 0)
         each = 1 + len(others)
 
         def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
             parts = list(held)
-            words = self.words(sub, j)
+            words, first = self.words(sub, j), C.times(j, self.index(4))
+            starts = [C.add(at, first) for at in places]
             for field in range(fields):
                 weights = self.field(words, field, in_place)
-                for i, at in enumerate(places):
+                for i, start in enumerate(starts):
                     for d in digits:
-                        place = C.offset(C.add(at, C.times(j, C.index(4))), 4 * field * vectors)
+                        place = self.offset(start, 4 * field * vectors)
                         code = C.load_word(self.codes, self.digit(d, place, layout.sub))
                         number = (i * len(digits) + d) * each + (field if in_place else 0)
                         parts[number] = self.dots.add(parts[number], weights, code)
@@ -56,14 +61,14 @@ class QuantizedKernel(ProductKernel):
             firsts = range(i * len(digits) * each, (i + 1) * len(digits) * each, each)
             whole = [self._shifted(sums[first : first + each]) for first in firsts]
             factor = C.both("mulf", scale, C.splat(C.load(self.scales, row)))
-            result.append(C.fused(self.combined(whole, zeros, row), factor, total))
+            result.append(multiply_add(self.combined(whole, zeros, row), factor, total))
         return result
 
     def _shifted(self, parts: Sequence[ir.Value]) -> ir.Value:
         """Return the sum of the products of fields, each shifted right by the field's position."""
         value = parts[0]
         for field, part in enumerate(parts[1:], 1):
-            value = C.add(value, C.both("shrsi", part, C.constant(field * self.layout.bits, C.integer(32))))
+            value = C.add(value, C.both("shrsi", part, self.constant(field * self.layout.bits, C.integer(32))))
         return value
 
     def add_rows(
@@ -72,25 +77,25 @@ class QuantizedKernel(ProductKernel):
         layout, digits = self.layout, range(self.product.digits)
         weights: list[list[ir.Value]] = [[] for _ in range(PAIR)]
         for panel in range(PAIR):
-            words = [self.words(sub, C.index(j), panel) for j in range(layout.vectors)]
+            words = [self.words(sub, self.index(j), panel) for j in range(layout.vectors)]
             weights[panel] = [self.field(word, f, in_place=False) for f in range(layout.fields) for word in words]
         scales = [self.scale(sub, panel) for panel in range(PAIR)]
         zeros = [self.zero(sub, panel) if layout.zero else None for panel in range(PAIR)]
 
         def one(i: ir.Value) -> None:
             row = self.row_of(sub, C.add(top, i))
-            at = C.times(row, C.index(layout.sub))
+            at = C.times(row, self.index(layout.sub))
             sums = [[self.first(d, row) for d in digits] for _ in range(PAIR)]
             for w in range(len(weights[0])):
                 for d in digits:
-                    code = C.load_word(self.codes, self.digit(d, C.offset(at, 4 * w), layout.sub))
+                    code = C.load_word(self.codes, self.digit(d, self.offset(at, 4 * w), layout.sub))
                     for panel in range(PAIR):
                         sums[panel][d] = self.dots.add(sums[panel][d], weights[panel][w], code)
             own = C.splat(C.load(self.scales, row))
             totals = self.get(accumulators, i)
             for panel in range(PAIR):
                 value = self.combined(sums[panel], zeros[panel], row)
-                totals[panel] = C.fused(value, C.both("mulf", scales[panel], own), totals[panel])
+                totals[panel] = multiply_add(value, C.both("mulf", scales[panel], own), totals[panel])
             self.put(accumulators, i, totals)
 
         self.each_row(count, one)
@@ -99,7 +104,7 @@ class QuantizedKernel(ProductKernel):
         """Return the position of a digit; the digits of all rows are contiguous."""
         if not digit:
             return position
-        plane = C.times(self.rows, C.index(digit * self.layout.sub_blocks * each))
+        plane = C.times(self.rows, self.index(digit * self.layout.sub_blocks * each))
         return C.add(position, plane)
 
     def start(self, digit: int, row: ir.Value) -> ir.Value:
@@ -108,7 +113,7 @@ class QuantizedKernel(ProductKernel):
 
     def first(self, digit: int, row: ir.Value) -> ir.Value:
         """Return the initial value of the sum of products."""
-        return C.constant(0, C.integer(32)) if self.layout.is_signed else self.start(digit, row)
+        return self.constant(0, C.integer(32)) if self.layout.is_signed else self.start(digit, row)
 
     def field(self, words: ir.Value, field: int, in_place: bool) -> ir.Value:
         """Return a field of each byte as <64 x i8>, shifted to the lowest bits unless it stays in place."""
@@ -119,26 +124,26 @@ class QuantizedKernel(ProductKernel):
         if self.dots.is_signed:
             value = C.bitcast(words, C.integer(8))
             if field:
-                value = C.both("shrui", value, C.constant(field * bits, C.integer(8), 64))
+                value = C.both("shrui", value, self.constant(field * bits, C.integer(8), 64))
             is_top = field == self.layout.fields - 1
-            masked = value if is_top else C.both("andi", value, C.constant(mask, C.integer(8), 64))
+            masked = value if is_top else C.both("andi", value, self.constant(mask, C.integer(8), 64))
         elif in_place:
             mask <<= field * bits
             signed = mask - 256 if mask > 127 else mask
-            masked = C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
+            masked = C.both("andi", C.bitcast(words, C.integer(8)), self.constant(signed, C.integer(8), 64))
         else:
-            masked = C.field_bytes(words, field, bits)
+            masked = self.field_bytes(words, field, bits)
         return masked if self.lookup is None else self.lookup.bytes(masked)
 
     def combined(self, sums: Sequence[ir.Value], zeros: ir.Value | None, row: ir.Value) -> ir.Value:
         """Return the sum of the products of all digits as floats, less those with the zero points."""
-        value = C.to_float(sums[-1])
+        value: ir.Value = C.to_float(sums[-1])
         for part in reversed(sums[:-1]):
-            value = C.fused(value, C.constant(BASE, C.f32()), C.to_float(part))
+            value = multiply_add(value, self.constant(BASE, C.f32()), C.to_float(part))
         if zeros is None:
             return value
         # `start` is the sum of the codes times the middle, negative.
-        own = C.to_float(self.start(len(sums) - 1, row))
+        own: ir.Value = C.to_float(self.start(len(sums) - 1, row))
         for digit in reversed(range(len(sums) - 1)):
-            own = C.fused(own, C.constant(BASE, C.f32()), C.to_float(self.start(digit, row)))
-        return C.fused(zeros, C.both("mulf", own, C.constant(1 / self.layout.middle, C.f32())), value)
+            own = multiply_add(own, self.constant(BASE, C.f32()), C.to_float(self.start(digit, row)))
+        return multiply_add(zeros, C.both("mulf", own, self.constant(1 / self.layout.middle, C.f32())), value)

@@ -235,7 +235,7 @@ class _Emitter:
 
     def __init__(self, memory: TensorBuffers, tiling: Tiling, lanes: int):
         self.memory = memory
-        self.constants = FunctionConstants(memory.buffers)
+        self.constants = FunctionConstants(memory.buffers.entry, memory.buffers.location, memory.buffers.scratch)
         self.vectors = VectorMemory(self.constants)
         self.tiling = tiling
         self.lanes = lanes

@@ -15,6 +15,7 @@ from presets import RUNNABLE, compile_for, compile_for_preset
 
 import mirlo
 from mirlo.dialects.bindings import ir, new_context
+from mirlo.passes.schedule.primitives.tile_instruction import tile_instructions
 from mirlo.targets.llvm.machine import PRESETS
 from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.functions import product_function
@@ -72,6 +73,18 @@ def test_scales_of_columns(transposed: bool, axis: int | None, zeros: bool, acti
         x = random.standard_normal((count, k)).astype(np.float32)
         wanted = x @ (real.T if transposed else real)
         assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_products_of_bytes_are_rows_of_the_table_of_tiles(preset: str) -> None:
+    machine, layout = PRESETS[preset], PanelLayout(4, 32, 64, 64, "f32")
+    if not Dots.supports(machine, layout):
+        return
+    for is_tall in (False, True):
+        instruction = Dots(machine, is_tall).instruction
+        assert tile_instructions()[instruction.name] is instruction
+        assert ("i8", "i8" if "i8xi8" in machine.dots else "u8", "i32") in instruction.operands
+        assert instruction.has_pairs == (is_tall and "i8mm" in machine.dots)
 
 
 def test_sums_of_long_rows() -> None:

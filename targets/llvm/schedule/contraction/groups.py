@@ -94,7 +94,13 @@ def kind_of_group(
     if any(factor.argument.type != i8 for factor in (rows, columns)):
         is_signed = all(factor.argument.type == i16 for factor in (rows, columns)) and set(casts) == {"arith.extsi"}
         return DotGroup(2, "vpmaddwd") if is_signed and "i16" in machine.dots else None
-    unsigned = [cast == "arith.extui" for cast in casts]
+    return group_of_bytes((casts[0] == "arith.extui", casts[1] == "arith.extui"), machine, is_tall, has_small_pairs)
+
+
+def group_of_bytes(
+    unsigned: tuple[bool, bool], machine: Machine, is_tall: bool = False, has_small_pairs: bool = False
+) -> DotGroup | None:
+    """Select the instruction for products of int8, by which of the rows and the columns are unsigned."""
     is_mixed = unsigned[0] != unsigned[1]
     if "i8mm" in machine.dots and (is_tall or is_mixed):
         size, name = (8, "mmla") if is_tall else (4, "dot")
