@@ -96,8 +96,8 @@ def to_float(value: ir.Value) -> Value:
     return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
 
 
-class KernelCode(VectorMemory):
-    """Emits the code of a kernel, whose constants are at its start."""
+class ProductCode(VectorMemory):
+    """Emits the code of a product, whose constants are at the start of its function."""
 
     def constant(self, number: float, kind: ir.Type, lanes: int = COLUMNS) -> ir.Value:
         """Return a vector with a number in all lanes."""
@@ -208,7 +208,7 @@ class CodeLookup:
 class Decoder:
     """Values of weights, relative to the middle of their range, as f32."""
 
-    def __init__(self, machine: Machine, layout: PanelLayout, code: KernelCode):
+    def __init__(self, machine: Machine, layout: PanelLayout, code: ProductCode):
         self.code, self.constant = code, code.constant
         self.layout, self.bits, self.middle = layout, layout.bits, layout.middle
         self.table: ir.Value | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import create
@@ -145,24 +145,29 @@ class FloatKernel(ProductKernel):
         layout, width = self.layout, PAIR * COLUMNS
         step = layout.rows_per_vector * width
         for panel in range(PAIR):
-            scale = self.scale(sub, panel)
-            zeros = self.zero(sub, panel) if layout.zero else None
+            convert = self.conversion(sub, panel)
 
             def store(
                 values: Iterator[tuple[int, ir.Value]],
                 first: ir.Value,
                 panel: int = panel,
-                scale: ir.Value = scale,
-                zeros: ir.Value | None = zeros,
+                convert: Callable[[ir.Value], ir.Value] = convert,
             ) -> Sequence[ir.Value]:
                 for k, weights in values:
-                    value = weights if zeros is None else C.both("subf", weights, zeros)
-                    at = self.offset(first, k * width + panel * COLUMNS)
-                    C.store_vector(C.both("mulf", value, scale), scratch, at)
+                    C.store_vector(convert(weights), scratch, self.offset(first, k * width + panel * COLUMNS))
                 return ()
 
             self.each_vector(ROWS, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, self.index(step))))
             store(self.spare_values(sub, panel), self.index(0))
+
+    def conversion(self, sub: SubBlock, panel: int) -> Callable[[ir.Value], ir.Value]:
+        """Emit the scales and zero points of a panel; return what emits converted weights."""
+        scale, zeros = self.scale(sub, panel), self.zero(sub, panel) if self.layout.zero else None
+
+        def convert(weights: ir.Value) -> ir.Value:
+            return C.both("mulf", weights if zeros is None else C.both("subf", weights, zeros), scale)
+
+        return convert
 
     def add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
@@ -186,22 +191,40 @@ class FloatKernel(ProductKernel):
 
     def _tile_sums(self, own: Sequence[ir.Value], panels: range, scratch: ir.Value) -> list[list[ir.Value]]:
         """Return the sums of the products of rows with the converted weights of panels, by row."""
-        width, count = PAIR * COLUMNS, len(panels)
+        count = len(panels)
 
         def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-            sums, first, starts = list(held), C.times(k, self.index(width)), [C.add(row, k) for row in own]
-            for unrolled in range(4):
-                at = [self.offset(first, unrolled * width + panel * COLUMNS) for panel in panels]
-                columns = [C.load_vector(scratch, each, COLUMNS) for each in at]
-                for i, start in enumerate(starts):
-                    x = C.splat(C.load(self.floats, self.offset(start, unrolled)))
-                    for p, column in enumerate(columns):
-                        sums[i * count + p] = multiply_add(x, column, sums[i * count + p])
-            return sums
+            return self.add_converted(own, k, range(4), panels, held, scratch)
 
         zeros = [self.constant(0.0, C.f32())] * (len(own) * count)
         products = C.loop(self.index(0), self.index(self.layout.sub), step, zeros, step=4)
         return [products[i : i + count] for i in range(0, len(products), count)]
+
+    def add_converted(
+        self,
+        own: Sequence[ir.Value],
+        first: ir.Value,
+        offsets: Sequence[int],
+        panels: range,
+        held: Sequence[ir.Value],
+        scratch: ir.Value,
+    ) -> list[ir.Value]:
+        """Add products of rows, which begin at these positions, with converted weights of panels, by row and panel.
+
+        They are those of rows of K at offsets from the first one, which take turns with the sums of a row and a panel.
+        """
+        width, count = PAIR * COLUMNS, len(panels)
+        chains = len(held) // (len(own) * count)
+        sums, line, starts = list(held), C.times(first, self.index(width)), [C.add(row, first) for row in own]
+        for number, k in enumerate(offsets):
+            at = [self.offset(line, k * width + panel * COLUMNS) for panel in panels]
+            columns = [C.load_vector(scratch, each, COLUMNS) for each in at]
+            for i, start in enumerate(starts):
+                x = C.splat(C.load(self.floats, self.offset(start, k)))
+                for p, column in enumerate(columns):
+                    chain = (i * count + p) * chains + number % chains
+                    sums[chain] = multiply_add(x, column, sums[chain])
+        return sums
 
 
 def sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:

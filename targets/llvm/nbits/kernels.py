@@ -58,7 +58,7 @@ class ProductBuffers:
     out: ir.Value
 
 
-class ProductKernel(C.KernelCode):
+class ProductKernel(C.ProductCode):
     """The shared code of kernels: the loop over a panel, stores of results."""
 
     def __init__(self, product: Product, machine: Machine, buffers: ProductBuffers, constants: FunctionConstants):
