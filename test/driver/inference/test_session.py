@@ -255,6 +255,17 @@ def test_exceptions_are_those_that_programs_catch(sessions: dict[Any, Any], call
         assert str(found.value).split(" : ")[:3] == str(expected.value).split(" : ")[:3]
 
 
+def test_a_terminated_run_writes_no_bound_array(sessions: dict[Any, Any]) -> None:
+    for ort, session in sessions.items():
+        room = np.zeros((5, 48), np.float32)
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", _data())
+        binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(room))
+        with pytest.raises((mirlo.MirloError, RuntimeError), match="terminate"):
+            session.run_with_iobinding(binding, _terminated(ort))
+        assert not room.any()
+
+
 def test_a_run_on_another_thread_calls_back(sessions: dict[Any, Any]) -> None:
     answers = []
     for session in sessions.values():
