@@ -38,6 +38,8 @@ class Trait(str, Enum):
     """Computes along the attribute `axis`, whose usual value is the last one; all other dims are independent."""
     INTERFACE = "interface"
     """A constant, a call or a binding of dims: part of the level below, computes nothing itself."""
+    CHECKS_DIMS = "checks-dims"
+    """It ends the call if one of its `checked_dims` is negative."""
     COLLECTIVE = "collective"
     """All ranks of a model call it at once; what it computes takes the operands of all of them."""
     REDUCTION = "reduction"

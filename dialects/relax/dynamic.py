@@ -22,7 +22,7 @@ class BindDims(RelaxOp, name="bind_dims"):
     an error that contains `what`.
     """
 
-    TRAITS = (Trait.INTERFACE,)
+    TRAITS = (Trait.INTERFACE, Trait.CHECKS_DIMS)
     DEFAULT_RESULT = False
     PURE = False
     values = operand()
@@ -49,6 +49,11 @@ class BindDims(RelaxOp, name="bind_dims"):
         pairs = zip(map(D.symbol, self.symbols), self.bounds, strict=bool(self.bounds))
         return [(symbol, bound) for symbol, bound in pairs if bound is not D.UNKNOWN]
 
+    @property
+    def checked_dims(self) -> list[Dim]:
+        """Return the dims that are not negative after it."""
+        return [high - low for low, high in self.limits]
+
 
 class RequireDims(RelaxOp, name="require_dims"):
     """End the call with an error that contains `what` unless 0 <= dims[i] <= bounds[i] ("?" for no bound).
@@ -56,7 +61,7 @@ class RequireDims(RelaxOp, name="require_dims"):
     Dims of inputs are checked before anything is computed.
     """
 
-    TRAITS = (Trait.INTERFACE,)
+    TRAITS = (Trait.INTERFACE, Trait.CHECKS_DIMS)
     DEFAULT_RESULT = False
     PURE = False
     dims = Dims()
@@ -75,6 +80,11 @@ class RequireDims(RelaxOp, name="require_dims"):
         bounds = self.bounds or (D.UNKNOWN,) * len(self.dims)
         above = [(dim, bound) for dim, bound in zip(self.dims, bounds, strict=True) if bound is not D.UNKNOWN]
         return [*((0, dim) for dim in self.dims if not D.is_nonnegative(dim)), *above]
+
+    @property
+    def checked_dims(self) -> list[Dim]:
+        """Return the dims that are not negative after it."""
+        return [high - low for low, high in self.limits]
 
 
 class EraseDims(RelaxOp, name="erase_dims"):

@@ -10,7 +10,7 @@ from mirlo.dialects.core.conditions import require_between, require_equal, requi
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -29,7 +29,7 @@ VIEW_TEXT = "relax.view_text"
 class Reshape(RelaxOp, name="reshape"):
     """The same elements, in row-major order, in another shape."""
 
-    TRAITS = (Trait.VIEW,)
+    TRAITS = (Trait.VIEW, Trait.CHECKS_DIMS)
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, shape: x.reshape(shape))
@@ -42,6 +42,15 @@ class Reshape(RelaxOp, name="reshape"):
         reshaped = x.with_shape(shape)
         require_one_count(x, reshaped)
         return reshaped
+
+    @property
+    def checked_dims(self) -> list[Dim]:
+        """Return the dims that are not negative after it: both differences of two numbers of elements that are one."""
+        before, after = (dims_of(value.type) for value in (self.operation.operands[0], self.operation.results[0]))
+        if before == after or D.UNKNOWN in (*before, *after):
+            return []
+        excess = D.product(before) - D.product(after)
+        return [] if isinstance(excess, int) else [excess, -excess]
 
 
 class Permute(RelaxOp, name="permute"):

@@ -121,6 +121,13 @@ class BindingError(InputError, RuntimeError):
     remedy = "Bind all inputs and outputs before the call."
 
 
+class BoundRunError(SessionError, RuntimeError):
+    """A failure while a model runs on a binding; ONNX Runtime raises a RuntimeError here."""
+
+    def __init__(self, failure: SessionError) -> None:
+        MirloError.__init__(self, f"Error in execution: {failure}")
+
+
 class ConfigKeyError(MirloError, RuntimeError):
     """A config entry that was not added; ONNX Runtime raises a RuntimeError here."""
 

@@ -16,11 +16,13 @@ from mirlo.driver.compile import compile
 from mirlo.driver.inference.binding import IOBinding
 from mirlo.driver.inference.errors import (
     BindingError,
+    BoundRunError,
     Fail,
     InvalidArgument,
     InvalidProtobuf,
     MissingInputs,
     NoSuchFile,
+    SessionError,
     call_error,
     open_error,
 )
@@ -142,6 +144,8 @@ class InferenceSession:
             results = self._run_bound(iobinding.inputs, bound, run_options)
         except InputError as problem:
             raise BindingError(f"Error in execution: {problem}") from problem
+        except SessionError as problem:
+            raise BoundRunError(problem) from problem
         iobinding.results = {name: bound.get(name, results[name]) for name in iobinding.outputs}
 
     def get_inputs(self) -> list[NodeArg]:

@@ -7,12 +7,12 @@ from dataclasses import field
 from operator import itemgetter
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import operation_class
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import TensorType, dims_of
-from mirlo.dialects.relax.dynamic import BindDims, RequireDims
-from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import node_labels
@@ -133,8 +133,8 @@ def _calls_in(block: ir.Block, known: Iterable[Dim]) -> Iterator[tuple[ir.Operat
         op = member.operation
         if op.name == "relax.call_tir":
             yield op, facts
-        elif op.name in _CHECKING:
-            facts.extend(_checked_by(op.opview))
+        else:
+            facts.extend(_checked_by(op))
         for region in op.regions:
             for inner in region.blocks:
                 yield from _calls_in(inner, facts)
@@ -148,7 +148,7 @@ def facts_before(op: ir.Operation) -> list[Dim]:
         for member in inside.block.operations:
             if member.operation == inside:
                 break
-            facts += _checked_by(member)
+            facts += _checked_by(member.operation)
         inside = inside.parent.operation
     return facts
 
@@ -158,7 +158,7 @@ def facts_in(function: ir.Operation) -> list[Dim]:
     (block,) = function.regions[0].blocks
     types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
     sizes = [dim for kind in types if kind is not None for dim in kind.shape if isinstance(dim, D.SymbolicDim)]
-    return [*sizes, *(fact for member in block.operations for fact in _checked_by(member))]
+    return [*sizes, *(fact for member in block.operations for fact in _checked_by(member.operation))]
 
 
 def _facts_of_inputs(block: ir.Block) -> list[Dim]:
@@ -167,26 +167,17 @@ def _facts_of_inputs(block: ir.Block) -> list[Dim]:
     early = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
     facts = []
     for member in block.operations:
-        if member.operation.name in _CHECKING:
-            facts += [fact for fact in _checked_by(member.operation.opview) if D.symbols_of(fact) <= early]
+        facts += [fact for fact in _checked_by(member.operation) if D.symbols_of(fact) <= early]
     return facts
 
 
-_CHECKING = frozenset(each.OPERATION_NAME for each in (BindDims, RequireDims, Reshape))
-"""The operations after which dims are known not to be negative."""
-
-
-def _checked_by(op: ir.OpView) -> list[Dim]:
+def _checked_by(op: ir.Operation) -> list[Dim]:
     """Return the dims that are not negative after an operation, which otherwise ends the call."""
-    if isinstance(op, (BindDims, RequireDims)):
-        return [high - low for low, high in op.limits]
-    if not isinstance(op, Reshape):
+    kind = operation_class(op.name)
+    if kind is None or Trait.CHECKS_DIMS not in kind.TRAITS:
         return []
-    before, after = (dims_of(value.type) for value in (op.operation.operands[0], op.operation.results[0]))
-    if before == after or D.UNKNOWN in (*before, *after):
-        return []
-    excess = D.product(before) - D.product(after)
-    return [] if isinstance(excess, int) else [excess, -excess]
+    checked: list[Dim] = op.opview.checked_dims
+    return checked
 
 
 def _add_call(op: ir.Operation, facts: CheckedDims, by_callee: dict[str, Calls]) -> None:

@@ -31,6 +31,9 @@ UNOPTIMIZED = (
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
 time; `make nightly` with them. How code is optimized is tested in `targets`."""
 
+WHOLE = "test/architecture"
+"""A folder of tests whose cases are parts of one check: all of them run, whatever they cost."""
+
 
 @cache
 def costs() -> dict[str, float]:
@@ -43,7 +46,7 @@ def costs() -> dict[str, float]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the cases of functions that are sampled because of their cost, for `--whole -m sample`."""
     function, _, case = item.nodeid.partition("[")
-    if case and function in costs() and item.get_closest_marker("sample") is None:
+    if case and function in costs() and not function.startswith(WHOLE) and item.get_closest_marker("sample") is None:
         item.add_marker(pytest.mark.sample)
 
 

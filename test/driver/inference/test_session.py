@@ -261,7 +261,7 @@ def test_a_terminated_run_writes_no_bound_array(sessions: dict[Any, Any]) -> Non
         binding = session.io_binding()
         binding.bind_cpu_input("x", _data())
         binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(room))
-        with pytest.raises((mirlo.MirloError, RuntimeError), match="terminate"):
+        with pytest.raises(RuntimeError, match="^Error in execution: .*terminate"):
             session.run_with_iobinding(binding, _terminated(ort))
         assert not room.any()
 
