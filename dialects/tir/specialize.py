@@ -32,6 +32,13 @@ def with_dims(function: ir.Operation, dims: Sizes) -> ir.Operation:
     return clone
 
 
+def copy_with_dims(function: ir.Operation, dims: Sizes) -> ir.Operation:
+    """Return a copy of a function over tensors, in no module, in which symbols are these dims."""
+    clone = function.clone(ip=False)
+    substitute_dims(clone, dims)
+    return clone
+
+
 def substitute_dims(function: ir.Operation, sizes: Sizes) -> None:
     """Replace symbols by dims in all types and attributes of a function: of a graph, or a prim function."""
     operations: list[ir.Operation] = []

@@ -407,7 +407,7 @@ def _replay(function: ir.OpView | ir.Operation, user_schedule: RequestedTrace) -
         try:
             schedule.replay(user_schedule).claim_rest()
         finally:
-            schedule.is_closed = True  # the function that it was given to may keep it
+            schedule.close()  # the function that it was given to may keep it
         inlined = schedule.inlined if schedule.applied else []
         if inlined:
             inline_for_rules(function, inlined)

@@ -96,18 +96,33 @@ from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter
+    from mirlo.passes.schedule.primitives.variants import SizeVariant
 
 MAX_UNROLL = 256
 """Most iterations of a loop that are emitted one by one."""
 
 
-def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
+def emit(
+    root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None, variants: Sequence[SizeVariant] = ()
+) -> func.FuncOp:
     """Replace the function's tensor form by the loops; return the new function."""
     run_passes(root)
     parts = PartEmitter(root)
     # Threads of a GPU do not see each other's stacks.
     function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
-    return function.build(lambda: parts.emit(TensorBuffers(function)), schedule, choices)
+
+    def loops() -> None:
+        parts.emit(TensorBuffers(function))
+
+    def loops_of_variant(tree: Root, memory: TensorBuffers) -> None:
+        PartEmitter(tree).emit(memory)
+
+    if not variants:
+        return function.build(loops, schedule, choices)
+    from mirlo.passes.schedule.primitives.variants import emit_variants, run_passes_of_variants
+
+    run_passes_of_variants(root, variants)
+    return function.build(lambda: emit_variants(function, variants, loops_of_variant, loops), schedule, choices)
 
 
 def emit_buffer_block(block: BlockView) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.dialects.bindings import func, ir
@@ -25,7 +26,7 @@ from mirlo.passes.schedule.primitives.registers import accumulate
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
 from mirlo.passes.schedule.primitives.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.primitives.tiles import cache_tile, clamp
-from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.primitives.trace import APPLIED, SPECIALIZE, PrimitiveCallRecord, Trace, variant_name
 from mirlo.passes.schedule.primitives.transposed import transpose
 from mirlo.passes.schedule.primitives.tree import (
     BOUND,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.emit import PartEmitter
     from mirlo.passes.schedule.primitives.memory import PartLayouts
     from mirlo.passes.schedule.primitives.row_blocks import SharedRows
+    from mirlo.passes.schedule.primitives.variants import SizeVariant
 
 Made = TypeVar("Made")
 PEEL = "peel"
@@ -79,6 +81,10 @@ class Schedule(LoopQueries):
         """The `apply_rule` that schedules the function, or one for each of the parts that rules schedule."""
         self.inlined: list[str] = []
         """The blocks of the function that `compute_inline` took."""
+        self.variant = ""
+        """The name of the variant that this schedule is; empty for that of the whole function."""
+        self.variants: dict[str, tuple[str, int, Schedule]] = {}
+        """The schedules for one value of a size, with the sizes and values, by their names."""
         self._is_given = False
         """Whether a function of the user is arranging the loops."""
         self._shared_rows: tuple[tuple[int, tuple[str, ...]], SharedRows] | None = None
@@ -566,6 +572,28 @@ class Schedule(LoopQueries):
     # The schedule as a whole
 
     @primitive
+    def specialize(self, size: str, value: int) -> Schedule:
+        """Return a schedule of its own for calls in which a size of the function has this value.
+
+        Its blocks and loops have the names that they have without primitives. The loops of this schedule are for all
+        other values.
+        """
+        from mirlo.passes.schedule.primitives.variants import view_with_size
+
+        if self.variant or self.applied or limits_of(self._root) is not None:
+            raise ScheduleError(
+                "specialize: expected the schedule of a function of a CPU, without apply_rule and not a variant itself"
+            )
+        name = variant_name(size, value)
+        if name in self.variants:
+            raise ScheduleError(f"specialize: there is a schedule for {size} = {value} already")
+        result = Schedule(view_with_size(self._view, size, value))
+        result.trace, result.variant = self.trace, name
+        self._record(SPECIALIZE, (size, value), result)
+        self.variants[name] = size, value, result
+        return result
+
+    @primitive
     def apply_rule(self, rule: str, blocks: Sequence[str] = (), **choices: int | Sequence[int]) -> None:
         """Schedule the whole function by a rule of the target, with these choices instead of its own.
 
@@ -573,6 +601,7 @@ class Schedule(LoopQueries):
         before or after this. `compute_inline` comes before any rule. `mirlo explain MODEL --kernel NAME` prints the
         rules of each kernel.
         """
+        self._require_no_variants("apply_rule")
         require_room_for_rule(self.trace, self.applied, bool(blocks))
         if blocks:
             claim(self._root, rule, list(blocks))
@@ -612,17 +641,40 @@ class Schedule(LoopQueries):
         for call in trace:
             if call.primitive not in PRIMITIVES:
                 raise ScheduleError(f"there is no primitive '{call.primitive}'{nearest(call.primitive, PRIMITIVES)}")
-            getattr(self, call.primitive)(*call.arguments, **call.named)
+            getattr(self._variant_of(call), call.primitive)(*call.arguments, **call.named)
         return self
+
+    def _variant_of(self, call: PrimitiveCallRecord) -> Schedule:
+        """Return the schedule that a recorded primitive arranges: this one, or a variant of it."""
+        if call.variant == self.variant:
+            return self
+        if call.variant not in self.variants:
+            raise ScheduleError(
+                f"{call.primitive}: there is no variant '{call.variant}'{nearest(call.variant, self.variants)}; "
+                "specialize makes one"
+            )
+        return self.variants[call.variant][2]
 
     def undo(self, count: int) -> None:
         """Drop all recorded primitives but the first `count`, and their effect on the loops."""
-        kept = Trace(self.trace.calls[:count])
-        for words in (self.trace.calls, self.applied, self.inlined):
-            words.clear()
+        kept, dropped = self.trace.calls[:count], self.trace.calls[count:]
+        for call in dropped:
+            if call.primitive == SPECIALIZE:
+                self.variants.pop(variant_name(*call.arguments), None)
+        names = {call.variant for call in dropped}
+        changed = [each for name, (_, _, each) in self.variants.items() if name in names]
+        self.trace.calls.clear()
+        for schedule in (self, *changed):
+            schedule._rebuild([call for call in kept if call.variant == schedule.variant])
+        self.trace.calls[:] = kept
+
+    def _rebuild(self, calls: Sequence[PrimitiveCallRecord]) -> None:
+        """Apply only these primitives to the loops as they were at first."""
+        self.applied.clear()
+        self.inlined.clear()
         self.__dict__.pop("_root", None)  # built again for the first primitive
         self._shared_rows = None
-        self.replay(kept)
+        self.replay(Trace([call for call in calls if call.primitive != SPECIALIZE]))
 
     def emit(self, facts: ScheduleFacts | None = None, choices: ChoiceValues | None = None) -> func.FuncOp:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up.
@@ -636,14 +688,16 @@ class Schedule(LoopQueries):
             raise ScheduleError("emit: the compilation emits the loops of a schedule that it is given; leave it out")
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
+        if self.variant:
+            raise ScheduleError("emit: the schedule that is specialized emits the loops of its variants")
         self.require_open()
         if facts is None:
             facts, is_rule = {"rule": "schedule", "primitives": "; ".join(map(str, self.trace))}, False
         else:
             facts, is_rule = {"rule": "schedule", **facts}, True
         with self._view.op.location:
-            result = emit(self._root, facts, choices)
-        self.is_closed = True
+            result = emit(self._root, facts, choices, self._size_variants())
+        self.close()
         if is_rule:
             result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
         return result
@@ -661,6 +715,7 @@ class Schedule(LoopQueries):
         from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
         self.require_open()
+        self._require_no_variants("emit_part")
         self.is_closed = True
         run_passes(self._root)
         return PartEmitter(self._root, parts)
@@ -685,6 +740,7 @@ class Schedule(LoopQueries):
         self.require_open()
         if self.applied:
             raise ScheduleError("commands: rules of a target emit loops, no commands; use primitives (apply_rule)")
+        self._require_no_variants("commands")
         return command_tree(self._root, capacity or {}, alignment)
 
     def after(self, name: str) -> str:
@@ -695,14 +751,29 @@ class Schedule(LoopQueries):
         """
         from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
-        copy = Schedule(self._function).replay(self.trace)
+        copy = Schedule(self._function)
+        copy.variant = self.variant
+        copy.replay(Trace([call for call in self.trace if not self.variant or call.variant == self.variant]))
         attributes = copy._view.op.attributes
         kept = {each: attributes[each] for each in (INPLACE,) if each in attributes}
         with copy._view.op.location:
-            run_passes(copy._root, name)
+            for schedule in (copy, *(each for _, _, each in copy.variants.values())):
+                run_passes(schedule._root, name)
         for each, attribute in kept.items():
             attributes[each] = attribute
         return str(copy)
+
+    def close(self) -> None:
+        """Note that the function may be erased from now on."""
+        self.is_closed = True
+        for _, _, schedule in self.variants.values():
+            schedule.is_closed = True
+
+    def __str__(self) -> str:
+        texts = [super().__str__()]
+        for size, value, schedule in self.variants.values():
+            texts.append(f"where {size} is {value}:\n" + indent(str(schedule), "  "))
+        return "\n".join(texts)
 
     def packed_parameters(self) -> list[PackedOrder]:
         """Return the orders in which parameters are to be stored, which `pack` has set."""
@@ -723,8 +794,20 @@ class Schedule(LoopQueries):
         if self.applied and len(self.applied[0].arguments) < 2:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
-        self.trace.calls.append(PrimitiveCallRecord(word, arguments, named or {}))
+        self.trace.calls.append(PrimitiveCallRecord(word, arguments, named or {}, self.variant))
         return result
+
+    def _size_variants(self) -> list[SizeVariant]:
+        """Return the loops for values of sizes."""
+        if not self.variants:
+            return []
+        from mirlo.passes.schedule.primitives.variants import SizeVariant
+
+        return [SizeVariant(size, value, each._root) for size, value, each in self.variants.values()]
+
+    def _require_no_variants(self, word: str) -> None:
+        if self.variants or self.variant:
+            raise ScheduleError(f"{word}: variants for values of sizes (specialize) are of a whole function of loops")
 
     def _kind(self, word: str, loop: str, kind: str) -> None:
         assert kind != SERIAL

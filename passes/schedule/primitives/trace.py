@@ -10,11 +10,16 @@ from typing import Any
 
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.files import read_regular, write_regular
+from mirlo.runtime.names import c_identifier
 from mirlo.runtime.records import dataclass
 
 VERSION = 1
 FORMER_KEY = "words"
 """The key of `primitives` in files of earlier versions, which are read for one version."""
+SPECIALIZE = "specialize"
+"""The primitive that makes a variant of a schedule."""
+VARIANT = "variant"
+"""The key, among named arguments of a primitive in a file, of the variant that it arranges."""
 APPLIED = "tir.trace"
 """Attribute of what a rule made, until `schedule` reads it: the primitives that the rule applied."""
 
@@ -26,11 +31,19 @@ class PrimitiveCallRecord:
     primitive: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = ""
+    """The name of the variant of the schedule that it arranges (`specialize`); empty for the loops of other sizes."""
 
     def __str__(self) -> str:
         arguments = [repr(_as_json(argument)) for argument in self.arguments]
         arguments += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
-        return f"s.{self.primitive}({', '.join(arguments)})"
+        result = f"{variant_name(*self.arguments)} = " if self.primitive == SPECIALIZE else ""
+        return f"{result}{self.variant or 's'}.{self.primitive}({', '.join(arguments)})"
+
+
+def variant_name(size: str, value: int) -> str:
+    """Return the name of the variant of a schedule for a value of a size."""
+    return f"{c_identifier(size)}_{value}"
 
 
 @dataclass
@@ -67,7 +80,8 @@ class Trace:
             primitive, *arguments = entry
             named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
             named = {name: _as_tuple(value) for name, value in named.items()}
-            calls.append(PrimitiveCallRecord(primitive, tuple(map(_as_tuple, arguments)), named))
+            variant = str(named.pop(VARIANT, ""))
+            calls.append(PrimitiveCallRecord(primitive, tuple(map(_as_tuple, arguments)), named, variant))
         return Trace(calls)
 
     @staticmethod
@@ -83,6 +97,7 @@ class Trace:
 
 def _call_json(call: PrimitiveCallRecord) -> list[object]:
     named = {name: _as_json(value) for name, value in call.named.items()}
+    named |= {VARIANT: call.variant} if call.variant else {}
     return [call.primitive, *map(_as_json, call.arguments), *([named] if named else [])]
 
 

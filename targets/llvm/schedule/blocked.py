@@ -8,28 +8,22 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from math import lcm
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.loops import either
-from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.passes.schedule.primitives.row_blocks import SharedRows
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
@@ -116,9 +110,9 @@ class BlockedPlan:
 
 @deciding
 def plan_blocked(
-    view: PrimView, group: BlockGroup[Machine], threads: int = 1, choices: BlockChoices = NO_BLOCK_CHOICES
+    s: Schedule, group: BlockGroup[Machine], threads: int = 1, choices: BlockChoices = NO_BLOCK_CHOICES
 ) -> BlockedPlan | Decline:
-    """Plan how to compute these blocks a block of rows at a time."""
+    """Plan how to compute these blocks of a schedule a block of rows at a time."""
     refusal = require_two_contractions(group)
     if refusal is not None:
         return refusal
@@ -136,7 +130,7 @@ def plan_blocked(
         return decline("not a contraction, rows and a contraction")
     weights = last.plan.roles.rows.access.value
     scores = first.plan.roles.contraction
-    refusal = _require_rows_between(view, first, rows, weights)
+    refusal = _require_rows_between(s.view, first, rows, weights)
     if refusal is not None:
         return refusal
     *outer, width = dims_of(weights.type)
@@ -145,7 +139,7 @@ def plan_blocked(
         if refusal is not None:
             return refusal
     stages = AttentionStages(group, first, rows, last)
-    nests = arrange_blocks(stages, BlockOfRows(), BlockOfRows())
+    nests = arrange_blocks(s, stages, BlockOfRows(), BlockOfRows())
     if isinstance(nests, Decline):
         return nests
     is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
@@ -196,11 +190,11 @@ def _require_blocks(contraction: VectorContractionPlan, access: TensorAccess, wi
 
 
 @deciding
-def arrange_blocks(stages: AttentionStages, first: BlockOfRows, last: BlockOfRows) -> AttentionLoops | Decline:
-    """Arrange the loops of an attention as one tree, with these parts of the products for a block of rows."""
-    s = schedule_of(stages.group)
-    named = dict(zip(stages.group.blocks, s.blocks(), strict=True))
-    names = [[named[block] for block in each.group.blocks] for each in (stages.first, stages.rows, stages.last)]
+def arrange_blocks(
+    s: Schedule, stages: AttentionStages, first: BlockOfRows, last: BlockOfRows
+) -> AttentionLoops | Decline:
+    """Arrange the loops of an attention in a schedule, with these parts of the products for a block of rows."""
+    names = [[s.block_of(block) for block in each.group.blocks] for each in (stages.first, stages.rows, stages.last)]
     try:
         before = arrange_contraction(s, names[0], first.choices(stages.first.plan))
         rows = arrange_rows(s, names[1], stages.rows.found, stages.rows.chosen)
@@ -288,7 +282,7 @@ def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
 
 def block_space(kernel: Kernel, context: ScheduleContext, group: BlockGroup[Machine]) -> list[dict[str, int]]:
     """Return the numbers of rows of a block that are worth a measurement, those nearest to the plan's first."""
-    plan = plan_blocked(kernel.view, group, context.options.get("threads", 1))
+    plan = plan_blocked(Schedule(kernel.view), group, context.options.get("threads", 1))
     if isinstance(plan, Decline) or not (isinstance(plan.shared.extent, int) and isinstance(plan.block, int)):
         return []
     extent, block = plan.shared.extent, plan.block
@@ -301,49 +295,30 @@ def schedule_blocks(
 ) -> ir.OpView | Decline:
     """Schedule a function as two contractions and the rows between them."""
     threads = context.options.get("threads", 1)
-    plan = plan_blocked(kernel.view, group, threads, choices)
+    plan = plan_blocked(Schedule(kernel.view), group, threads, choices)
     if isinstance(plan, Decline):
         return plan
-    single = _plan_one_row(kernel, plan, threads, group.machine, choices)
     facts: ScheduleFacts = {"rule": "blocked", **plan.describe()}
-    if single is None:
-        return plan.s.emit(facts, choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None)))
-    buffers = BufferFunction(kernel.view)
-    try:
-        emit = partial(emit_by_rows, buffers, single.view, single.rows, single.plan.emit, plan.emit)
-        return buffers.build(emit, {**facts, "one_row": True})
-    finally:
-        single.view.op.erase()
+    if _plan_one_row(plan, threads, group.machine, choices):
+        return plan.s.emit({**facts, "one_row": True})
+    return plan.s.emit(facts, choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None)))
 
 
-@dataclass(frozen=True)
-class _OneRowPlan:
-    """The plan for a run-time number of rows that is 1, as in a step of a decoder.
+def _plan_one_row(plan: BlockedPlan, threads: int, machine: Machine, choices: BlockChoices) -> bool:
+    """Arrange loops of their own for one row, as in a step of a decoder; return whether that gains something.
 
     Then the heads that share keys are rows next to each other, and keys and values are read once for all of them.
     """
-
-    view: PrimView
-    """The function for one row."""
-    plan: BlockedPlan
-    rows: Dim
-    """The rows in general."""
-
-
-def _plan_one_row(
-    kernel: Kernel, plan: BlockedPlan, threads: int, machine: Machine, choices: BlockChoices
-) -> _OneRowPlan | None:
-    """Plan for one row; None if that gains nothing, or if the rows are known."""
     shared = _shared_heads(plan)
     if shared is None:
-        return None
-    rows, heads = shared
-    view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
-    blocked = plan_blocked(view, whole_group(view, machine), threads, choices)
-    if isinstance(blocked, Decline) or blocked.shared.extent != heads:
-        view.op.erase()
-        return None
-    return _OneRowPlan(view, blocked, rows)
+        return False
+    (rows, heads), count = shared, len(plan.s.trace.calls)
+    single = plan.s.specialize(str(rows), 1)
+    blocked = plan_blocked(single, whole_group(single.view, machine), threads, choices)
+    if not isinstance(blocked, Decline) and blocked.shared.extent == heads:
+        return True
+    plan.s.undo(count)
+    return False
 
 
 def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
@@ -358,19 +333,3 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
         if plan.shared.extent != rows * heads:
             return None
     return (rows, heads) if isinstance(heads, int) else None
-
-
-def emit_by_rows(
-    buffers: BufferFunction,
-    view: PrimView,
-    rows: Dim,
-    one: Callable[[TensorBuffers], None],
-    more: Callable[[TensorBuffers], None],
-) -> None:
-    """Emit a plan for one row, of a copy of the function, and that for another number of them, which is dynamic."""
-    memory, whole = TensorBuffers(buffers), buffers.view
-    outside = zip((*whole.arguments, *whole.returned), (*view.arguments, *view.returned), strict=True)
-    for value, own in outside:
-        memory.place(own, buffers.buffer(value))
-    is_one = compare("eq", index(rows), index(1))
-    either(is_one, lambda: one(memory), lambda: more(TensorBuffers(buffers)))

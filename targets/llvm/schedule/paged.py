@@ -7,7 +7,7 @@ row. For more tokens, all rows are copied, and `blocked` computes the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import UNPROVEN
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -23,9 +24,11 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.primitives.group_plan import schedule_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.blocked import BlockedPlan, arrange_blocks, emit_by_rows, plan_blocked
+from mirlo.targets.llvm.schedule.blocked import BlockedPlan, arrange_blocks, plan_blocked
 from mirlo.targets.llvm.schedule.contraction.tiled_contraction import BlockOfRows
 from mirlo.targets.llvm.schedule.page_blocks import PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.part_rules import may_read_pages
@@ -103,12 +106,30 @@ def plan_pages(plan: BlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: 
             return decline("the rows of a head are not one loop")
     # Where a head has one row, no tile has the rows of several heads. The rows of a page are blocks of K of values.
     page = BlockOfRows(is_counted=False, is_one=plan.shared.extent == 1)
-    nests = arrange_blocks(plan.stages, replace(page, columns=rows), replace(page, depth=rows))
+    nests = arrange_blocks(
+        schedule_of(plan.stages.group), plan.stages, replace(page, columns=rows), replace(page, depth=rows)
+    )
     if isinstance(nests, Decline):
         return nests
     count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
     nests.block_rows(heads // count * static_dim(plan.shared.extent), plan.slots)
     return PagedPlan(plan, nests, keys, values, count)
+
+
+def emit_by_rows(
+    buffers: BufferFunction,
+    view: PrimView,
+    rows: Dim,
+    one: Callable[[TensorBuffers], None],
+    more: Callable[[TensorBuffers], None],
+) -> None:
+    """Emit a plan for one row, of a copy of the function, and that for another number of them, which is dynamic."""
+    memory, whole = TensorBuffers(buffers), buffers.view
+    outside = zip((*whole.arguments, *whole.returned), (*view.arguments, *view.returned), strict=True)
+    for value, own in outside:
+        memory.place(own, buffers.buffer(value))
+    is_one = compare("eq", index(rows), index(1))
+    either(is_one, lambda: one(memory), lambda: more(TensorBuffers(buffers)))
 
 
 @dataclass(frozen=True)
@@ -188,5 +209,6 @@ def _plan_copied(view: PrimView, machine: Machine, threads: int) -> _CopiedPlan 
         return decline("no block reads rows out of pages")
     own = [read.block for read in reads]
     blocks = tuple(block for block in view.blocks if block not in own)
-    plan = plan_blocked(view, BlockGroup(blocks, frozenset(view.returned), machine), threads)
+    group = BlockGroup(blocks, frozenset(view.returned), machine)
+    plan = plan_blocked(schedule_of(group), group, threads)
     return plan if isinstance(plan, Decline) else _CopiedPlan(view, plan, tuple(reads), machine)

@@ -1,0 +1,100 @@
+"""`specialize`: loops of their own for one value of a size, printed, saved, undone and given back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo import R, Schedule, T
+from mirlo.dialects.core import dims as D
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
+from mirlo.passes.schedule.primitives.trace import Trace
+from mirlo.testing import assert_verified
+
+ROWS = "rows"
+rows = T.dims(ROWS)
+
+
+@mirlo.prim_func
+def double(x: T.Buffer[(rows, 40), T.f32], y: T.Out[(rows, 40), T.f32]):
+    for i, j in T.grid(rows, 40):
+        with T.block("double"):
+            vi, vj = T.axes("SS", i, j)
+            y[vi, vj] = x[vi, vj] * 2.0
+
+
+@mirlo.script
+def model(x: R.Tensor[(ROWS, 40), R.f32]):
+    return R.call_tir(double, x)
+
+
+def by_size(s: Schedule) -> None:
+    """Vectorize a row, and unroll the loop over vectors where there is one row."""
+    one = s.specialize("rows", 1)
+    for schedule in (s, one):
+        vectors, lane = schedule.split(schedule.loops("double")[-1], (None, 8))
+        schedule.vectorize(lane)
+    one.unroll(one.loops("double")[1])
+    s.parallel(s.loops("double")[0])
+
+
+def scheduled() -> Schedule:
+    return Schedule.of(double, TensorType((D.symbol(ROWS), 40), "f32"))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_against_numpy(threads: int) -> None:
+    executable = mirlo.compile(model, schedules={"double": by_size}, threads=threads, cache=False)
+    for count in (0, 1, 2, 7):
+        x = np.random.default_rng(count).standard_normal((count, 40), dtype=np.float32)
+        np.testing.assert_array_equal(executable(x), 2 * x)
+    assert_verified(model, schedules={"double": by_size}, threads=threads)
+
+
+def test_trace_is_printed_saved_and_replayed(tmp_path: Path) -> None:
+    s = scheduled()
+    by_size(s)
+    text = str(s.trace)
+    assert "rows_1 = s.specialize('rows', 1)" in text and "    rows_1.unroll(" in text
+    assert "where rows is 1:" in str(s) and "unrolled" in str(s).partition("where rows is 1:")[2]
+    s.save(tmp_path / "schedule.json")
+    again = scheduled().replay(Trace.load(tmp_path / "schedule.json"))
+    assert (str(again.trace), str(again)) == (text, str(s))
+    assert "where rows is 1:" in s.after("keep-in-registers")
+    functions: dict[str, object] = {}
+    exec(text, functions)
+    assert str(scheduled().replay(functions["schedule"])) == str(s)  # type: ignore[arg-type]
+
+
+def test_errors_leave_all_loops_as_they_were() -> None:
+    s = scheduled()
+    by_size(s)
+    before, one = (str(s.trace), str(s)), s.variants["rows_1"][2]
+    for refused in (
+        lambda: one.split("double_j_0", (2, 2)),
+        lambda: s.fuse("double_i", "double_j_1"),
+        lambda: s.specialize("rows", 1),
+        lambda: s.specialize("row", 1),
+        lambda: one.specialize("rows", 2),
+        lambda: s.apply_rule("elementwise"),
+        lambda: one.emit(),
+        lambda: s.commands(),
+    ):
+        with pytest.raises(ScheduleError):
+            refused()
+        assert (str(s.trace), str(s)) == before
+    s.undo(1)
+    assert str(s.trace).endswith("s.specialize('rows', 1)") and "vectorized" not in str(s)
+    s.undo(0)
+    assert not s.variants and "where" not in str(s)
+
+
+def test_replaying_calls_of_a_variant_that_is_not_there() -> None:
+    s = scheduled()
+    by_size(s)
+    with pytest.raises(ScheduleError, match="there is no variant 'rows_1'"):
+        scheduled().replay(Trace(s.trace.calls[1:]))
