@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -35,11 +34,9 @@ from mirlo.passes.schedule.primitives.lanes import (
 )
 from mirlo.passes.schedule.primitives.loops import THREAD
 from mirlo.passes.schedule.primitives.memory import (
-    PartLayouts,
     PlacedBuffers,
     allocate_buffers,
     place_whole,
-    row_blocks_of,
 )
 from mirlo.passes.schedule.primitives.ranges import (
     Bound,
@@ -69,9 +66,11 @@ from mirlo.passes.schedule.primitives.tree import (
     Guard,
     Loop,
     Node,
+    PageCopies,
     PartRange,
     Root,
     RowBlocks,
+    ScheduleBuffer,
     SharedPosition,
     ShiftedTiles,
     ThreadBarrier,
@@ -122,6 +121,7 @@ def emit(
     from mirlo.passes.schedule.primitives.variants import emit_variants, run_passes_of_variants
 
     run_passes_of_variants(root, variants)
+    root.specialized = [(D.symbol(each.size), each.value) for each in variants]
     return function.build(lambda: emit_variants(function, variants, loops_of_variant, loops), schedule, choices)
 
 
@@ -143,21 +143,9 @@ def emit_buffer_block(block: BlockView) -> None:
 class PartEmitter:
     """Emits the nodes of a tree after its passes, part by part."""
 
-    def __init__(self, root: Root, parts: PartLayouts | None = None) -> None:
-        self._root, self._parts = root, parts or {}
+    def __init__(self, root: Root) -> None:
+        self._root = root
         self._emitter: _Emitter | None = None
-
-    def row_blocks(self, memory: TensorBuffers) -> RowBlocksEmitter:
-        """Return the emitter of the blocks of rows of a tree, which has some."""
-        blocks = row_blocks_of(self._root)
-        assert blocks is not None, "the tree has no blocks of rows"
-        return self._in(memory).row_blocks(blocks, LoopValues())
-
-    def elsewhere(self, memory: TensorBuffers, value: ir.Value, buffer: ir.Value) -> PartEmitter:
-        """Return an emitter of the same nodes, with a value in another buffer."""
-        result = copy(self)
-        result._emitter = self._new_emitter(memory, self._in(memory).placed.elsewhere(value, buffer))
-        return result
 
     def emit(self, memory: TensorBuffers, nodes: Sequence[Node] | None = None) -> None:
         """Emit some nodes at the insertion point, all of them by default."""
@@ -176,14 +164,10 @@ class PartEmitter:
         """Return the emitter of nodes; buffers are allocated once."""
         if self._emitter is None:
             placed = allocate_buffers(self._root, memory)
-            placed.parts = {**placed.parts, **self._parts}
-            self._emitter = self._new_emitter(memory, placed)
+            accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
+            straight = frozenset(name for access in accesses for name in access.register_loops)
+            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
         return self._emitter
-
-    def _new_emitter(self, memory: TensorBuffers, placed: PlacedBuffers) -> _Emitter:
-        accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
-        straight = frozenset(name for access in accesses for name in access.register_loops)
-        return _Emitter(placed, extents_of(self._root.loops()), straight, memory.buffers)
 
 
 def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
@@ -233,6 +217,7 @@ class _Emitter(BlockEmitter):
         self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str], function: BufferFunction | None
     ) -> None:
         super().__init__(placed, extents)
+        self._extents = extents
         self.unswitched: frozenset[str] = frozenset()
         """The loops of which a copy is emitted now."""
         self.bound: list[ir.Operation] = []
@@ -289,7 +274,7 @@ class _Emitter(BlockEmitter):
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
         form = loop.form
-        if isinstance(form, (ShiftedTiles, RowBlocks)):
+        if isinstance(form, (ShiftedTiles, RowBlocks, PageCopies)):
             assert not carried, "a reduction has neither tiles that overlap nor blocks of rows"
             self.row_tiles(loop, form, values)
             return carried
@@ -321,18 +306,31 @@ class _Emitter(BlockEmitter):
                     return following
         return self.each_iteration(loop, values, carried)
 
-    def row_tiles(self, loop: Loop, form: ShiftedTiles | RowBlocks, values: LoopValues) -> None:
-        """Emit a loop over tiles or blocks of any number of rows."""
+    def row_tiles(self, loop: Loop, form: ShiftedTiles | RowBlocks | PageCopies, values: LoopValues) -> None:
+        """Emit a loop over tiles, blocks or pages of any number of rows."""
         if isinstance(form, ShiftedTiles):
             ShiftedTilesEmitter(self, loop, form, values, self.spans.get(loop.name)).emit()
+            return
+        if isinstance(form, PageCopies):
+            from mirlo.passes.schedule.primitives.page_blocks import emit_copies  # for caches in pages only
+
+            emit_copies(form, self.placed, self.buffers)
             return
         self.row_blocks(form, values).emit()
 
     def row_blocks(self, blocks: RowBlocks, values: LoopValues) -> RowBlocksEmitter:
         """Return the emitter of blocks of rows in this function."""
+        if blocks.pages:
+            from mirlo.passes.schedule.primitives.page_blocks import PageBlocksEmitter  # for caches in pages only
+
+            return PageBlocksEmitter(self, blocks, values)
         from mirlo.passes.schedule.primitives.row_blocks import RowBlocksEmitter  # for attention only
 
         return RowBlocksEmitter(self, blocks, values)
+
+    def elsewhere(self, buffer: ScheduleBuffer, memory: ir.Value) -> _Emitter:
+        """Return an emitter of the same nodes, with a buffer in other memory."""
+        return _Emitter(self.placed.elsewhere(buffer, memory), self._extents, self.straight, self._function)
 
     def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
         """Emit a register tile at a point of the loops around it."""

@@ -37,6 +37,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    PageCopies,
     Root,
     RowBlocks,
     ScheduleBuffer,
@@ -54,6 +55,8 @@ _SCRATCH = ("memref.alloca", "memref.view")
 """Operations whose results are scratch memory: on the stack, and in the workspace."""
 STORED_ROW = "#stored_row"
 """The loop that stands for a row in the memory of values of which only a block of rows is stored."""
+PAGE, HEAD, NEXT_PAGE = "#page", "#head", "#next_page"
+"""Loops that stand for the first element of a page, for a head of keys, and for the first element to prefetch."""
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
 
@@ -206,13 +209,10 @@ class PlacedBuffers:
         finally:
             self._placed = before
 
-    def elsewhere(self, value: ir.Value, memory: ir.Value) -> PlacedBuffers:
-        """Return the buffers with that of a value in other memory."""
+    def elsewhere(self, buffer: ScheduleBuffer, memory: ir.Value) -> PlacedBuffers:
+        """Return the buffers with one of them in other memory."""
         result = copy(self)
-        result._placed = {
-            key: changed(placed, value=memory) if placed.buffer.value == value else placed
-            for key, placed in self._placed.items()
-        }
+        result._placed = {**self._placed, id(buffer): changed(self[buffer], value=memory)}
         return result
 
     def indices(self, access: BufferAccess, axes: list[IndexExpr]) -> list[IndexExpr]:
@@ -265,10 +265,10 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
         for access in memory_accesses(leaf):
             uses_of.setdefault(id(access.buffer.shared or access.buffer), []).append((leaf, access))
     blocks = row_blocks_of(root)
-    of_rows: dict[int, ir.Value] = {}
-    layouts: PartLayouts = {}
+    of_rows, layouts = _allocate_copies(root, memory.buffers), dict[ir.Value | None, PartLayout]()
     if blocks is not None:
-        of_rows, layouts = _allocate_rows(blocks, memory.buffers), _row_layouts(blocks)
+        of_rows |= {**_allocate_rows(blocks, memory.buffers), **_caches(blocks, memory)}
+        layouts = {**_row_layouts(blocks), **_page_layouts(blocks)}
     # Those in the memory of others come after these.
     for buffer in sorted(root.buffers, key=lambda each: each.shared is not None):
         if buffer.packed is not None:
@@ -333,6 +333,44 @@ def _row_layouts(blocks: RowBlocks) -> dict[ir.Value | None, PartLayout]:
         buffer.value: PartLayout(blocks.outside, IndexExpr({STORED_ROW: _elements_of_row(buffer, blocks.total)}))
         for buffer in blocks.values
     }
+
+
+def _allocate_copies(root: Root, function: BufferFunction) -> dict[int, ir.Value]:
+    """Allocate the copies of rows in pages, by their buffers."""
+    memory: dict[int, ir.Value] = {}
+    for loop in root.loops():
+        if isinstance(loop.form, PageCopies):
+            value = loop.form.rows.value
+            elements = D.product(list(value.shape)) * _share_of_calls(root)
+            memory[id(value)] = function.shared_scratch(elements, value.element)
+    return memory
+
+
+def _caches(blocks: RowBlocks, memory: TensorBuffers) -> dict[int, ir.Value]:
+    """Return the caches in whose pages values are, by their buffers."""
+    return {id(each.rows.value): memory.slot(each.rows.cache.value).buffer for each in blocks.pages}
+
+
+def _page_layouts(blocks: RowBlocks) -> dict[ir.Value | None, PartLayout]:
+    """Return where the rows of a page are in the caches that both products read.
+
+    The next page is prefetched in the order of memory, a row's share for each row of a head.
+    """
+    nests = (blocks.first, blocks.last)
+    outer = {name for nest, each in zip(nests, blocks.pages, strict=False) for name in (*nest.outer, each.loop)}
+    layouts: dict[ir.Value | None, PartLayout] = {}
+    for each in blocks.pages:
+        _, heads, size = each.rows.page
+        origin = IndexExpr({PAGE: 1, HEAD: size})
+        layouts[each.rows.value.value] = PartLayout(
+            frozenset(outer), origin, (0, 0, heads * size, 1), IndexExpr({NEXT_PAGE: 1}), size
+        )
+    return layouts
+
+
+def _share_of_calls(root: Root) -> Dim:
+    """Return 0 for sizes for which there are other loops, otherwise 1; sizes below 1 have no elements."""
+    return D.product([D.minimum(1, size // 2) for size, value in root.specialized if value == 1])
 
 
 def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: Extents) -> PlacedBuffers:

@@ -39,6 +39,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BufferAccess,
     Loop,
     Node,
+    PagedColumns,
     Root,
     RowBlocks,
     RowNest,
@@ -51,6 +52,7 @@ from mirlo.passes.schedule.primitives.tree import (
     placed_at,
     reads_of,
     set_children,
+    views_of,
 )
 from mirlo.runtime.records import dataclass
 
@@ -85,7 +87,7 @@ class SharedRows:
     values: tuple[ScheduleBuffer, ...]
     """Values that are stored for one block only."""
     blocks: tuple[BlockView, ...]
-    """The blocks of the function."""
+    """The blocks of the function that the nests compute."""
 
     @property
     def total(self) -> Dim:
@@ -98,8 +100,20 @@ class SharedRows:
         return _hidden_columns(self.blocks, self.extent)
 
 
-def block_rows(root: Root, block: str, shared: SharedRows, rows: Dim, ends: Sequence[Loop], threads: int) -> Loop:
-    """Compute the nests of a block and of others a block of rows at a time; return the loop over blocks."""
+def block_rows(
+    root: Root,
+    block: str,
+    shared: SharedRows,
+    rows: Dim,
+    ends: Sequence[Loop],
+    threads: int,
+    pages: tuple[PagedColumns, ...] = (),
+    lanes: int = 1,
+) -> Loop:
+    """Compute the nests of a block and of others a block of rows at a time; return the loop over blocks.
+
+    The columns of both products may be read in pages, of which vectors of copies have this many lanes.
+    """
     sizes = (rows, shared.extent, shared.width, *(extent for _, extent in shared.loops))
     if threads < 1 and not all(isinstance(size, int) for size in sizes):
         raise ScheduleError(
@@ -114,23 +128,31 @@ def block_rows(root: Root, block: str, shared: SharedRows, rows: Dim, ends: Sequ
     heads = D.product([extent for _, extent in shared.loops])
     form = RowBlocks(
         shared.loops, shared.extent, shared.width, rows, shared.first, shared.last, shared.between, shared.row,
-        shared.values, limit, _columns_at_once(shared, ends), tuple(loop.name for loop in ends), threads,
+        shared.values, limit, _columns_at_once(shared, ends), tuple(loop.name for loop in ends), threads, pages, lanes,
     )  # fmt: skip
     first = shared.first.node
     loop = Loop(unique_loop_name(first, f"{block}_rows"), D.ceildiv(shared.extent, rows) * heads, PARALLEL)
     loop.form = form
     nests = [first, *shared.between, shared.last.node]
-    at = root.body.index(first)
-    set_children(root, [*root.body[:at], loop, *root.body[at + len(nests) :]])
+    body = _without(root, pages)
+    at = body.index(first)
+    set_children(root, [*body[:at], loop, *body[at + len(nests) :]])
     set_children(loop, nests)
     return loop
 
 
-def shared_rows(root: Root, leaves: Sequence[BlockLeaf]) -> SharedRows:
+def _without(root: Root, pages: Sequence[PagedColumns]) -> list[Loop | BlockLeaf]:
+    """Return the nests of a tree without those of blocks whose rows are read in pages."""
+    values = [each.rows.value for each in pages]
+    return [node for node in root.body if not any(leaf.writes[0].buffer in values for leaf in leaves_of(node))]
+
+
+def shared_rows(root: Root, leaves: Sequence[BlockLeaf], pages: Sequence[PagedColumns] = ()) -> SharedRows:
     """Return the rows that the nests of blocks, two products and what is between them, have in common."""
     tops = list(dict.fromkeys(around(leaf)[0] if around(leaf) else leaf for leaf in leaves))
-    at = root.body.index(tops[0]) if tops and tops[0] in root.body else 0
-    if list(root.body[at : at + len(tops)]) != tops or len(tops) < 3:
+    body = _without(root, pages)
+    at = body.index(tops[0]) if tops and tops[0] in body else 0
+    if list(body[at : at + len(tops)]) != tops or len(tops) < 3:
         raise ScheduleError("expected blocks whose nests follow one another: a product, rows and a product")
     node, *between, end = tops
     tiles = [leaf.form for leaf in (leaves[0], leaves[-1])]
@@ -151,7 +173,9 @@ def shared_rows(root: Root, leaves: Sequence[BlockLeaf]) -> SharedRows:
         raise ScheduleError(f"'{last.leaf.name}' reads no rows that the nests before it compute")
     row = _loop_over_rows(between, total)
     _require_rows(between, row, values, total)
-    return SharedRows(loops, extent, width, *nests, tuple(between), row, values, tuple(root.view.blocks))
+    own = [each.op for top in tops for leaf in leaves_of(top) for each in views_of(leaf)]
+    blocks = tuple(each for each in root.view.blocks if each.op in own)
+    return SharedRows(loops, extent, width, *nests, tuple(between), row, values, blocks)
 
 
 def _hidden_columns(blocks: Sequence[BlockView], rows: Dim) -> tuple[int, Dim] | None:
@@ -219,8 +243,12 @@ def _nested_rows(nests: Sequence[RowNest], outer: Sequence[Dim]) -> tuple[tuple[
 def _shared_values(root: Root, stages: Sequence[Sequence[Loop | BlockLeaf]]) -> tuple[ScheduleBuffer, ...]:
     """Return the values that one stage computes and a later one reads, in the order of their definition."""
     accessed = [{id(access.buffer) for node in nodes for access in _accesses(node)} for nodes in stages]
+    leaves = [leaf for nodes in stages for node in nodes for leaf in leaves_of(node)]
+    computed = {id(access.buffer) for leaf in leaves for access, _ in _stored(leaf)}
     values = tuple(
-        each for each in root.buffers if sum(id(each) in ids for ids in accessed) > 1 and _is_value(root, each)
+        each
+        for each in root.buffers
+        if id(each) in computed and sum(id(each) in ids for ids in accessed) > 1 and _is_value(root, each)
     )
     for nodes in stages[:-1]:
         results = [access.buffer for node in nodes for leaf in leaves_of(node) for access, _ in _stored(leaf)]

@@ -36,6 +36,7 @@ from mirlo.passes.schedule.primitives.tree import (
     VECTORIZED,
     BlockLeaf,
     Loop,
+    PagedColumns,
     ScheduleError,
     leaves_of,
 )
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.primitives.command_tree import CommandTree
     from mirlo.passes.schedule.primitives.commands import TileCommands
     from mirlo.passes.schedule.primitives.emit import PartEmitter
-    from mirlo.passes.schedule.primitives.memory import PartLayouts
     from mirlo.passes.schedule.primitives.row_blocks import SharedRows
     from mirlo.passes.schedule.primitives.variants import SizeVariant
 
@@ -87,7 +87,7 @@ class Schedule(LoopQueries):
         """The schedules for one value of a size, with the sizes and values, by their names."""
         self._is_given = False
         """Whether a function of the user is arranging the loops."""
-        self._shared_rows: tuple[tuple[int, tuple[str, ...]], SharedRows] | None = None
+        self._shared_rows: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], SharedRows] | None = None
         """The rows that nests of these blocks have in common, after this number of primitives."""
 
     @staticmethod
@@ -167,7 +167,15 @@ class Schedule(LoopQueries):
         self._record("merge", names, None)
 
     @primitive
-    def block_rows(self, blocks: Sequence[str], rows: str | int, ends: Sequence[str] = (), threads: int = 0) -> str:
+    def block_rows(
+        self,
+        blocks: Sequence[str],
+        rows: str | int,
+        ends: Sequence[str] = (),
+        threads: int = 0,
+        pages: Sequence[str] = (),
+        lanes: int = 1,
+    ) -> str:
         """Compute the nests of blocks, which follow one another, for a block of rows at a time; return its loop.
 
         The first and the last of `blocks` are register tiles, of products; the second one reads rows that the first
@@ -175,23 +183,55 @@ class Schedule(LoopQueries):
         block only. `ends` are loops over the columns of a row, and over those that the second product adds up: they end
         with the last column that a mask leaves to the rows of a block. The number of rows may be an expression of
         sizes. Where sizes are dynamic, this many `threads` claim blocks one after the other; each has its own memory.
+
+        With `pages`, the columns of both products are rows of caches in pages, which are read where they are: these are
+        the loops of the products of which each iteration has the rows of a page. A block has then all rows of one head
+        of the caches, or of several. A page that is not full is copied in vectors of up to this many `lanes`.
         """
         from mirlo.passes.schedule.primitives.row_blocks import block_rows
 
-        shared, ended = self.shared_rows(blocks), [self._loop(name) for name in ends]
-        size = rows if isinstance(rows, int) else D.parse(rows)
-        loop = block_rows(self._root, blocks[0], shared, size, ended, threads)
+        shared, ended = self.shared_rows(blocks, pages), [self._loop(name) for name in ends]
+        size, columns = rows if isinstance(rows, int) else D.parse(rows), self._paged_columns(blocks, pages)
+        if columns:
+            from mirlo.passes.schedule.primitives.page_blocks import require_heads
+
+            require_heads(shared, columns, size, threads)
+        loop = block_rows(self._root, blocks[0], shared, size, ended, threads, columns, lanes)
         named: dict[str, object] = {"ends": tuple(ends)} if ends else {}
         named |= {"threads": threads} if threads else {}
+        named |= {"pages": tuple(pages)} if pages else {}
+        named |= {"lanes": lanes} if lanes != 1 else {}
         return self._record("block_rows", (tuple(blocks), rows), loop.name, named)
 
-    def shared_rows(self, blocks: Sequence[str]) -> SharedRows:
+    def _paged_columns(self, blocks: Sequence[str], pages: Sequence[str]) -> tuple[PagedColumns, ...]:
+        """Return the columns of the first and the last block that are read in pages, by loops over them."""
+        if not pages:
+            return ()
+        from mirlo.passes.schedule.primitives.page_blocks import paged_columns
+
+        leaves = [self._leaf(name) for name in blocks]
+        return paged_columns(self._root, leaves, [self._loop(name) for name in pages])
+
+    @primitive
+    def copy_pages(self, block: str, lanes: int = 1) -> str:
+        """Copy rows of caches out of their pages, as a block does that reads them by a table; return its loop.
+
+        The copy comes before all else. Threads divide the pages, each of which is read in the order of memory, in
+        vectors of up to this many `lanes`; rows after the last one of a sequence are zero, and their pages not read.
+        """
+        from mirlo.passes.schedule.primitives.page_blocks import copy_pages
+
+        loop = copy_pages(self._root, self._leaf(block), lanes)
+        return self._record("copy_pages", (block,), loop.name, {"lanes": lanes} if lanes != 1 else {})
+
+    def shared_rows(self, blocks: Sequence[str], pages: Sequence[str] = ()) -> SharedRows:
         """Return the rows that the nests of blocks have in common, for `block_rows`."""
         from mirlo.passes.schedule.primitives.row_blocks import shared_rows
 
-        state = (len(self.trace.calls), tuple(blocks))
+        state = (len(self.trace.calls), tuple(blocks), tuple(pages))
         if self._shared_rows is None or self._shared_rows[0] != state:
-            self._shared_rows = state, shared_rows(self._root, [self._leaf(name) for name in blocks])
+            leaves, columns = [self._leaf(name) for name in blocks], self._paged_columns(blocks, pages)
+            self._shared_rows = state, shared_rows(self._root, leaves, columns)
         return self._shared_rows[1]
 
     @primitive
@@ -706,11 +746,8 @@ class Schedule(LoopQueries):
         """Emit the loops at the insertion point, in a function that has other loops too. The schedule is used up."""
         self.part_emitter().emit(memory)
 
-    def part_emitter(self, parts: PartLayouts | None = None) -> PartEmitter:
-        """Return an emitter of the loops, or of parts of them, in a function with other loops.
-
-        `parts` are the values of which only a part is in memory. The schedule is used up.
-        """
+    def part_emitter(self) -> PartEmitter:
+        """Return an emitter of the loops, or of parts of them, in a function with other loops; it is used up."""
         from mirlo.passes.schedule.primitives.emit import PartEmitter
         from mirlo.passes.schedule.primitives.tree_passes import run_passes
 
@@ -718,7 +755,7 @@ class Schedule(LoopQueries):
         self._require_no_variants("emit_part")
         self.is_closed = True
         run_passes(self._root)
-        return PartEmitter(self._root, parts)
+        return PartEmitter(self._root)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.

@@ -10,6 +10,7 @@ from mirlo.passes.schedule.primitives.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    PageCopies,
     Root,
     RowBlocks,
     ScheduleBuffer,
@@ -51,6 +52,9 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
         by = f" in a {form.name}"
     if isinstance(form, RowBlocks):
         peeled += f" over blocks of {form.size} rows"
+        peeled += f", by pages of {' and '.join(each.rows.cache.name for each in form.pages)}" if form.pages else ""
+    if isinstance(form, PageCopies):
+        by = f" by copies of pages of {form.rows.cache.name}"
     if isinstance(form, ShiftedTiles):
         peeled += f" shifted, of {', '.join(map(str, (form.size, *form.rests)))}"
     begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]

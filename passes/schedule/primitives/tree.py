@@ -314,6 +314,51 @@ class ShiftedTiles:
     """The loop over the elements of a tile."""
 
 
+@dataclass(frozen=True)
+class PagedRows:
+    """A value of the rows of sequences, which are in pages that a table finds: [sequences, heads, rows, size]."""
+
+    value: ScheduleBuffer
+    cache: ScheduleBuffer
+    """[pages, rows, heads, size]."""
+    table: ScheduleBuffer
+    """The pages of each sequence: [sequences, pages]."""
+    lengths: ScheduleBuffer
+    """The rows of each sequence; those after them are zero."""
+
+    @property
+    def page(self) -> tuple[int, int, int]:
+        """Return the rows, heads and elements of a page."""
+        _, rows, heads, size = self.cache.shape
+        return D.static_dim(rows), D.static_dim(heads), D.static_dim(size)
+
+    @property
+    def page_elements(self) -> int:
+        """Return the elements of a page."""
+        rows, heads, size = self.page
+        return rows * heads * size
+
+
+@dataclass(frozen=True)
+class PageCopies:
+    """The form of a loop over pages, each of which is copied in the order of memory, all heads of a row together."""
+
+    rows: PagedRows
+    lanes: int
+    """The most elements of a vector."""
+
+
+@dataclass(frozen=True)
+class PagedColumns:
+    """The columns of a product whose rows are in pages."""
+
+    rows: PagedRows
+    loop: str
+    """The loop over pages."""
+    over: tuple[str, ...]
+    """The loops of the reduction in a page."""
+
+
 @dataclass(frozen=True, eq=False)
 class RowNest:
     """The loops of a product of which a block of rows is computed."""
@@ -360,6 +405,10 @@ class RowBlocks:
     """The loops over columns that end with those that a block needs."""
     threads: int
     """The threads that claim blocks, each with memory of its own, if sizes are dynamic; 0 if all are static."""
+    pages: tuple[PagedColumns, ...] = ()
+    """The columns of both products, where these are read in pages: then a block has all rows of some heads."""
+    lanes: int = 1
+    """The most elements of a vector of copies of pages."""
 
     @property
     def total(self) -> Dim:
@@ -514,11 +563,12 @@ LeafForm = Accumulation | InitialValues | Update | RuleClaim | TileLeaf
 """What a block in the tree may be, other than all of a block at its place: a reduction in registers, its initial
 values, what adds to them, a block that a rule schedules, a register tile."""
 LoopForm = (
-    LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | RowBlocks | Transposition | JoinedThreads
+    LoopIntrinsic | SharedPosition | TileStart | ShiftedTiles | RowBlocks | PageCopies | Transposition | JoinedThreads
     | ThreadBarrier | TileLeaf
 )  # fmt: skip
 """What a loop may be, other than iterations: an instruction, a position, where a tile begins, tiles of any length,
-blocks of rows, rows that are transposed, what threads run together and where they wait, a register tile."""
+blocks of rows, copies of pages, rows that are transposed, what threads run together and where they wait, a register
+tile."""
 
 
 def intrinsic_of(loop: Loop) -> LoopIntrinsic | None:
@@ -576,6 +626,8 @@ class Root:
     """Modules that keep blocks alive which are not in the function."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
+    specialized: list[tuple[Dim, int]] = field(default_factory=list)
+    """Sizes, and values of them for which other loops are emitted."""
 
     def leaves(self) -> Sequence[BlockLeaf]:
         return leaves_of(self)

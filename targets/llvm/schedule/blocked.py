@@ -65,12 +65,14 @@ class AttentionLoops:
     first: TiledLoops
     rows: RowLoops
     last: TiledLoops
+    pages: list[str]
+    """The loops of the products over pages."""
     shared: SharedRows
 
-    def block_rows(self, rows: Dim, threads: int, is_hidden: bool = False) -> None:
+    def block_rows(self, rows: Dim, threads: int, is_hidden: bool = False, lanes: int = 1) -> None:
         """Compute the nests a block of rows at a time, without the columns that are hidden from all of them."""
         ends = [self.first.panel, *self.rows.limited, *self.last.over] if is_hidden else []
-        self.s.block_rows(self.blocks, rows if isinstance(rows, int) else str(rows), ends, threads)
+        self.s.block_rows(self.blocks, rows if isinstance(rows, int) else str(rows), ends, threads, self.pages, lanes)
 
 
 @dataclass(frozen=True)
@@ -201,10 +203,11 @@ def arrange_blocks(
         after = arrange_contraction(s, names[2], last.choices(stages.last.plan))
         _reuse_scores(s, stages)
         blocks = [names[0][0], *names[1], names[2][0]]
-        shared = s.shared_rows(blocks)
+        pages = [*before.blocks, *after.blocks] if first.columns else []
+        shared = s.shared_rows(blocks, pages)
     except ScheduleError as error:
         return decline("its loops make no register tile in a block of rows", found=str(error))
-    return AttentionLoops(s, blocks, before, rows, after, shared)
+    return AttentionLoops(s, blocks, before, rows, after, pages, shared)
 
 
 def _reuse_scores(s: Schedule, stages: AttentionStages) -> None:

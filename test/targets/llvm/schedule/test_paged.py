@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,13 @@ from attention_cases import reference
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.trace import Trace
+from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.passes.session import Session
 
 
 @dataclass(frozen=True)
@@ -93,3 +101,50 @@ def test_against_numpy(name: str, tokens: int | None, threads: int) -> None:
         for count in (1, 3) if tokens is None and min(lengths) >= 3 else (1,):
             arrays = heads.arrays(lengths, count)
             np.testing.assert_allclose(executable(*arrays), heads.expected(arrays), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("tokens", [1, 3, None])
+@pytest.mark.parametrize("name", HEADS)
+def test_printed_primitives_make_the_same_code(name: str, tokens: int | None, threads: int) -> None:
+    """Pages that are read where they are, and copies of them, are schedules that may be edited and given back."""
+    texts: list[str] = []
+    schedules: dict[str, object] = {}
+    for _ in range(2):
+        with make_context(), ir.Location.unknown():
+            module = ir.Module.parse(HEADS[name].text(tokens))
+            session = Session(options={"schedules": schedules})
+            Pipeline(f"legalize{{target=llvm}},schedule{{target=llvm threads={threads}}}").run(module, session)
+            texts.append(re.sub(r"attributes \{.*\} \{$", "", str(module), flags=re.MULTILINE))
+        record = next(note for note in session.notes if isinstance(note, ScheduleRecord))
+        schedules = {record.function: record.trace}
+    trace = str(record.trace)
+    assert texts[0] == texts[1] and "apply_rule" not in trace
+    in_place, is_copied = "pages=" in trace, "copy_pages" in trace
+    forms = {1: [(True, False)], 3: [(True, False), (False, True)], None: [(True, True)]}
+    assert (in_place, is_copied) in forms[tokens]
+    assert ("s_1 = s.specialize('s', 1)" in trace) == (tokens is None)
+
+
+def test_refused_pages() -> None:
+    """Blocks that read no pages, loops that are not over them, and blocks of rows that are no heads."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(HEADS["shared"].text(1))
+        session = Session()
+        Pipeline("legalize{target=llvm}").run(module, session)
+        (function,) = prim_functions(module.operation)
+        copy = function.operation.clone(ip=False)
+        Pipeline("schedule{target=llvm}").run(module, session)
+        note = next(note for note in session.notes if isinstance(note, ScheduleRecord))
+        *before, blocks = note.trace
+        for change, message in (
+            ({"pages": blocks.named["pages"][:1]}, "a loop over pages of each product"),
+            ({"pages": blocks.named["pages"][:1] * 2}, "has not the 16 rows of a page"),
+            ({"threads": 0}, "threads"),
+        ):
+            s = Schedule(copy).replay(Trace(before))
+            with pytest.raises(ScheduleError, match=message):
+                s.block_rows(*blocks.arguments, **{**blocks.named, **change})
+        with pytest.raises(ScheduleError, match="does not read the rows"):
+            Schedule(copy).copy_pages("scores")
