@@ -145,11 +145,16 @@ def write_runs() -> None:
     COMMITTED.write_text("".join(json.dumps(asdict(each)) + "\n" for each in runs), encoding="utf-8")
     RECENT.unlink(missing_ok=True)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}{tables(runs)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    known = {run.model for run in runs}
+    left = [model.name for model in models_of_packages() if model.name not in known]
+    PAGE.write_text(f"{head}{BEGIN}{tables(runs, left)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
-def tables(runs: Sequence[ModelRun]) -> str:
-    """Return how many models and kernels of each group were compared, then which models were not, and why."""
+def tables(runs: Sequence[ModelRun], left: Sequence[str] = ()) -> str:
+    """Return how many models and kernels of each group were compared, then which models were not, and why.
+
+    `left` are models that no run began.
+    """
     lines = [
         "| models | target | compared | equal | different | outside | share equal | not compared |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -168,7 +173,8 @@ def tables(runs: Sequence[ModelRun]) -> str:
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""
     lines += ["", f"Measured: `python -m benchmarks.verify_models`; {', '.join(commits)}; {when}."]
     lines += ["", *_list("Outside", _kernels_by_reason(runs))]
-    return "\n".join([*lines, "", *_list("Not compared", _models_by_reason(runs))])
+    lines += ["", *_list("Not compared", _models_by_reason(runs))]
+    return "\n".join([*lines, "", *_list(f"{len(left)} models of packages were not begun", left)] if left else lines)
 
 
 def _list(title: str, rows: Iterable[str]) -> list[str]:

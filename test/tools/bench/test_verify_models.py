@@ -52,7 +52,8 @@ def test_tables() -> None:
         run("b", COMPARED, {"equal": 1600}, {}),
         run("c", LATE, {}, {"no result after 300 s": 1}),
     ]
-    lines = tables(runs).splitlines()
+    lines = tables(runs, ["package/d.onnx"]).splitlines()
     assert "| zoo | `c` | 2 | 1,997 | 0 | 3 | 99.85 % | 1 |" in lines
     assert "- `c`: 3 times outside: slices at N places" in lines
+    assert "1 models of packages were not begun:" in lines and lines[-1] == "- package/d.onnx"
     assert "- `c`, late: zoo/c (3.0 MiB): no result after N s" in lines
