@@ -139,7 +139,8 @@ class CodeGenerator:
     """Performance figures for placement by estimated cost: an attribute, a property or a method."""
     error: ClassVar[float] = 0.0
     """The largest error of an operator's floats, relative to the largest of the tensor, where it computes in fewer bits
-    than their type: an attribute or a property. `check-target` and `bisect` allow it."""
+    than their type: an attribute or a property. `check-target` and `bisect` allow it, and `check-target` what later
+    operators of a pattern make of it."""
     guarded: ClassVar[bool] = True
     """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
     effects other than the artifact are lost."""

@@ -614,7 +614,7 @@ def _most_different(features: dict[TypedGraph, set[object]], count: int, once: b
 
 def _wrong(case: GraphCase, outputs: Sequence[np.ndarray], fallback: object, tolerance: float = 0.0) -> str | None:
     with np.errstate(all="ignore"):
-        wanted = expectations(case.typed, case.arrays, fallback)  # type: ignore[arg-type]
+        wanted = expectations(case.typed, case.arrays, fallback, tolerance)  # type: ignore[arg-type]
         wrongs = [expected.error_in(got, tolerance) for expected, got in zip(wanted, outputs, strict=True)]
     return next(filter(None, wrongs), None)
 

@@ -68,9 +68,15 @@ class ExpectedResult:
         )
 
 
-def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0) -> list[np.ndarray]:
-    """Return the outputs of a graph in the widest types; `noise` moves floats by this many roundings."""
+def compute(
+    typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0, error: float = 0.0
+) -> list[np.ndarray]:
+    """Return the outputs of a graph in the widest types; `noise` moves floats by this many roundings.
+
+    Floats between operations are moved by `error` where that is more, relative to the largest element of the tensor.
+    """
     computed: dict[GraphOperation, list[np.ndarray]] = {}
+    last = {value.operation for value in typed.graph.outputs}
     read = _moved(typed, arrays, noise) if noise else arrays
 
     def value_of(value: GraphValue) -> np.ndarray:
@@ -90,7 +96,7 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
         except (ValueError, OverflowError):
             results = fallback(operation, _as_declared(typed, operation, operands), attributes)
         computed[operation] = [
-            _stored(array, kind.dtype.name, noise)
+            _stored(array, kind.dtype.name, noise, 0.0 if operation in last else error)
             for array, kind in zip(results, typed.results[operation], strict=True)
         ]
     return [computed[value.operation][value.number] for value in typed.graph.outputs]
@@ -132,23 +138,23 @@ def _moved(typed: TypedGraph, arrays: Arrays, noise: float) -> Arrays:
     return moved
 
 
-def _stored(array: np.ndarray, kind: str, noise: float) -> np.ndarray:
+def _stored(array: np.ndarray, kind: str, noise: float, error: float) -> np.ndarray:
     """Return a result as its type holds it, floats in f64."""
     if kind in ROUNDING:
         numbers = array.astype(np.float64)
         if not noise or not numbers.size:
             return numbers
         finite = np.abs(numbers[np.isfinite(numbers)])
-        return numbers + noise * ROUNDING[kind] * float(finite.max(initial=0))
+        return numbers + noise * max(ROUNDING[kind], error) * float(finite.max(initial=0))
     if kind == "bool":
         return array.astype(np.bool_)
     named = {"i": "int", "u": "uint"}.get(kind[0])
     return wide(array.astype(np.dtype(f"{named}{kind[1:]}"))) if named and kind[1:].isdigit() else array
 
 
-def expectations(typed: TypedGraph, arrays: Arrays, fallback: Fallback) -> list[ExpectedResult]:
-    """Return the expected results of the outputs."""
-    exact, above, below = (compute(typed, arrays, fallback, noise) for noise in (0.0, 1.0, -1.0))
+def expectations(typed: TypedGraph, arrays: Arrays, fallback: Fallback, error: float = 0.0) -> list[ExpectedResult]:
+    """Return the expected results of the outputs; each operation before may have the error that its target declares."""
+    exact, above, below = (compute(typed, arrays, fallback, noise, error) for noise in (0.0, 1.0, -1.0))
     rounds = any(kind.dtype.is_float for results in typed.results.values() for kind in results)
     kinds = [typed.type_of(value).dtype.name for value in typed.graph.outputs]
     return [

@@ -179,6 +179,23 @@ def test_integers_made_of_nan_are_not_compared() -> None:
     assert expectations(typed, arrays, no_host)[0].exact.tolist() == [0, 1, 1]
 
 
+def test_a_declared_error_is_what_later_operations_make_of_it() -> None:
+    """The difference may be off by 0.01 of the largest, 9: its power by a factor of 1.094."""
+    names()
+    graph, _ = graphs_of([is_op("relax.exp")(is_op("relax.subtract")(wildcard(), wildcard()))])
+    typed = typed_graph(graph[0], "f32", Lattice(), np.random.default_rng(0))
+    assert typed is not None
+    typed = typed.with_types({leaf: kind.with_shape([2]) for leaf, kind in typed.types.items()})
+    assert typed is not None
+    arrays = {leaf: np.array(x, np.float32) for leaf, x in zip(typed.types, ([9, 2], [0, 2]), strict=True)}
+    (expected,) = expectations(typed, arrays, no_host, 0.01)
+    largest, least = np.exp(9.0), 1.0
+    assert expected.error_in(np.array([1.09 * largest, least], np.float32)) is None
+    assert expected.error_in(np.array([1.11 * largest, least], np.float32)) is not None
+    assert expected.error_in(np.array([1.10 * largest, 1.09 + 0.01 * largest], np.float32), 0.01) is None
+    assert expected.error_in(np.array([1.11 * largest, least], np.float32), 0.01) is not None
+
+
 @pytest.mark.parametrize("mode", [-1, *range(6), 8, 11, NAN_BY_NODE, NAN_BY_NODE + 3])
 def test_the_reference_of_trees(mode: int) -> None:
     names()
