@@ -205,7 +205,9 @@ def _fits(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @_fits
 def _fits_move(match: Any) -> Any:
     nodes = match.nodes
-    steps = [(each.operands[0].shape, {name: each.attribute(name) for name in MOVES[each.name]}) for each in nodes]
+    steps = [
+        (each.name, each.operands[0].shape, {name: each.attribute(name) for name in MOVES[each.name]}) for each in nodes
+    ]
     if moved_tiles(steps, nodes[-1].results[0].shape) or moved_in_dram(steps):
         return True
     types = {"x": str(nodes[0].operands[0].type), "result": str(nodes[-1].type)}

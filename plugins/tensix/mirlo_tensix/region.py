@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend.codegen import ExternalNode, ExternalValue, Scratchpad, ScratchpadFull, ScratchpadTensor
+from mirlo.extend.codegen import (
+    ExternalNode,
+    ExternalValue,
+    Scratchpad,
+    ScratchpadFull,
+    ScratchpadTensor,
+    graph_operations,
+)
 from mirlo_tensix.cores import MOVER_BYTES, SharedProduct
 from mirlo_tensix.instructions import FORMATS, TILE, Format
 from mirlo_tensix.kernels import LEAST, REDUCTIONS, ROWWISE, Move, VectorWork
@@ -650,30 +657,24 @@ def _in_turns(
 
 
 Shape = Sequence[int]
-Step = tuple[Shape, Mapping[str, Any]]
-"""The shape of an operand of an operator that moves elements, and the attributes of the operator."""
+Step = tuple[str, Shape, Mapping[str, Any]]
+"""An operator that moves elements, the shape of its operand, and its attributes."""
 MOVES = {"relax.reshape": (), "relax.permute": ("axes",), "relax.strided_slice": ("axes", "begin", "end", "strides")}
 """Operators that move elements, and their attributes."""
 
 
 def moved_elements(steps: Sequence[Step]) -> Any:
     """Return which element of an operand each one of a result is, before the reshapes that come last."""
-    numbers = np.arange(math.prod(steps[0][0]))
-    for shape, attributes in steps:
-        match attributes:
-            case {"axes": axes, "begin": begin, "end": end, "strides": strides}:
-                cut = [slice(None)] * len(shape)
-                for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
-                    cut[axis] = slice(first, None if stride < 0 and last < -shape[axis] else last, stride)
-                numbers = numbers.reshape(shape)[tuple(cut)]
-            case {"axes": axes}:
-                numbers = numbers.reshape(shape).transpose(axes)
+    numbers = np.arange(math.prod(steps[0][1]))
+    for operator, shape, attributes in steps:
+        if operator != "relax.reshape":
+            numbers = graph_operations()[operator].meaning(numbers.reshape(shape), **attributes)
     return numbers
 
 
 def moved_tiles(steps: Sequence[Step], result: Shape) -> Move | None:
     """Return the work that moves whole tiles; None if others are moved."""
-    x = steps[0][0]
+    x = steps[0][1]
     if any(size % TILE for shape in (x, result) for size in (1, 1, *shape)[-2:]):
         return None
     old, new = _tiles(np.arange(math.prod(x)), x), _tiles(moved_elements(steps), result)
@@ -708,7 +709,7 @@ def _tiles(numbers: Any, shape: Sequence[int]) -> Any:
 def move(p: Planner, nodes: Sequence[ExternalNode]) -> None:
     """Plan a movement of elements: of whole tiles in L1, of others from DRAM to DRAM."""
     x, y = nodes[0]["x"], nodes[-1].output
-    steps = [(node["x"].shape, {name: node[name] for name in MOVES[node.op]}) for node in nodes]
+    steps = [(node.op, node["x"].shape, {name: node[name] for name in MOVES[node.op]}) for node in nodes]
     if (work := moved_tiles(steps, y.shape)) is not None:
         place = p.operand((tensor(x),), natural(x.shape))
         p.run(work, (place, p.result(y.name, natural(y.shape))))
