@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="simulates many cycles: --nightly"))
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=2048)
 def _result_of(work: Work, *operands: bytes) -> Bits:
     """Return the result of work: check-target calls a region ten times with two sets of operands."""
     return bits_of(work, *(np.frombuffer(content, DTYPES[work.format]) for content in operands))
