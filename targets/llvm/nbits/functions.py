@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
 from mirlo.dialects.tir.view import OPERATOR, describe_operator
+from mirlo.passes.schedule.buffers import SCHEDULE, ScheduleFacts, schedule_attribute
 from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import Dots
@@ -27,6 +28,8 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
     name = f"matmul_{kind}_{f'i8x{product.digits}' if product.digits else 'f32'}"
     function = LoopFunction(name, [*product.activations, product.panels], [product.result], loc)
 
+    schedules: list[ScheduleFacts] = []
+
     def scratch(shape: Sequence[int], element: ir.Type) -> ir.Value:
         kind = dtype_of_mlir(element)
         assert kind is not None
@@ -38,11 +41,14 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
         quantized = QuantizedTiles if Dots(machine).is_signed else QuantizedKernel
         of_floats = InvariantFloatKernel if machine.invariant else FloatKernel
         make = quantized if product.digits else of_floats
-        make(product, machine, ProductBuffers(activations, panels, out), constants).emit()
+        kernel = make(product, machine, ProductBuffers(activations, panels, out), constants)
+        kernel.emit()
+        schedules.append(kernel.schedule())
 
     built = function.build(body)
     operands = [each.to_mlir() for each in (*product.activations, product.panels)]
     with loc:
         described = describe_operator(NAME, description(product), operands, [product.result.to_mlir()])
         built.operation.attributes[OPERATOR] = described
+        built.operation.attributes[SCHEDULE] = schedule_attribute(schedules[0])
     return built

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import compare, create
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import either, when
+from mirlo.passes.schedule.primitives.tile_instruction import FMA, TileInstruction
 from mirlo.passes.schedule.primitives.tile_points import TileSizes, each_size
 from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants, Piece
 from mirlo.runtime.records import dataclass
@@ -191,6 +193,15 @@ class ProductKernel(C.ProductCode):
         each_size(sizes, store)
 
     # Kernels
+
+    def schedule(self) -> ScheduleFacts:
+        """Return what describes the kernel: its instruction, and the rows of those that read weights once."""
+        return {"rule": "packed_product", "instruction": self.instruction.name, "few_rows": self.sizes}
+
+    @property
+    def instruction(self) -> TileInstruction:
+        """Return the row of the table that adds products."""
+        return FMA
 
     def emit(self) -> None:
         """Emit the kernel for the number of rows, or a choice between kernels."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.primitives.tile_instruction import multiply_add
+from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction, multiply_add
 from mirlo.passes.schedule.primitives.vector_memory import FunctionConstants
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
@@ -24,6 +24,11 @@ class QuantizedKernel(ProductKernel):
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(machine)
         self.lookup = C.CodeLookup(machine, self.layout.table, self.layout.middle) if self.layout.table else None
+
+    @property
+    def instruction(self) -> TileInstruction:
+        """Return the row of the table that adds products of few rows."""
+        return self.dots.instruction
 
     def instructions_per_line(self) -> int:
         return self.layout.fields * self.product.digits

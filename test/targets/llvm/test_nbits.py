@@ -85,6 +85,9 @@ def test_products_of_bytes_are_rows_of_the_table_of_tiles(preset: str) -> None:
         assert tile_instructions()[instruction.name] is instruction
         assert ("i8", "i8" if "i8xi8" in machine.dots else "u8", "i32") in instruction.operands
         assert instruction.has_pairs == (is_tall and "i8mm" in machine.dots)
+    with new_context(), ir.Location.unknown():
+        function = product_function(Product(layout, 3, 1), machine, ir.Location.unknown())
+        assert f'instruction = "{Dots(machine).instruction.name}"' in str(function.operation.attributes["tir.schedule"])
 
 
 def test_sums_of_long_rows() -> None:
