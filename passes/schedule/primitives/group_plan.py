@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.trace import APPLIED, Trace
-from mirlo.passes.schedule.primitives.tree import output_names
+from mirlo.passes.schedule.primitives.tree import ScheduleError, output_names
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.records import dataclass
 
@@ -108,13 +108,26 @@ def trace_of_stages(stages: Sequence[object]) -> Trace | None:
     plans = [stage for stage in stages if isinstance(stage, PrimitivesPlan)]
     if not plans or len(plans) < len(stages):
         return None
+    trace = Trace([call for plan in plans for call in plan.arranged.trace])
     names = [name for plan in plans for name in plan.block_names]
-    is_one = len(plans) == 1
-    if not is_one and any(
+    may_clash = any(
         other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names
-    ):
-        return None  # loops of one block may have names that those of another one have in the whole function
-    return Trace([call for plan in plans for call in plan.arranged.trace])
+    )
+    return trace if len(plans) == 1 or not may_clash or _has_same_names(plans, trace) else None
+
+
+def _has_same_names(plans: Sequence[PrimitivesPlan], trace: Trace) -> bool:
+    """Return whether loops of each stage have the same names in the whole function.
+
+    Loops of one block may have names there that those of another one have.
+    """
+    function = plans[0].group.blocks[0].op.parent
+    assert function is not None, "a block is in a function"
+    try:
+        whole = Schedule(function).replay(trace)
+    except ScheduleError:
+        return False
+    return all(whole.loops(block) == plan.arranged.loops(block) for plan in plans for block in plan.arranged.blocks())
 
 
 def record_trace(function: ir.OpView | ir.Operation, trace: Trace) -> None:
