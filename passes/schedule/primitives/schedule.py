@@ -701,10 +701,12 @@ class Schedule(LoopQueries):
         for call in dropped:
             if call.primitive == SPECIALIZE:
                 self.variants.pop(variant_name(*call.arguments), None)
-        names = {call.variant for call in dropped}
+        names = {call.variant for call in dropped if call.primitive != SPECIALIZE}
         changed = [each for name, (_, _, each) in self.variants.items() if name in names]
+        if self.variant in names or not dropped:  # a primitive that raised may have changed the loops
+            changed.append(self)
         self.trace.calls.clear()
-        for schedule in (self, *changed):
+        for schedule in changed:
             schedule._rebuild([call for call in kept if call.variant == schedule.variant])
         self.trace.calls[:] = kept
 

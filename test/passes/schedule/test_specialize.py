@@ -87,6 +87,12 @@ def test_errors_leave_all_loops_as_they_were() -> None:
         with pytest.raises(ScheduleError):
             refused()
         assert (str(s.trace), str(s)) == before
+    after = scheduled()
+    after.split("double_j", (None, 8))
+    loops, count = after._root, len(after.trace.calls)
+    after.specialize(ROWS, 1).unroll("double_j")
+    after.undo(count)
+    assert after._root is loops and not after.variants  # the loops for other sizes are not arranged again
     s.undo(1)
     assert str(s.trace).endswith("s.specialize('rows', 1)") and "vectorized" not in str(s)
     s.undo(0)
