@@ -174,7 +174,9 @@ def tables(runs: Sequence[ModelRun], left: Sequence[str] = ()) -> str:
     lines += ["", f"Measured: `python -m benchmarks.verify_models`; {', '.join(commits)}; {when}."]
     lines += ["", *_list("Outside", _kernels_by_reason(runs))]
     lines += ["", *_list("Not compared", _models_by_reason(runs))]
-    return "\n".join([*lines, "", *_list(f"{len(left)} models of packages were not begun", left)] if left else lines)
+    if left:
+        lines += ["", f"{len(left)} models of packages were not begun: {', '.join(left)}."]
+    return "\n".join(lines)
 
 
 def _list(title: str, rows: Iterable[str]) -> list[str]:
