@@ -26,6 +26,7 @@ from mirlo.frontends.library.normalizations import (
     of_channels,
     rms_norm,
 )
+from mirlo.frontends.library.pages import PackedSequences
 from mirlo.frontends.library.quantization import range_with_zero, zero_point
 from mirlo.frontends.library.recurrent import Cell, Direction, linear_gru_step, lstm_step, recurrent_layer, rnn_step
 from mirlo.frontends.library.resizing import Interpolation, resize
@@ -39,6 +40,7 @@ __all__ = [
     "FORMULAS",
     "Formula",
     "Interpolation",
+    "PackedSequences",
     "RingCache",
     "batch_norm",
     "batch_norm_of_batch",

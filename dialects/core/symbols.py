@@ -30,9 +30,14 @@ def mark_entry(function: ir.OpView | ir.Operation) -> None:
     function.operation.attributes[ENTRY] = ir.UnitAttr.get(function.operation.context)
 
 
-def named_value(name: str, window: int | None = None) -> ir.Attribute:
-    """Return the attributes of an input or output of the model: its name, and the tokens of the window of a ring."""
+def named_value(name: str, window: int | None = None, role: str | None = None) -> ir.Attribute:
+    """Return the attributes of an input or output of the model.
+
+    They are its name, the tokens of the window of a ring, and the role in attention with caches in pages.
+    """
     attributes: dict[str, ir.Attribute] = {"relax.name": ir.StringAttr.get(name)}
+    if role is not None:
+        attributes["relax.pages"] = ir.StringAttr.get(role)
     if window is not None:
         attributes["relax.window"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), window)
     return ir.DictAttr.get(attributes)

@@ -427,9 +427,7 @@ def _argument_type(name: str, input_type: TensorType | Kind, model: str) -> ir.T
 
 
 def _named(name: str, kind: Kind | None, window: int | None = None, role: str | None = None) -> ir.Attribute:
-    facts: dict[str, ir.Attribute] = {each.name: each.attr for each in ir.DictAttr(named_value(name, window))}
-    if role is not None:
-        facts["relax.pages"] = ir.StringAttr.get(role)
+    facts: dict[str, ir.Attribute] = {each.name: each.attr for each in ir.DictAttr(named_value(name, window, role))}
     if kind is not None:
         facts["relax.kind"] = ir.StringAttr.get(str(kind))
     return ir.DictAttr.get(facts)

@@ -23,7 +23,7 @@ from mirlo_torch.errors import UnsupportedAten
 from mirlo_torch.locations import location_of, origin_of, source_line
 from mirlo_torch.operation import AtenOperation, GraphImporter
 from mirlo_torch.promotion import element_type
-from mirlo_torch.registry import CONVERTERS, NO_VALUE, Converter, find_converter
+from mirlo_torch.registry import CONVERTERS, NO_VALUE, Converter, OperatorValue, find_converter
 from mirlo_torch.sizes import SizeReader
 
 if TYPE_CHECKING:
@@ -91,6 +91,9 @@ class GraphImport(GraphImporter):
             convert = find_converter(name, has_complex([args, list(kwargs.values()), declared]))
             with location_of(node):
                 op, self.operator = AtenOperation(node, name, self), name
+                for each in (*args, *kwargs.values()):
+                    if isinstance(each, OperatorValue) and not name.startswith(f"{each.namespace}."):
+                        raise UnsupportedOperation(f"reads {each.what}, which only other operators of its kind read")
                 require_arguments(convert, op, args, kwargs)
                 result = call_converter(convert, op, *args, **kwargs)
                 return self._as_declared(op, declared, result, convert)
@@ -152,6 +155,8 @@ class GraphImport(GraphImporter):
                 for index, (one, other) in enumerate(zip(declared, results, strict=True))
             ]
         if not hasattr(declared, "shape") or not hasattr(declared, "dtype"):
+            return converted
+        if isinstance(converted, OperatorValue):
             return converted
         if not isinstance(converted, (Tensor, Complex)):
             raise unexpected_result(convert, converted)

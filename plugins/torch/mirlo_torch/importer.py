@@ -55,11 +55,12 @@ def import_exported_program(
     make_weight: MakeWeight | None = None,
     passed: Mapping[str, TensorType] | None = None,
     windows: Mapping[str, int] | None = None,
+    pages: Mapping[str, str] | None = None,
 ) -> ImportedModule:
     """Import an `ExportedProgram` with these names of inputs and outputs; `make_weight` replaces weights.
 
     Parameters in `passed` are inputs after the others, with these types, which may have dynamic dims. `windows` are the
-    tokens of the windows of inputs that are rings.
+    tokens of the windows of inputs that are rings, `pages` what inputs are to attention with caches in pages.
 
     Raises a `FrontendError` that names the operator that has no converter and the line that calls it.
     """
@@ -71,6 +72,7 @@ def import_exported_program(
             names=(inputs, outputs),
             passed=passed,
             windows=windows,
+            pages=pages,
         )
     )
 
@@ -84,12 +86,14 @@ def import_exported(
     conditions: SizeConditions | None = None,
     passed: Mapping[str, TensorType] | None = None,
     windows: Mapping[str, int] | None = None,
+    pages: Mapping[str, str] | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
     Buffers that it writes are inputs after the others; the new values of these, and of inputs that it writes, are
     further outputs. `names` are those of the inputs and the outputs; without them, those of the trace. Parameters in
-    `passed` are inputs after all others, with these types. `windows` are those of inputs that are rings.
+    `passed` are inputs after all others, with these types. `windows` are those of inputs that are rings, `pages` what
+    inputs are to attention with caches in pages.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
     """
@@ -99,7 +103,8 @@ def import_exported(
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             body = GraphImport(name, store, checks)
-            _build_main(program, body, make_weight, names, conditions or SizeConditions(), passed or {}, windows or {})
+            known = conditions or SizeConditions()
+            _build_main(program, body, make_weight, names, known, passed or {}, windows or {}, pages or {})
     return module, store
 
 
@@ -131,6 +136,7 @@ def _build_main(
     conditions: SizeConditions,
     passed: Mapping[str, TensorType],
     windows: Mapping[str, int],
+    pages: Mapping[str, str],
 ) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
@@ -178,17 +184,19 @@ def _build_main(
     if (len(of_inputs), len(of_outputs)) != (len(inputs), len(kept)):
         what = f"{len(inputs)} inputs and {len(kept)} outputs, found {len(of_inputs)} and {len(of_outputs)}"
         raise TorchImportError(f"{name}: expected names of {what}")
-    _name_interface(function, of_inputs, of_outputs, [value.type for value in kept], windows)
+    _name_interface(function, of_inputs, of_outputs, [value.type for value in kept], windows, pages)
 
 
 def _name_interface(
     function: func.FuncOp, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[ir.Type],
-    windows: Mapping[str, int],
+    windows: Mapping[str, int], pages: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Set the types of the results, the names of the inputs and the outputs, and the windows of inputs."""
+    """Set the types of the results, the names of the inputs and the outputs, and what inputs are to attention."""
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(function.type.inputs, list(types)))
     if inputs:
-        function.arg_attrs = ir.ArrayAttr.get([named_value(name, windows.get(name)) for name in inputs])
+        function.arg_attrs = ir.ArrayAttr.get(
+            [named_value(name, windows.get(name), pages.get(name)) for name in inputs]
+        )
     if outputs:
         function.attributes["res_attrs"] = ir.ArrayAttr.get([named_value(name) for name in unique_names(outputs)])
 

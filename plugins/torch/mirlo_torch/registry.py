@@ -33,6 +33,14 @@ REFUSED: dict[str, str] = {}
 F = TypeVar("F", bound=Converter)
 
 
+class OperatorValue:
+    """A result that stands for a tensor of the trace, which only operators of one namespace read."""
+
+    namespace = ""
+    what = ""
+    """What it stands for, in errors."""
+
+
 def converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators: `aten.add.Tensor`."""
     return register_in(CONVERTERS, names)

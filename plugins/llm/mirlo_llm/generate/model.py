@@ -293,7 +293,8 @@ def load(
 
     The caches of a model with `PagedAttention` have up to `pages` pages, which all its sequences share; what is kept of
     earlier sequences makes room for others, and may by default take all of them. Without `pages`, as many as the folder
-    says, or as are needed.
+    says, or as are needed. Models that are compiled from the code of transformers have caches in pages of 64 tokens
+    with `pages`.
 
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, `.safetensors`, or
     folders of PEFT. Their tensors are inputs of the model, so all adapters share its code and its weights. A model in
@@ -328,7 +329,8 @@ def load(
             options.setdefault("ring_caches", not options.get("invariant", False))
     # Graphs of weights are built with rings, where windows are shorter than the longest sequence.
     rings_below = (config.context or ALL) if is_checkpoint and options.pop("ring_caches", False) else 0
-    compiled = compile_model(model_to_compile(config, code, adapted, rings_below), **options)
+    page_rows = DEFAULT_ROWS if pages is not None else 0
+    compiled = compile_model(model_to_compile(config, code, adapted, rings_below, page_rows), **options)
     if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
         require_place(options["ranks"])
     executable = require_executable(compiled, config.model)
@@ -355,16 +357,18 @@ def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[s
 
 
 def model_to_compile(
-    config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = (), rings_below: int = 0
-) -> Path | ImportedModule:
+    config: ModelConfig, code: CodeOptions = DEFAULT, adapted: Sequence[str] = (), rings_below: int = 0,
+    page_rows: int = 0,
+) -> Path | ImportedModule:  # fmt: skip
     """Return the file of a model, or a graph of its weights that is built on demand.
 
-    `adapted` are the layers that adapters change. Layers with a window of fewer tokens keep only its rows.
+    `adapted` are the layers that adapters change. Layers with a window of fewer tokens keep only its rows. Caches by
+    the code of transformers are in pages of `page_rows`, unless that is 0.
     """
     if not config.is_checkpoint:
         return config.model
     if config.gguf is None and is_traced(read_json(config.source), code):
-        return _traced_model(config, code, adapted, rings_below)
+        return _traced_model(config, code, adapted, 0 if page_rows else rings_below, page_rows)
 
     def make() -> ImportedModule:
         if config.gguf is not None:
@@ -388,16 +392,21 @@ def _use_of(adapted: Sequence[str], rings_below: int) -> str:
     return " ".join((*rings, *(["adapters of", *adapted] if adapted else [])))
 
 
-def _traced_model(config: ModelConfig, code: CodeOptions, adapted: Sequence[str], rings_below: int) -> ImportedModule:
+def _traced_model(
+    config: ModelConfig, code: CodeOptions, adapted: Sequence[str], rings_below: int, page_rows: int
+) -> ImportedModule:
     """Return the graph by the code of transformers, built if the cache has no compiled model."""
 
     def make() -> ImportedModule:
         from mirlo_llm.generate.traced.decoder import import_traced_decoder
 
-        return import_traced_decoder(config.model, config.source, code.trust_remote_code, adapted, rings_below)
+        return import_traced_decoder(
+            config.model, config.source, code.trust_remote_code, adapted, rings_below, page_rows
+        )
 
     own, use = traced_sources(read_json(config.source), code)
-    return deferred_graph(make, lambda: [*_source_files(config), *own], f"{use} {_use_of(adapted, rings_below)}")
+    use = f"{use} {_use_of(adapted, rings_below)}" + (f" pages of {page_rows}" if page_rows else "")
+    return deferred_graph(make, lambda: [*_source_files(config), *own], use)
 
 
 def _source_files(config: ModelConfig) -> list[Path]:
@@ -421,7 +430,8 @@ def _decoder_of(
     if executable.artifact.pages:
         return PagedDecoder(config, executable, adapters, prefix_bytes, pages)
     if pages is not None:
-        raise GenerationError(f"pages: the caches of {config.model} are not in pages: only PagedAttention has such")
+        what = "only PagedAttention, and models by the code of transformers (model_impl='transformers'), have such"
+        raise GenerationError(f"pages: the caches of {config.model} are not in pages: {what}")
     prefixes = PrefixCache(DEFAULT_BYTES if prefix_bytes is None else prefix_bytes)
     if config.images is not None:
         return ImageDecoder(config, executable, adapters, prefixes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ transformers = pytest.importorskip("transformers")
 SAMPLE = ("olmo3", "gpt_oss", "mamba2", "lfm2")
 """Windows, experts with sinks, a recurrent state, convolutions."""
 REFUSED = ("rwkv",)
+PAGED = ("gpt_oss", "qwen3_moe", "gemma3_text")
+"""Sinks and windows, experts, two kinds of layers."""
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -44,6 +47,59 @@ def test_what_cannot_be_exported_names_the_line(tmp_path: Path) -> None:
     tiny_model("rwkv").save_pretrained(tmp_path)
     with pytest.raises(ModelFolderError, match=r"torch.export cannot trace RwkvForCausalLM: \S*modeling_rwkv.py:\d+: "):
         generate.load(tmp_path, cache=False)
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=pytest.mark.sample(0)) for each in PAGED] + ["olmo3"])
+def test_caches_in_pages(name: str, tmp_path: Path) -> None:
+    """Packed tokens with caches in pages have the logits and the tokens of contiguous caches, alone and together."""
+    tiny_model(name).save_pretrained(tmp_path)
+    options: dict[str, Any] = {"cache": False, "model_impl": "transformers"}
+    whole = generate.load(tmp_path, prefix_bytes=0, **options)
+    paged = generate.load(tmp_path, pages=40, **options)
+    assert paged.executable.artifact.pages and not whole.executable.artifact.pages
+    random = np.random.default_rng(0)
+    prompts = [random.integers(3, 96, length).tolist() for length in (3, 70, 37)]
+    search: dict[str, Any] = {"max_new_tokens": 12, "min_length": 1000, "chunk_size": 16}
+    engine = paged.engine(slots=2)
+    requests = [engine.add(prompt, **search) for prompt in prompts]
+    for prompt, request in zip(prompts, requests, strict=True):
+        generators = [model.generator(**search) for model in (whole, paged)]
+        for generator in generators:
+            generator.append(prompt)
+        logits, own = (generator.logits() for generator in generators)
+        assert np.abs(logits - own).max() < 1e-4 * max(1, logits.std())
+        expected, tokens = (generator.generate() for generator in generators)
+        assert tokens == expected == request.result()
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lfm2", "the state '0.conv_state' of a layer cannot be in pages"),
+        ("deepseek_v3", "reads the rows of caches in pages, which only other operators of its kind read"),
+        ("bloom", "the model computes positions from a mask, which caches in pages have not"),
+    ],
+)
+def test_what_cannot_be_in_pages_is_named(name: str, message: str, tmp_path: Path) -> None:
+    tiny_model(name).save_pretrained(tmp_path)
+    with pytest.raises(ModelFolderError, match=message):
+        generate.load(tmp_path, cache=False, model_impl="transformers", pages=8)
+
+
+def test_windows_of_masks() -> None:
+    from mirlo_llm.generate.traced.interfaces import window_of
+
+    masks: dict[str, Callable[..., Any]] = {
+        "all": lambda batch, head, token, key: key <= token,
+        "window": lambda batch, head, token, key: (key <= token) & (key > token - 5),
+        "chunks": lambda batch, head, token, key: (key <= token) & (key // 5 == token // 5),
+        "later": lambda batch, head, token, key: key <= token + 1,
+    }
+    assert window_of(masks["all"]) == 0 and window_of(masks["window"]) == 5
+    for name, message in (("chunks", "window differs by token"), ("later", "no window of tokens")):
+        with pytest.raises(NotImplementedError, match=message):
+            window_of(masks[name])
 
 
 LOADED = """

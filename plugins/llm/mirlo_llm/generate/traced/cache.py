@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import cache_utils
 
-from mirlo_llm.generate.traced.operators import cache_rows, cache_write, ring_places
+from mirlo_llm.generate.traced.operators import cache_rows, cache_write, page_rows, page_write, ring_places
 
 Tensor = Any
 ROWS = ("key", "value", "indexer_key")
@@ -73,6 +73,27 @@ class RowPlaces:
     positions: Tensor = None
     """The positions of the rows that are read, [batch, rows], negative for rows without a token; None: 0, 1, ...."""
 
+    def written(self, cache: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a cache with new rows, and those of its rows that are read."""
+        after = cache_write(cache, new, self.new, self.columns)
+        return after, cache_rows(after, self.columns)
+
+
+@dataclass(frozen=True)
+class PagedPlaces:
+    """Where caches in pages have the rows of packed tokens."""
+
+    places: Tensor
+    """A result of `page_places`."""
+    columns: Tensor
+    """The tokens, [1, tokens]."""
+    positions: Tensor = None
+
+    def written(self, cache: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a cache with new rows, and the rows of all pages."""
+        after = page_write(cache, new, self.places)
+        return after, page_rows(after)
+
 
 class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
     """The keys and values of a layer, which are written at the places of new tokens."""
@@ -97,8 +118,7 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
         return rows[:, 0]
 
     def _written(self, cache: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-        after = cache_write(cache, new.contiguous(), self.places.new, self.places.columns)
-        return after, cache_rows(after, self.places.columns)
+        return self.places.written(cache, new.contiguous())
 
     def get_seq_length(self) -> int:
         """Return the number of tokens before the call."""
@@ -142,16 +162,18 @@ class DecoderCache(cache_utils.Cache):  # type: ignore[misc]
     """The caches of a call; `positions` are those of new tokens, `mask` has a column for each token."""
 
     def __init__(
-        self, config: Any, states: Sequence[LayerState], tensors: Sequence[Tensor], positions: Tensor, mask: Tensor
-    ) -> None:
-        self.positions, self.mask, self.states = positions, mask, states
+        self, config: Any, states: Sequence[LayerState], tensors: Sequence[Tensor], positions: Tensor, mask: Tensor,
+        paged: PagedPlaces | None = None,
+    ) -> None:  # fmt: skip
+        """Store the caches, which are in pages at the places `paged`, if there are such."""
+        self.positions, self.mask, self.states, self.paged = positions, mask, states, paged
         self.last_state: Tensor = None
         """The recurrent state that the model has read last."""
         kinds, options = cache_utils.get_layer_types_and_kwargs(config.get_text_config(decoder=True))
         kept: dict[int, set[bool]] = {}
         for state in states:
             kept.setdefault(state.layer, set()).add(state.grows)
-        self.places: dict[int | None, RowPlaces] = {None: RowPlaces(positions, mask)}
+        self.places: dict[int | None, RowPlaces | PagedPlaces] = {None: paged or RowPlaces(positions, mask)}
         """The places of rows by window; those of all tokens for None."""
         windows = {state.layer: state.window for state in states}
         for state, tensor in zip(states, tensors, strict=True):

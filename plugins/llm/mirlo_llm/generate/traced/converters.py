@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mirlo_torch.registry import OperatorValue
 from mirlo_torch.registry import converter as aten_converter
 
-from mirlo.extend.frontend import Tensor, TensorType
+from mirlo.extend.frontend import Tensor, TensorType, where
 from mirlo.extend.frontend import dims as D
-from mirlo.extend.library import RingCache, mix_experts, row_at, scan_rows
-from mirlo_llm.generate.checkpoints.graph import chosen_tensor
+from mirlo.extend.library import PackedSequences, RingCache, mix_experts, row_at, scan_rows
+from mirlo_llm.generate.checkpoints.graph import HIDDEN, chosen_tensor
 from mirlo_llm.generate.traced.interfaces import CLAMPED
+from mirlo_llm.generate.traced.operators import NAMESPACE
 from mirlo_llm.generate.traced.weights import ExpertMatrices, stored_tensor
 
 Operation = Any
@@ -60,6 +63,84 @@ def ring_places(op: Operation, ring: Tensor, positions: Tensor, mask: Tensor, wi
     places = RingCache(op.builder, ring.shape[2], total, mask.sum(1, keepdims=True) - 1)
     places.require_room("the cache of a layer with a sliding window", window, length, total)
     return [places.row_of(positions), places.key_positions()]
+
+
+@dataclass(frozen=True)
+class PagePlaces(OperatorValue):
+    """Where the rows of packed tokens are in pages."""
+
+    namespace, what = NAMESPACE, "places in pages"
+    sequences: PackedSequences
+    slots: Tensor
+    """The row of all pages that each token is written to."""
+
+
+@dataclass(frozen=True)
+class PageRows(OperatorValue):
+    """The rows of a cache in pages."""
+
+    namespace, what = NAMESPACE, "the rows of caches in pages"
+    cache: Tensor
+
+
+@dataclass(frozen=True)
+class PageMask(OperatorValue):
+    """A causal mask; a window of 0 is one of all tokens."""
+
+    namespace, what = NAMESPACE, "a mask for caches in pages"
+    window: int
+
+
+@aten_converter("mirlo.page_places.default")
+def page_places(
+    op: Operation, tokens: Tensor, ends: Tensor, past: Tensor, table: Tensor, cache: Tensor
+) -> list[Tensor | PagePlaces]:
+    """Convert the places of packed tokens."""
+
+    def bind(sizes: Tensor, what: str, bounds: Sequence[D.Dim]) -> tuple[D.Dim, ...]:
+        result: tuple[D.Dim, ...] = op.builder.bind(sizes, "pages", what, bounds=bounds)
+        return result
+
+    count = tokens.shape[1]
+    sequences = PackedSequences(op.builder, bind, op.index_vector, count, ends, past, table, cache.shape[1])
+    return [sequences.position.expand_dims(0), PagePlaces(sequences, sequences.slots())]
+
+
+@aten_converter("mirlo.page_write.default")
+def page_write(op: Operation, cache: Tensor, new: Tensor, places: PagePlaces) -> Tensor:
+    """Convert a write of rows to pages."""
+    return places.sequences.written(cache, new, places.slots)
+
+
+@aten_converter("mirlo.page_rows.default")
+def page_rows(op: Operation, cache: Tensor) -> PageRows:
+    """Convert the selection of a cache's rows."""
+    return PageRows(cache)
+
+
+@aten_converter("mirlo.page_mask.default")
+def page_mask(op: Operation, tokens: Tensor, window: int) -> PageMask:
+    """Convert a mask."""
+    return PageMask(window)
+
+
+@aten_converter("mirlo.page_attention.default")
+def page_attention(
+    op: Operation, query: Tensor, key: PageRows, value: PageRows, mask: PageMask, sinks: Tensor | None,
+    places: PagePlaces, scale: float, softcap: float,
+) -> Tensor:  # fmt: skip
+    """Convert attention of packed tokens to rows in pages."""
+    sequences = places.sequences
+    own = sequences.by_sequence(query)
+    hidden = where(sequences.seen(True, mask.window), op.constant(0, own.dtype), op.constant(HIDDEN, own.dtype))
+    result = op.emit(
+        "paged_attention", own, key.cache, value.cache, sequences.used_table(), sequences.totals, hidden, None, None,
+        sinks, scale=scale, softcap=softcap or None,
+    )  # fmt: skip
+    heads, size = result.shape[1], result.shape[3]
+    rows = sequences.packed(result).reshape((1, sequences.count, heads, size))
+    converted: Tensor = rows.permute((0, 2, 1, 3))
+    return converted
 
 
 @aten_converter("mirlo.experts.default")

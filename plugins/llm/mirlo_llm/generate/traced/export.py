@@ -65,14 +65,16 @@ def problem_of(model: Any, error: Exception) -> str:
 def import_exported_model(
     program: Any, model: Any, use: ExpertUse, weights: Path, config: Path, names: tuple[Sequence[str], Sequence[str]],
     passed: Mapping[str, TensorType] | None = None, windows: Mapping[str, int] | None = None,
+    pages: Mapping[str, str] | None = None,
 ) -> ImportedModule:  # fmt: skip
     """Import an exported program with the weights of a file; `names` are those of inputs and outputs.
 
-    Parameters in `passed` are inputs; `windows` are the tokens of the windows of inputs that are rings.
+    Parameters in `passed` are inputs; `windows` are the tokens of the windows of inputs that are rings, `pages` what
+    inputs are to attention with caches in pages.
     """
     source = FileWeights(weights, model, read_weights(weights, text_config(read_json(config))), use.parameters)
     try:
-        result = import_exported_program(program, *names, source.make, passed, windows)
+        result = import_exported_program(program, *names, source.make, passed, windows, pages)
     except FrontendError as error:
         raise ModelFolderError(f"{config}: {CODE}: {error}") from error
     source.finish()

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._python_dispatch import _disable_current_modes
 from transformers.integrations import moe
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from mirlo_llm.generate.checkpoints.graph import HIDDEN
 from mirlo_llm.generate.traced.cache import current_cache
-from mirlo_llm.generate.traced.operators import attention, experts
+from mirlo_llm.generate.traced.operators import attention, experts, page_attention, page_mask
 
 Tensor = Any
 NAME = "mirlo"
@@ -39,8 +40,12 @@ def attention_forward(
     bias = options.get("position_bias")
     if bias is not None:
         attention_mask = bias if attention_mask is None else bias + attention_mask
-    # In a cache of all tokens the new ones are the last; in a ring they are anywhere.
     cache = current_cache()
+    if cache is not None and cache.paged is not None:
+        places = cache.paged.places
+        paged = page_attention(query, key, value, attention_mask, s_aux, places, scale, float(softcap or 0))
+        return paged.transpose(1, 2).contiguous(), None
+    # In a cache of all tokens the new ones are the last; in a ring they are anywhere.
     is_whole = cache is not None and statically_known_true(key.shape[2] == cache.mask.shape[1])
     hides = is_whole and attention_mask is not None
     result = attention(query, key, value, attention_mask, s_aux, scale, float(softcap or 0), hides)
@@ -58,6 +63,9 @@ def position_mask(
     floats, as that of `eager`, because some models add it themselves.
     """
     assert mask_function is not None
+    cache = current_cache()
+    if cache is not None and cache.paged is not None:
+        return page_mask(cache.paged.columns, window_of(mask_function))
     tokens = q_offset if isinstance(q_offset, torch.Tensor) else (torch.arange(q_length) + q_offset)[None]
     sequences = torch.arange(batch_size)[:, None, None, None]
     is_ring = isinstance(kv_offset, torch.Tensor)
@@ -68,6 +76,27 @@ def position_mask(
     elif attention_mask is not None:
         seen = seen & attention_mask[:, None, None, :].bool()
     return torch.where(seen, 0.0, HIDDEN).expand(batch_size, -1, q_length, kv_length)
+
+
+PROBES = (0, 1, 2, 7, 100, 5000, 1 << 17)
+"""Positions of the tokens with which masks are tried."""
+
+
+def window_of(mask_function: Callable[..., Tensor]) -> int:
+    """Return the tokens of the window of a causal mask, 0 for all; raise an error for other masks."""
+    with _disable_current_modes():
+        zero, starts = torch.zeros((1, 1, 1, 1), dtype=torch.long), {}
+        for token in PROBES:
+            keys = torch.arange(token + 8)[None, None, None, :]
+            seen = mask_function(zero, zero, zero + token, keys).reshape(-1).nonzero().reshape(-1).tolist()
+            if seen != list(range(seen[0] if seen else 0, token + 1)):
+                raise NotImplementedError("the caches of a mask that is no window of tokens cannot be in pages")
+            starts[token] = seen[0]
+    last = PROBES[-1]
+    window = last + 1 - starts[last]
+    if any(start != max(0, token + 1 - window) for token, start in starts.items()):
+        raise NotImplementedError("the caches of a mask whose window differs by token cannot be in pages")
+    return window if starts[last] else 0
 
 
 class ExpertUse:

@@ -75,6 +75,48 @@ def ring_places(ring: Tensor, positions: Tensor, mask: Tensor, window: int) -> t
     return torch.empty_like(positions), positions.new_empty((positions.shape[0], rows))
 
 
+@_operator("page_places", "(Tensor tokens, Tensor ends, Tensor past, Tensor table, Tensor cache) -> (Tensor, Tensor)")
+def page_places(tokens: Tensor, ends: Tensor, past: Tensor, table: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the positions of packed tokens [1, tokens], and where their sequences' rows are in pages.
+
+    `ends` [sequences + 1] are the ends of the sequences among the tokens, `past` [sequences] the tokens of each before,
+    and `table` [sequences, pages] its pages. The second result is for the operators below only.
+    """
+    return torch.empty_like(tokens), tokens.new_empty((1,))
+
+
+@_operator("page_write", "(Tensor cache, Tensor new, Tensor places) -> Tensor")
+def page_write(cache: Tensor, new: Tensor, places: Tensor) -> Tensor:
+    """Write new rows [1, heads, tokens, size] to a cache [pages, rows, heads, size]."""
+    return torch.empty_like(cache)
+
+
+@_operator("page_rows", "(Tensor cache) -> Tensor")
+def page_rows(cache: Tensor) -> Tensor:
+    """Return the rows of all pages, [1, heads, rows, size], for `page_attention` only."""
+    pages, rows, heads, size = cache.shape
+    return cache.new_empty((1, heads, pages * rows, size))
+
+
+@_operator("page_mask", "(Tensor tokens, int window) -> Tensor")
+def page_mask(tokens: Tensor, window: int) -> Tensor:
+    """Return a causal mask for `page_attention` only; a window of 0 is one of all tokens."""
+    return tokens.new_empty((1, 1, tokens.shape[1], 1), dtype=torch.float32)
+
+
+@_operator(
+    "page_attention",
+    "(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor? sinks, Tensor places, float scale, float softcap) "
+    "-> Tensor",
+)
+def page_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sinks: Tensor, places: Tensor, scale: float,
+    softcap: float,
+) -> Tensor:  # fmt: skip
+    """Attend packed tokens [1, heads, tokens, size] to the rows of their sequences in pages."""
+    return query.new_empty((*query.shape[:3], value.shape[3]))
+
+
 @_operator(
     "experts",
     "(Tensor rows, Tensor chosen, Tensor factors, Tensor up, Tensor down, Tensor? up_bias, Tensor? down_bias, "
