@@ -136,9 +136,9 @@ class Tensix(CodeGenerator):
 
     @property
     def error(self) -> float:  # type: ignore[override]
-        """Return a bound of the error of an operator's results: from the multiplied bits, and their rounding."""
-        least = {"bf16": 6e-2, "fp16": 3e-2, "tf32": 1e-2}[self.dtype]
-        return {1: 1e-1, 2: 6e-2}.get(self.phases, least)
+        """Return a bound of the error of an operator: of attention, which amplifies the rounding of large scores."""
+        least = {"bf16": 2e-1, "fp16": 6e-2, "tf32": 5e-2}[self.dtype]
+        return {1: 4e-1, 2: 2e-1}.get(self.phases, least)
 
     def requirements(self) -> Sequence[str]:
         return ("a Tensix core, or its simulator: pip install 'mirlo-tensix[simulator]'",)
