@@ -26,7 +26,7 @@ from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import normalize_axes, normalize_axis
-from mirlo.runtime.callbacks import Expected, each_is
+from mirlo.runtime.callbacks import Expected, each_is, is_integer
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.records import dataclass
 
@@ -467,6 +467,11 @@ class Tensor:
 
 ONE_TENSOR = Expected("a Tensor", lambda value: isinstance(value, Tensor))
 """What a function of a front end returns that computes one tensor."""
+
+
+_are_dims = each_is(lambda each: is_integer(each) or isinstance(each, SymbolicDim))
+TWO_DIMS = Expected("2 dims", lambda value: _are_dims(value) and len(value) == 2)
+"""What a function of a front end returns that binds two elements as sizes."""
 
 
 def expected_tensors(count: int) -> Expected:

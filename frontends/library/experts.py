@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import OpError
 from mirlo.frontends.builder import GraphBuilder
-from mirlo.frontends.tensor import ONE_TENSOR, Tensor, stack
-from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer
+from mirlo.frontends.tensor import ONE_TENSOR, TWO_DIMS, Tensor, stack
+from mirlo.runtime.callbacks import checked
 
 MAX_EXPERTS = 4096
 """Most experts of a mixture: models have up to 512."""
-_holds_dims = each_is(lambda each: is_integer(each) or isinstance(each, SymbolicDim))
-_BOUNDS = Expected("2 dims", lambda value: _holds_dims(value) and len(value) == 2)
-"""The type of the result of `bind`."""
 
 
 def mix_experts(
@@ -45,7 +42,7 @@ def mix_experts(
     assert isinstance(count, int) and isinstance(total, int)
     if total > MAX_EXPERTS:
         raise OpError(f"a mixture of {total} experts is not supported: at most {MAX_EXPERTS} are")
-    bind = checked(bind, _BOUNDS, "mix_experts", OpError)
+    bind = checked(bind, TWO_DIMS, "mix_experts", OpError)
     compute = checked(compute, ONE_TENSOR, "mix_experts", OpError)
     choices, width = tokens * count, rows.shape[1]
     flat = chosen.reshape((choices,))

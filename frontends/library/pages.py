@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.errors import OpError
 from mirlo.frontends.library.attention import join_heads, swap_heads
-from mirlo.frontends.tensor import Tensor, TensorBuilder, concat, maximum, number, where
+from mirlo.frontends.tensor import ONE_TENSOR, TWO_DIMS, Tensor, TensorBuilder, concat, maximum, number, where
+from mirlo.runtime.callbacks import checked
 
 BindSizes = Callable[[Tensor, str, Sequence[Dim]], tuple[Dim, ...]]
 """Binds the elements of a vector to symbols; the text describes them in errors, the dims bound them."""
@@ -27,7 +29,9 @@ class PackedSequences:
 
         `past` are the tokens of each sequence in the caches, `table` [sequences, pages] its pages of `rows` rows.
         """
-        self.builder, self.count, self.rows, self.table, self._indices = builder, count, rows, table, indices
+        bind = checked(bind, TWO_DIMS, "PackedSequences", OpError)
+        self._indices = checked(indices, ONE_TENSOR, "PackedSequences", OpError)
+        self.builder, self.count, self.rows, self.table = builder, count, rows, table
         self.batch = ends.type.shape[0] - 1
         self.begins, after = (ends.slice(0, at, self.batch) for at in (0, 1))
         """The first token of each sequence: i64[batch]."""

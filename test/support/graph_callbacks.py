@@ -116,6 +116,26 @@ def of_expert(made: Callable[[], Any]) -> None:
     experts(lambda values, most: [0, 1], lambda numbers, position, rows: made())
 
 
+def packed_sequences(bind: Callable[..., Any] | None, indices: Callable[..., Any] | None) -> None:
+    """Describe two tokens of one sequence, whose rows are in a page of four."""
+
+    def fill(b: GraphBuilder, x: Tensor) -> Any:
+        ends, past, table = (b.constant(np.array(numbers)) for numbers in ([0, 2], [1], [[0]]))
+        bound = bind or (lambda values, what, most: b.bind(values, "n", what, bounds=most))
+        counted = indices or (lambda dim: b.constant(np.arange(dim)))
+        return library.PackedSequences(b, bound, counted, 2, ends, past, table, 4)
+
+    in_a_graph(fill)
+
+
+def of_bound_pages(made: Callable[[], Any]) -> None:
+    packed_sequences(lambda values, what, most: made(), None)
+
+
+def of_indices(made: Callable[[], Any]) -> None:
+    packed_sequences(None, lambda dim: made())
+
+
 KINDS: dict[Callable[..., None], set[str]] = {
     of_choose: set(),
     of_join: {"class", "function"},
@@ -132,5 +152,7 @@ KINDS: dict[Callable[..., None], set[str]] = {
     of_product: set(),
     of_bound_sizes: set(),
     of_expert: set(),
+    of_bound_pages: set(),
+    of_indices: set(),
 }
 """The functions that call a callback, each with the names of values that are valid results or other errors."""
