@@ -100,6 +100,11 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "pad": [block, rng.choice(buffers), rng.choice([(0,), (0, 1), (5,)])],
         "pad_einsum": [block, [size] * rng.randint(1, 3)],
         "tensorize": [rng.choice(loops), "test.copy_8"],
+        "block_rows": [
+            some(blocks), rng.choice([size, rng.choice(loops)]), some(loops), rng.choice([0, 2]),
+            rng.choice([(), some(buffers)]), size,
+        ],
+        "copy_pages": [block, size], "specialize": ["n", size],
         "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
     }  # fmt: skip
     for name in ("parallel", "vectorize", "unroll", "unswitch", "transpose"):

@@ -111,7 +111,7 @@ def test_a_server_reads_a_file_once(kind: str, path: Path, monkeypatch: pytest.M
     for name in ("load_language_model", "load_embedding"):
         monkeypatch.setattr(loading, name, lambda path, **_: read_gguf(path))
     for name in ("LanguageBackend", "EmbeddingBackend"):
-        monkeypatch.setattr(loading, name, lambda name, model, *_: model)
+        monkeypatch.setattr(loading, name, lambda name, model, *_, **__: model)
     loader = loading.Loading(ServeOptions(), None, None, {})  # type: ignore[arg-type]
     assert loader.load(ModelSource("model", path)) is not None  # type: ignore[comparison-overlap]
     assert parsed == [path]

@@ -9,7 +9,6 @@ from commands import ROOT
 FOLDER = ROOT / "targets" / "llvm" / "schedule"
 OTHERS = {
     "NEVER": "no number of rows is enough",
-    "_MOST_OPERATIONS": "a bound on what is compared",
     "PANELS": "a value of a choice",
     "ROWS": "likewise",
     "BOTH": "likewise",
