@@ -526,11 +526,20 @@ def _atom(function: str, left: Dim, right: Dim) -> SymbolicDim:
     return SymbolicDim((((atom,), 1),))
 
 
+_MOST_DIVISIONS = 4
+"""Most divisions of the coefficients of a dim that is divided."""
+
+
 def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
     if not isinstance(right, int) or right < 0:
         return _divide_exactly(left, right)
-    whole = _make({atoms: factor // right for atoms, factor in terms_of(left)})
-    rest = _make({atoms: factor % right for atoms, factor in terms_of(left)})
+    whole: Dim = 0
+    rest = left
+    for _ in range(_MOST_DIVISIONS):  # sums of remainders of halves may have other coefficients
+        whole += _make({atoms: factor // right for atoms, factor in terms_of(rest)})
+        rest = _make({atoms: factor % right for atoms, factor in terms_of(rest)})
+        if all(0 <= factor < right for _, factor in terms_of(rest)):
+            break
     if isinstance(rest, int):
         return whole
     if 2 * rest.terms[0][1] > right:  # of a quotient and its remainder, the one with smaller coefficients

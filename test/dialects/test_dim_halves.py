@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mirlo.dialects.core import dims as D
@@ -98,6 +98,7 @@ def test_arithmetic_keeps_the_value(one: Dim, other: Dim, values: dict[str, int]
     assert value_of(one - one // 2, values) == a - a // 2
 
 
+@example((-2 * (K // 2) * ((K + 1) // 2) + K * ((K + 1) // 2)) // 3, N)
 @settings(max_examples=400, deadline=None)
 @given(DIMS, DIMS)
 def test_sums_have_one_form(one: Dim, other: Dim) -> None:
