@@ -12,20 +12,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import re
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
 from mirlo.benchmarks.checkout import ROOT, WORK, commit
 from mirlo.benchmarks.clients import PackagedModel, packaged_models
+from mirlo.benchmarks.run_records import append_record, move_records, read_records
 from mirlo.tools.fuzz.verdict import ACCEPTED, FAILED, REFUSED, SeedVerdict
 from mirlo.tools.fuzz.workers import JobOutcome, run_jobs
 
@@ -114,16 +114,13 @@ def _outcome(outcome: JobOutcome, model: Path, folder: Path) -> str:
 
 def read_runs(*paths: Path) -> dict[str, CommandRun]:
     """Return the last run of each model."""
-    lines = [line for path in paths if path.exists() for line in path.read_text(encoding="utf-8").splitlines()]
-    runs = [CommandRun(**json.loads(line)) for line in lines]
-    return {each.model: each for each in runs}
+    return {each.model: each for each in read_records(CommandRun, *paths)}
 
 
 def write_runs() -> None:
     """Move the runs of this checkout to the file that is committed, and write the table on the page."""
     runs = sorted(read_runs(COMMITTED, RECENT).values(), key=lambda run: (run.size, run.model))
-    COMMITTED.write_text("".join(json.dumps(asdict(each)) + "\n" for each in runs), encoding="utf-8")
-    RECENT.unlink(missing_ok=True)
+    move_records(runs, RECENT, COMMITTED)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition("<!-- commands -->\n")
     tail = rest.partition("<!-- end of commands -->")[2]
     PAGE.write_text(f"{head}<!-- commands -->\n{table(runs)}\n<!-- end of commands -->{tail}", encoding="utf-8")
@@ -190,9 +187,7 @@ def main() -> int:
         for run in run_models((model for model in left if time.monotonic() < end), arguments.timeout, Path(folder)):
             states = " ".join(f"{name}={text.partition(':')[0]}" for name, text in run.outcomes.items())
             print(f"{run.model} ({run.size:,} bytes): {states}; {sum(run.seconds.values()):.0f} s", flush=True)
-            RECENT.parent.mkdir(parents=True, exist_ok=True)
-            with RECENT.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(run)) + "\n")
+            append_record(RECENT, run)
             runs.append(run)
     print("\n".join(problems(runs)) or f"{len(runs)} models, no internal error")
     return 1 if problems(runs) else 0

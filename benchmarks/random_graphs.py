@@ -18,11 +18,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from pathlib import Path
+from typing import Any
 
 from mirlo.benchmarks.checkout import ROOT, WORK, commit, processor
+from mirlo.benchmarks.run_records import append_record, move_records, read_records
 
 COMMITTED = ROOT / "benchmarks" / "results" / "random_graphs.jsonl"
 """A line for each run of consecutive seeds at a commit."""
@@ -87,7 +88,7 @@ def run(target: str, levels: tuple[int, ...], count: int, jobs: int, deadline: f
         while done < total and time.monotonic() < deadline:
             seeds = min(total - done, chunk)
             result = run_seeds(mode, target, at, next_seed(read_runs(), mode, target, at), seeds, jobs)
-            append(RECENT, result)
+            append_record(RECENT, result)
             is_right &= not result.found
             done += seeds
     return is_right
@@ -124,21 +125,12 @@ def next_seed(runs: Iterable[SeedRun], mode: str, target: str, levels: tuple[int
 
 def read_runs() -> list[SeedRun]:
     """Return all runs, the committed ones first."""
-    return [*_read(COMMITTED), *_read(RECENT)]
-
-
-def append(path: Path, result: SeedRun) -> None:
-    """Add a run to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+    return read_records(_run, COMMITTED, RECENT)
 
 
 def commit_runs() -> None:
     """Move the runs of this checkout to the file that is committed; those that continue others become one line."""
-    joined = joined_runs(read_runs())
-    COMMITTED.write_text("".join(json.dumps(asdict(each)) + "\n" for each in joined), encoding="utf-8")
-    RECENT.unlink(missing_ok=True)
+    move_records(joined_runs(read_runs()), RECENT, COMMITTED)
 
 
 def joined_runs(runs: Iterable[SeedRun]) -> list[SeedRun]:
@@ -161,11 +153,9 @@ def _place(run: SeedRun) -> tuple[object, ...]:
     return run.mode, run.target, run.levels, run.commit, run.processor
 
 
-def _read(path: Path) -> Iterator[SeedRun]:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    for line in lines:
-        row = json.loads(line)
-        yield SeedRun(**{**row, "levels": tuple(row["levels"]), "found": tuple(row["found"])})
+def _run(**fields: Any) -> SeedRun:
+    """Return a run, whose lists were tuples."""
+    return SeedRun(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
 
 
 def lines_of(runs: Sequence[SeedRun]) -> Iterator[str]:

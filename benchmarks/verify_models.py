@@ -16,13 +16,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
 from mirlo.benchmarks.checkout import ROOT, WORK, commit
 from mirlo.benchmarks.clients import packaged_models
+from mirlo.benchmarks.run_records import append_record, move_records, read_records
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE
 from mirlo.tools.fuzz.verdict import ACCEPTED, FAILED, SeedVerdict, verdict_of_error
 from mirlo.tools.fuzz.workers import JobOutcome, run_jobs
@@ -134,16 +135,13 @@ def _result(outcome: JobOutcome, model: ModelFile) -> tuple[str, dict[str, int],
 
 def read_runs(*paths: Path) -> dict[tuple[str, str], ModelRun]:
     """Return the last run of each model for each target."""
-    lines = [line for path in paths if path.exists() for line in path.read_text(encoding="utf-8").splitlines()]
-    runs = [ModelRun(**json.loads(line)) for line in lines]
-    return {(each.model, each.target): each for each in runs}
+    return {(each.model, each.target): each for each in read_records(ModelRun, *paths)}
 
 
 def write_runs() -> None:
     """Move the runs of this checkout to the file that is committed, and write the tables on the page."""
     runs = sorted(read_runs(COMMITTED, RECENT).values(), key=lambda run: (run.group, run.target, run.size, run.model))
-    COMMITTED.write_text("".join(json.dumps(asdict(each)) + "\n" for each in runs), encoding="utf-8")
-    RECENT.unlink(missing_ok=True)
+    move_records(runs, RECENT, COMMITTED)
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     known = {run.model for run in runs}
     left = [model.name for model in models_of_packages() if model.name not in known]
@@ -242,9 +240,7 @@ def main() -> int:
     for run in run_models(left, arguments.target, arguments.timeout, 60 * arguments.minutes):
         listed = ", ".join(f"{count} {status}" for status, count in run.counts.items()) or next(iter(run.reasons), "")
         print(f"{run.model} ({run.size:,} bytes): {run.state}: {listed}; {run.seconds:.1f} s", flush=True)
-        RECENT.parent.mkdir(parents=True, exist_ok=True)
-        with RECENT.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(run)) + "\n")
+        append_record(RECENT, run)
         if run.counts.get(DIFFERENT) or run.state == CRASHED:
             wrong.append(run)
     print(f"{len(left)} models, {len(wrong)} with a kernel that differs or a crash; {time.monotonic() - start:.0f} s")

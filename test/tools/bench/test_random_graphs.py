@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mirlo.benchmarks import random_graphs
-from mirlo.benchmarks.random_graphs import FIRST, LEVELS, SeedRun, append, joined_runs, lines_of, next_seed
+from mirlo.benchmarks.random_graphs import FIRST, LEVELS, SeedRun, joined_runs, lines_of, next_seed
+from mirlo.benchmarks.run_records import append_record
 
 RUN = SeedRun(
     "graphs", "llvm", LEVELS, 1_000_000, 50, {"right": 48, "refused": 2}, (), 25.0, "aaaa", "2026-11-29", "Zen"
@@ -68,8 +69,8 @@ def test_runs_that_continue_others_at_a_commit_are_one_line() -> None:
     assert [(each.first, each.count) for each in joined] == [(1_000_000, 100), (1_000_100, 50), (1_000_500, 50)]
     assert joined[0].states == {"right": 96, "refused": 4} and joined[0].seconds == 50
     assert joined[0].fixed == {"1000051": "bbbb"}
-    append(random_graphs.RECENT, RUN)
-    append(random_graphs.RECENT, following)
+    append_record(random_graphs.RECENT, RUN)
+    append_record(random_graphs.RECENT, following)
     random_graphs.commit_runs()
     assert not random_graphs.RECENT.exists() and random_graphs.read_runs() == joined_runs([RUN, following])
 
