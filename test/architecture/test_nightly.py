@@ -59,7 +59,7 @@ def test_random_graphs_end_near_the_time_that_they_have(deadline: float, monkeyp
 
     monkeypatch.setattr(random_graphs, "run_seeds", run_seeds)
     monkeypatch.setattr(random_graphs, "read_runs", lambda: runs)
-    monkeypatch.setattr(random_graphs, "append", lambda path, result: runs.append(result))
+    monkeypatch.setattr(random_graphs, "append_record", lambda path, result: runs.append(result))
     monkeypatch.setattr(random_graphs.time, "monotonic", lambda: sum(each.seconds for each in runs))
     assert random_graphs.run("llvm", (2,), 1000, 1, deadline)
     seeds = sum(each.count for each in runs if each.mode == "graphs")
