@@ -214,3 +214,20 @@ def test_whose_instructions_convert() -> None:
     assert Processor("aarch64-linux-gnu", "generic").emulated_floats == ()
     assert Processor("riscv64-linux-gnu", "generic-rv64").emulated_floats == ("f16", "bf16")
     assert Processor("wasm32-unknown-unknown", "generic").emulated_floats == ("f16", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("func.func @mirlo_ef16c73896dfc3eea52e7669(%arg0: memref<2xf32>)", set()),
+        ("func.func @mirlo_0f16(%arg0: memref<2xf32>)", set()),
+        ("func.func @conv_f16_1(%bf16: memref<2xf32>)", {"bf16"}),
+        ("%0 = arith.constant 0.0 : f16", {"f16"}),
+        ("memref<2x?xbf16>, vector<f16>", {"f16", "bf16"}),
+        ("vector<[4]xf16>", {"f16"}),
+        ("", set()),
+    ],
+)
+def test_types_are_no_parts_of_names(text: str, used: set[str]) -> None:
+    """A name that is a type's costs a pass that finds nothing; the digest of a kernel is not one."""
+    assert used_floats(text) == used
