@@ -10,6 +10,7 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.exact.function_calls import FunctionCalls
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.translate_intrinsics import EXPONENTIALS
+from mirlo.passes.exact.values import is_float
 from mirlo.runtime.records import dataclass
 
 _ELEMENTWISE = ("arith.", "tir.")
@@ -19,7 +20,7 @@ _IGNORED = ("fastmath",)
 
 @dataclass(frozen=True)
 class CommonFunction:
-    """A function of one value in a definition: the operations from its operand to its result."""
+    """A function of one float in a definition: the operations from its operand to its result, which is a float, too."""
 
     operand: ir.Value
     result: ir.Value
@@ -40,7 +41,7 @@ def function_of(view: PrimView) -> CommonFunction | None:
     (block,) = blocks
     exponentials: set[ir.Value] = {op.results[0] for op in operations_in(block.op) if op.name in EXPONENTIALS}
     values = [*block.input_arguments, *(op.results[0] for op in block.body_ops if len(op.results) == 1)]
-    for operand in values:
+    for operand in (value for value in values if is_float(value.type)):
         function = _function_of_value(operand, values, exponentials)
         if function is not None:
             return function
@@ -60,7 +61,7 @@ def _function_of_value(operand: ir.Value, values: list[ir.Value], exponentials: 
         if isinstance(value, ir.OpResult) and _is_elementwise(value.owner) and _is_of(value.owner, depend):
             depend.add(value)
     for result in reversed(values):
-        if result in depend and result != operand:
+        if result in depend and result != operand and is_float(result.type):
             inner = _between(operand, result)
             if exponentials <= {*inner, result} and _is_closed(inner, result):
                 return CommonFunction(operand, result, frozenset(inner))
