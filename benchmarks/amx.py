@@ -2,6 +2,8 @@
 
 Measures products and models in f32, in bf16 on AMX and in bf16 on vectors (`llvm{tiles=none}`), in turns in one
 process, on one thread; with `--openvino` that engine with its defaults and in f32 as well. Columns are medians.
+With `--emulated` it calls each once on a machine without AMX, with `llvm{tiles=emulated}`, and shows the largest
+differences from f32, relative to the largest result: the times are those of the emulation.
 """
 
 from __future__ import annotations
@@ -101,30 +103,53 @@ def report(title: str, calls: dict[str, Callable[[], Any]], seconds: float, paus
     print(f"{title}: {cells} ms", flush=True)
 
 
+def report_errors(title: str, calls: dict[str, Callable[[], Any]]) -> None:
+    """Call each once; print how long it takes, and how far its first result is from that of f32."""
+    cells: list[str] = []
+    wanted: np.ndarray | None = None
+    for name, call in calls.items():
+        start = time.perf_counter()
+        result = call()
+        elapsed = 1000 * (time.perf_counter() - start)
+        first = np.asarray(result[0] if isinstance(result, list | tuple) else result, np.float64)
+        wanted = first if wanted is None else wanted
+        cells.append(f"{name} {elapsed:.1f} ms, error {np.abs(first - wanted).max() / np.abs(wanted).max():.1e}")
+    print(f"{title}: {'; '.join(cells)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.amx", description="Measure AMX beside vectors.")
     parser.add_argument("--models", default=",".join(samples.names()), help="samples, or an empty text for none")
     parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each line")
     parser.add_argument("--pause", type=float, default=0.0, help="milliseconds before each call")
+    parser.add_argument("--emulated", action="store_true", help="call each once, with AMX emulated")
     options = parser.parse_args()
-    if not host_machine().tiles:
-        raise SystemExit("this machine has no AMX that the system permits")
+    if not host_machine().tiles and not options.emulated:
+        raise SystemExit("this machine has no AMX that the system permits; --emulated computes what it does")
     pause = options.pause / 1000
+    rows = ROWS | {"bf16": {"precision": "bf16", "target": "llvm{tiles=emulated}"}} if options.emulated else ROWS
+
+    def measure(title: str, calls: dict[str, Callable[[], Any]], seconds: float) -> None:
+        if options.emulated:
+            report_errors(title, calls)
+        else:
+            report(title, calls, seconds, pause)
+
     for shape in PRODUCTS:
         model, x = product(*shape)
-        built = {name: mirlo.compile(model, cache=False, **row) for name, row in ROWS.items()}
+        built = {name: mirlo.compile(model, cache=False, **row) for name, row in rows.items()}
         calls = {name: partial(f, x) for name, f in built.items()}
-        report("x".join(map(str, shape[:3])), calls, min(options.seconds, 2.0), pause)
+        measure("x".join(map(str, shape[:3])), calls, min(options.seconds, 2.0))
     for name in filter(None, options.models.split(",")):
         path = str(samples.path(name))
-        built = {row: mirlo.compile(path, cache=False, **chosen) for row, chosen in ROWS.items()}
+        built = {row: mirlo.compile(path, cache=False, **chosen) for row, chosen in rows.items()}
         arrays = feeds_of(built["f32"])
         calls: dict[str, Callable[[], Any]] = {row: partial(f, *arrays) for row, f in built.items()}
         if options.openvino:
             calls["OpenVINO"] = openvino_runner(path, arrays, None)
             calls["OpenVINO f32"] = openvino_runner(path, arrays, "f32")
-        report(name, calls, options.seconds, pause)
+        measure(name, calls, options.seconds)
 
 
 if __name__ == "__main__":

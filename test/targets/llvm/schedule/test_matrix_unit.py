@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from commands import output_of, run_script
 
 import mirlo
 from mirlo import R
@@ -311,3 +312,12 @@ def _require_bounds(model: Any, x: np.ndarray) -> None:
         memory.begin(0xFF)
         np.testing.assert_array_equal(guarded(memory.read_only(x)), wanted)
         assert memory.overwritten() is None
+
+
+@can_emulate
+def test_the_benchmark_runs_where_no_processor_has_tiles() -> None:
+    """Each row is computed, and those in bf16 are as exact as bf16 is."""
+    output = output_of(run_script("-m", "benchmarks.amx", "--emulated", "--models", ""))
+    errors = [float(error) for error in re.findall(r"error ([^;\s]+)", output)]
+    assert len(errors) == 3 * len(output.splitlines()) == 18
+    assert 0 < max(errors) < 2**-6
