@@ -19,6 +19,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R
+from mirlo.benchmarks.turns import relative_error
 from mirlo.targets.llvm.options import host_machine
 from mirlo.tools import samples
 
@@ -113,17 +114,18 @@ def report_errors(title: str, calls: dict[str, Callable[[], Any]]) -> None:
         elapsed = 1000 * (time.perf_counter() - start)
         first = np.asarray(result[0] if isinstance(result, list | tuple) else result, np.float64)
         wanted = first if wanted is None else wanted
-        cells.append(f"{name} {elapsed:.1f} ms, error {np.abs(first - wanted).max() / np.abs(wanted).max():.1e}")
+        cells.append(f"{name} {elapsed:.1f} ms, error {relative_error(first, wanted):.1e}")
     print(f"{title}: {'; '.join(cells)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.amx", description="Measure AMX beside vectors.")
     parser.add_argument("--models", default=",".join(samples.names()), help="samples, or an empty text for none")
-    parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
+    mode.add_argument("--emulated", action="store_true", help="call each once, with AMX emulated")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each line")
     parser.add_argument("--pause", type=float, default=0.0, help="milliseconds before each call")
-    parser.add_argument("--emulated", action="store_true", help="call each once, with AMX emulated")
     options = parser.parse_args()
     if not host_machine().tiles and not options.emulated:
         raise SystemExit("this machine has no AMX that the system permits; --emulated computes what it does")

@@ -18,6 +18,7 @@ import numpy as np
 
 from mirlo.benchmarks import models
 from mirlo.benchmarks.models import dynamic
+from mirlo.benchmarks.turns import relative_error
 
 TOKENS = ((1, 1), (1, 7), (2, 16), (1, 33), (3, 5), (1, 64), (1, 128), (2, 50), (4, 17), (1, 100))
 IMAGES = tuple((batch, 0) for batch in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
@@ -58,7 +59,7 @@ def measure(name: str) -> None:
         actual, expected = next(iter(every.run(feeds).values())), reference.run(None, feeds)[0]
         if actual.shape != expected.shape:
             raise SystemExit(f"{name}: of {batch} x {length} the shape is {actual.shape}, not {expected.shape}")
-        worst = max(worst, float(np.abs(actual - expected).max() / np.abs(expected).max()))
+        worst = max(worst, relative_error(actual, expected))
     length = fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value if is_text else 0
     feeds = arrays_for(model, 1, length, rng)
     pairs = [(_seconds(every, feeds), _seconds(one, feeds)) for _ in range(PAIRS)][1:]
@@ -82,7 +83,7 @@ def measure_detector() -> None:
         actual, expected = next(iter(every.run(feeds).values())), theirs.run(None, feeds)[0]
         if actual.shape != expected.shape:
             raise SystemExit(f"detector: of {height} x {width} the shape is {actual.shape}, not {expected.shape}")
-        error = float(np.abs(actual - expected).max() / np.abs(expected).max())
+        error = relative_error(actual, expected)
         calls = [partial(every.run, feeds), partial(theirs.run, None, feeds), partial(one.run, feeds)]
         turns = [[_thread_seconds(call) for call in calls] for _ in range(PAIRS)][1:]
         to_theirs, to_one = (statistics.median(turn[0] / turn[other] for turn in turns) for other in (1, 2))

@@ -24,6 +24,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.benchmarks.turns import relative_error
 
 Feed = dict[str, np.ndarray]
 CHANNELS = 64
@@ -148,7 +149,7 @@ def report(title: str, model: Any, threads: int, seconds: float) -> None:
     results = {name: call() for name, call in calls.items()}
     times, exact = medians(calls, seconds), results["mirlo f32"]
     for name, took in times.items():
-        error = np.abs(results[name] - exact).max() / np.abs(exact).max()
+        error = relative_error(results[name], exact)
         ratios = (times["mirlo f32"] / took, times["onnxruntime f32"] / took)
         print(f"{title:16} {name:18} {took * 1e3:9.3f} {ratios[0]:9.2f} {ratios[1]:14.2f} {error:9.1e}", flush=True)
 

@@ -21,6 +21,7 @@ from mirlo_onednn.native.library import load_library, threads_set
 from mirlo_onednn.native.program import OneDnnProgram
 from mirlo_onednn.plan import OneDnnPlan, PostOp, PrimitiveNode, PrimitiveRegion, read
 
+from mirlo.benchmarks.turns import relative_error
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 
 from .models import path
@@ -489,9 +490,7 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
                 raise RuntimeError("the region failed")
 
         run_primitives()
-        difference = max(
-            float(np.abs(arrays[name] - other[name]).max() / np.abs(arrays[name]).max()) for name in region.outputs
-        )
+        difference = max(relative_error(other[name], arrays[name]) for name in region.outputs)
         turns = take_turns((run_primitives, run_graph), repeat)
     steps = len(program.reports[region.name].steps)
     alone = sum(partition.ops == 1 for partition in graph.partitions)

@@ -74,10 +74,15 @@ def bound_runner(model: bytes, arrays: dict[str, np.ndarray]) -> tuple[Callable[
     return run, out
 
 
+def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest difference of two arrays, relative to the largest element that is expected."""
+    return float(np.abs(actual - expected).max() / np.abs(expected).max())
+
+
 def largest_error(outputs: dict[str, np.ndarray], session: Any, inputs: dict[str, np.ndarray]) -> float:
     """Return the largest error of results relative to a session's, by the largest value of each."""
     expected = dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
-    return max(float(np.abs(outputs[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in outputs)
+    return max(relative_error(outputs[name], expected[name]) for name in outputs)
 
 
 def model_arguments(prog: str, about: str | None, models: Sequence[str], repeat: int) -> argparse.ArgumentParser:

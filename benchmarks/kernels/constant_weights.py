@@ -16,7 +16,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
-from mirlo.benchmarks.turns import onnxruntime_session
+from mirlo.benchmarks.turns import onnxruntime_session, relative_error
 
 K, N, CHANNELS = 1024, 4096, 512
 ROUNDS, CALLS = 9, 10
@@ -79,7 +79,7 @@ def report(name: str, model: Any, threads: int) -> None:
     session = onnxruntime_session(model.SerializeToString(), threads)
     executable = mirlo.compile(model, cache=False, threads=threads)
     expected = session.run(None, {"x": x})[0]
-    error = np.abs(executable.run({"x": x})["y"] - expected).max() / np.abs(expected).max()
+    error = relative_error(executable.run({"x": x})["y"], expected)
     ours, theirs = [], []
     for _ in range(ROUNDS):
         ours.append(seconds(lambda: executable(x)))

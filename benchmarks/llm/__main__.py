@@ -30,6 +30,7 @@ from mirlo.benchmarks.llm.model import MODELS, DecoderConfig, feed, save
 from mirlo.benchmarks.llm.reading import reader, weights_of_a_token
 from mirlo.benchmarks.llm.serving import report_serving
 from mirlo.benchmarks.llm.windows import report_windows
+from mirlo.benchmarks.turns import relative_error
 
 CASES = ((1, 128, 1), (1, 2046, 1), (1, 8190, 1), (1, 128, 8), (64, 0, 1), (512, 0, 1))
 """New tokens, tokens before them, sequences."""
@@ -88,7 +89,7 @@ def _error(theirs: object, ours: np.ndarray) -> str:
     if theirs.shape != ours.shape:
         return f"{theirs.shape} in place of {ours.shape}"
     wanted, mine = theirs.astype(np.float32), ours.astype(np.float32)
-    return f"{np.abs(mine - wanted).max() / np.abs(wanted).max():9.1e}"
+    return f"{relative_error(mine, wanted):9.1e}"
 
 
 def main() -> None:
