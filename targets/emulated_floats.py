@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KINDS = ("f16", "bf16")
 """The element types that may be emulated."""
 _CONVERSIONS = ("arith.extf", "arith.truncf")
-_NAMES = re.compile(r"(?<![\w@])b?f16\b|(?<=x)b?f16\b")
+_NAMES = re.compile(r"(?:(?<=x)|(?<![\w@]))b?f16\b")
 """Types: words of their own, or after the dims of a shape; not parts of the digests that name kernels."""
 
 
