@@ -62,32 +62,30 @@ def _pairs(lines: str) -> list[KernelPair]:
     return pairs
 
 
-INTEGERS = "tensor<20x24xi32>"
-
-
 @pytest.mark.parametrize("target", ["c", "llvm"])
 @pytest.mark.parametrize("quantized", ["rows", "results", "both"])
 def test_functions_beside_integers_have_floats(quantized: str, target: str) -> None:
     """Sums of integers become floats before a function, and quantization makes integers of its results."""
-    rows, results = quantized != "results", quantized != "rows"
-    kind, sums = ("i8", INTEGERS) if rows else ("f32", MATRIX)
-    left, right, last = f"tensor<20x30x{kind}>", f"tensor<30x24x{kind}>", "tensor<20x24xi8>" if results else MATRIX
-    lines = [
-        f'%y0 = "relax.matmul"(%x, %w) {{out_dtype = i32}} : ({left}, {right}) -> {sums}' if rows else
-        f'%y0 = "relax.matmul"(%x, %w) : ({left}, {right}) -> {sums}',
-        f'%y1 = "relax.cast"(%y0) {{dtype = f32}} : ({sums}) -> {MATRIX}',
+    kind = "f32" if quantized == "results" else "i8"
+    left, right, last = f"tensor<20x30x{kind}>", f"tensor<30x24x{kind}>", MATRIX
+    lines = [f'%y1 = "relax.matmul"(%x, %w) : ({left}, {right}) -> {MATRIX}']
+    if quantized != "results":
+        sums = "tensor<20x24xi32>"
+        lines = [
+            f'%y0 = "relax.matmul"(%x, %w) {{out_dtype = i32}} : ({left}, {right}) -> {sums}',
+            f'%y1 = "relax.cast"(%y0) {{dtype = f32}} : ({sums}) -> {MATRIX}',
+        ]
+    lines += [
         f'%y2 = "relax.add"(%y1, %b) : ({MATRIX}, {VECTOR}) -> {MATRIX}',
         f'%y3 = "relax.gelu"(%y2) : ({MATRIX}) -> {MATRIX}',
         f'%y4 = "relax.round"(%y3) : ({MATRIX}) -> {MATRIX}',
-        f'%y5 = "relax.cast"(%y4) {{dtype = i8}} : ({MATRIX}) -> {last}' if results else "",
-    ]  # fmt: skip
-    body = "\n".join(lines if rows else [lines[0].replace("%y0", "%y1"), *lines[2:]])
-    text = f"""
-    func.func @main(%x: {left}, %w: {right}, %b: {VECTOR}) -> {last} {{
-      {body}
-      return {"%y5" if results else "%y4"} : {last}
-    }}
-    """
+    ]
+    if quantized != "rows":
+        last = "tensor<20x24xi8>"
+        lines.append(f'%y5 = "relax.cast"(%y4) {{dtype = i8}} : ({MATRIX}) -> {last}')
+    result, body = lines[-1].partition(" ")[0], "\n".join(lines)
+    arguments = f"%x: {left}, %w: {right}, %b: {VECTOR}"
+    text = f"func.func @main({arguments}) -> {last} {{\n{body}\nreturn {result} : {last}\n}}"
     pairs = list(kernel_pairs(text, target, options="cpu=x86-64-v4" if target == "llvm" else ""))
     assert pairs
     for _, pair in pairs:

@@ -255,9 +255,10 @@ def test_an_access_beyond_memory_reads_other_numbers() -> None:
 def _result(pair: object, number: int) -> Array:
     """Return the result of the scheduled form where all elements are one number."""
     round_ = pair.definition.results(FIELD, RoundSettings(0))  # type: ignore[attr-defined]
-    inputs = [GuardedBuffer([np.full_like(buffer.wholes[0], number)], buffer.count) for buffer in round_.inputs]
+    for buffer in round_.inputs:
+        buffer.planes[0][:] = number
     compiled = pair.compile_scheduled(FIELD)  # type: ignore[attr-defined]
-    outputs, _ = run_function(compiled, RandomMemory(FIELD, FORM), inputs, {}, round_.table)
+    outputs, _ = run_function(compiled, RandomMemory(FIELD, FORM), round_.inputs, {}, round_.table)
     return outputs[0].planes[0]
 
 
