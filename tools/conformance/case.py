@@ -94,7 +94,9 @@ class Draw:
         """Draw values from low to high; unsigned integers are not below zero."""
         numpy_type, shape = self.kind.to_numpy(), self.sizes(shape)
         if self.is_float:
-            return self.random.uniform(low, high, shape).astype(numpy_type)
+            drawn = self.random.uniform(low, high, shape)
+            # Versions of ml_dtypes differ in whether they round f64 to bf16 once or by way of f32.
+            return (drawn if self.kind.name in ("f64", "f16") else drawn.astype(np.float32)).astype(numpy_type)
         if self.kind.is_bool:
             return self.random.integers(0, 2, shape).astype(numpy_type)
         least = max(int(np.ceil(low)), 0) if self.kind.kind == "uint" else int(np.ceil(low))
