@@ -1,5 +1,8 @@
 """Narrow numbers: `python -m benchmarks.low_precision [MODEL.onnx...] [--size N] [--threads T] [--seconds S]`.
 
+`--targets TARGET... --samples NAME...` compares bf16 with f32 on the samples alone, for these targets: the median ratio
+of the CPU time of calls in turns.
+
 Measures a matrix product, a small convolutional network, and the models that are named, in f32, in bf16
 (`compile(precision="bf16")`) and in bytes: ONNX Runtime's tools quantize the model (QDQ, a scale per channel of the
 weights, data without a sign), calibrated with random numbers. All take turns in one process. The table shows medians,
@@ -15,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,10 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.benchmarks.amx import feeds_of
+from mirlo.benchmarks.models import path
 from mirlo.benchmarks.turns import relative_error
+from mirlo.tools import samples
 
 Feed = dict[str, np.ndarray]
 CHANNELS = 64
@@ -143,6 +150,24 @@ def medians(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, fl
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def cpu_ratio(sample: str, target: str, rounds: int) -> tuple[float, float, float]:
+    """Return the median CPU seconds of a sample in f32, those with `precision="bf16"`, and the median ratio."""
+    executables = [
+        mirlo.compile(path(sample), target=target, threads=1, precision=precision) for precision in (None, "bf16")
+    ]
+    feed = feeds_of(executables[0])
+    seconds: list[list[float]] = [[], []]
+    for executable in executables:
+        executable(*feed)
+    for _ in range(rounds):
+        for executable, own in zip(executables, seconds, strict=True):
+            start = time.process_time()
+            executable(*feed)
+            own.append(time.process_time() - start)
+    ratio = statistics.median(narrow / wide for wide, narrow in zip(*seconds, strict=True))
+    return statistics.median(seconds[0]), statistics.median(seconds[1]), ratio
+
+
 def report(title: str, model: Any, threads: int, seconds: float) -> None:
     """Measure a model and print its part of the table."""
     calls = engines(model, threads)
@@ -159,14 +184,22 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL.onnx", help="models of floats with fixed shapes")
     parser.add_argument("--size", type=int, default=512, help="rows and columns of the product (default: 512)")
     parser.add_argument("--threads", type=int, default=1, help="threads of all (default: 1)")
+    parser.add_argument("--targets", nargs="*", default=[], metavar="TARGET", help="compare bf16 with f32 for these")
+    parser.add_argument("--samples", nargs="*", default=samples.names(), metavar="NAME", help="of these samples")
+    parser.add_argument("--rounds", type=int, default=13, help="calls in turns for each target (default: 13)")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each model (default: 2)")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # of the quantizer
+    for sample, target in product(arguments.samples, arguments.targets):
+        wide, narrow, ratio = cpu_ratio(sample, target, arguments.rounds)
+        print(f"{sample:12} {target:28} f32 {wide * 1e3:7.1f} ms  bf16 {narrow * 1e3:7.1f} ms  {ratio:.2f}", flush=True)
+    if arguments.targets:
+        return
     print(f"{'model':16} {'engine':18} {'ms':>9} {'x mirlo':>9} {'x onnxruntime':>14} {'error':>9}")
     report(f"matmul {arguments.size}", matmul(arguments.size), arguments.threads, arguments.seconds)
     report("network", network(), arguments.threads, arguments.seconds)
-    for path in arguments.models:
-        report(Path(path).stem[:16], onnx.load(path), arguments.threads, arguments.seconds)
+    for file in arguments.models:
+        report(Path(file).stem[:16], onnx.load(file), arguments.threads, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -477,8 +477,8 @@ def precision_passes(dtype: str | None, recorded: str | None, target: Target, op
     dtype = chosen_precision(dtype, target, options)
     if dtype is None:
         return ""
-    operands = f" operands={target.narrow_operands(dtype, options)}" if target.has("narrow_operands") else ""
-    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}{operands}}},fold-constant"
+    others = f" {target.precision_options(dtype, options)}" if target.has("precision_options") else ""
+    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}{others}}},fold-constant"
 
 
 def _cache_passes(dtype: str | None, recorded: str | None) -> str:

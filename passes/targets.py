@@ -140,7 +140,7 @@ METHODS = CheckedMethods(
         "pipelines": Expected(
             "a dict from names of stages to functions that return pipelines", maps(is_text, callable)
         ),
-        "narrow_operands": Expected("a text: all or constants", is_text),
+        "precision_options": Expected("a text: options of to-mixed-precision", is_text),
         "fastest_precision": Expected("the name of an element type, or None", optional(is_text)),
         "lanes": Expected("a number of lanes, an integer of at least 1", is_count),
         "code": Expected("a list of KernelText", each_is(is_a("mirlo.passes.code_forms:KernelText"))),
@@ -330,9 +330,9 @@ class Target(metaclass=_TargetType):
         """Return other pipelines by name: stages of the main one."""
         return {}
 
-    def narrow_operands(self, dtype: str, options: CompileOptions) -> str:
-        """Return the operands that products read in the type named by `precision`: `all`, or `constants` only."""
-        return "all"
+    def precision_options(self, dtype: str, options: CompileOptions) -> str:
+        """Return the options of `to-mixed-precision`, besides `dtype`, for the type named by `precision`."""
+        return "operands=all"
 
     def fastest_precision(self, options: CompileOptions) -> str | None:
         """Return the narrowest type whose products are faster than those of f32, or None if there is none."""

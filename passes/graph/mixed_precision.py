@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +52,9 @@ class ToMixedPrecision(Pass):
     operator's class declares its `PRECISION`. A constant beyond the range of the low-precision type, such as a
     mask's -1e9 in f16, keeps its users in f32. With `operands=constants` only constants are in low precision: products
     widen them where they read them, and everything that is computed stays in f32, for machines that multiply no
-    elements of the type faster. With `operands=rows` only products change whose weights the model stores in the type.
+    elements of the type faster. With `max-rows` constants that static sizes multiply with more rows stay in f32: to
+    widen them takes longer than to read them. With `operands=rows` only products change whose weights the model stores
+    in the type.
     """
 
     name = "to-mixed-precision"
@@ -59,6 +62,7 @@ class ToMixedPrecision(Pass):
     anchor = "func.func"
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
     operands: str = option(ALL, "what products read in the narrow type: all, constants, or rows of narrow weights")
+    max_rows: int = option(0, "with operands=constants, most rows that narrow constants are multiplied with; 0: any")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
     def run(self, op: ir.OpView, session: Session) -> None:
@@ -74,13 +78,13 @@ class ToMixedPrecision(Pass):
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
         check_nodes(self.keep, "keep", op, session)
         all_blocks = blocks(op)
-        converter = CONVERTERS[self.operands](DTYPES[self.dtype], frozenset(self.keep), session)
+        converter = CONVERTERS[self.operands](DTYPES[self.dtype], frozenset(self.keep), session, self.max_rows)
         for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 converter.convert(operation)
         for block in reversed(all_blocks):
             erase_dead(block, is_pure_relax)
-        if not converter.has_products:
+        if not converter.has_changed:
             return
         narrow = {ALL: "operands", CONSTANTS: "weights", ROWS: "rows"}[self.operands]
         note = Approximation(
@@ -108,13 +112,14 @@ class _PrecisionVersions:
 class _Converter:
     """Converter of operations, one by one, that tracks both versions of each value."""
 
-    def __init__(self, dtype: DType, keep: frozenset[str], session: Session):
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Session, max_rows: int = 0):
         self.dtype = dtype
         self.keep = keep
         self.session = session
+        self.max_rows = max_rows
         self.known: dict[ir.Value, _PrecisionVersions] = {}
-        self.has_products = True
-        """Whether products may have changed."""
+        self.has_changed = True
+        """Whether results may have changed."""
 
     def convert(self, op: ir.Operation) -> None:
         """Convert one operation according to the versions of its operands."""
@@ -253,10 +258,24 @@ class _Converter:
 class _ConstantConverter(_Converter):
     """Converter that narrows the constants of products and of tables only."""
 
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Session, max_rows: int = 0):
+        super().__init__(dtype, keep, session, max_rows)
+        self.has_changed = False
+
     def _sum_wide(self, op: ir.Operation) -> None:
         for i, value in enumerate(op.operands):
             is_weight = i < 2 and _is_f32(value) and is_constant(value) and self._fits(value)
-            op.operands[i] = self._rounded(value) if is_weight else self._wide(value)
+            op.operands[i] = self._rounded(value) if is_weight and self._has_few_rows(op, i) else self._wide(value)
+
+    def _has_few_rows(self, op: ir.Operation, position: int) -> bool:
+        """Return whether a product multiplies each element of an operand at most `max_rows` times, or may do so."""
+        kinds = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
+        static = [kind for kind in kinds if kind is not None and kind.is_static]
+        if not self.max_rows or len(static) < len(kinds):
+            return True
+        count = len(op.operands)
+        products = class_of(op).flops(static[:count], static[count:], **op.opview.attribute_values()) // 2
+        return products <= self.max_rows * prod(static[position].static_shape)
 
     def _narrow(self, op: ir.Operation) -> None:
         if isinstance(op.opview, AttentionBase):
@@ -266,10 +285,12 @@ class _ConstantConverter(_Converter):
 
     def _rounded(self, constant: ir.Value) -> ir.Value:
         """Return a constant in the low-precision type, widened to f32."""
+        self.has_changed = True
         self._narrowed(constant)
         return self._widened(constant)
 
     def _move(self, op: ir.Operation) -> None:
+        self.has_changed = True
         results = self._remake(op, [self._narrowed(value) for value in op.operands])
         self._remember(op, [_PrecisionVersions(None, value, False) for value in results])
 
@@ -277,9 +298,9 @@ class _ConstantConverter(_Converter):
 class _RowConverter(_Converter):
     """Converter that narrows the rows of products whose weights are stored in the low-precision type."""
 
-    def __init__(self, dtype: DType, keep: frozenset[str], session: Session):
-        super().__init__(dtype, keep, session)
-        self.has_products = False
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Session, max_rows: int = 0):
+        super().__init__(dtype, keep, session, max_rows)
+        self.has_changed = False
 
     def convert(self, op: ir.Operation) -> None:
         """Convert a product with narrow weights; other operations stay."""
@@ -287,7 +308,7 @@ class _RowConverter(_Converter):
         if not is_product or self._is_kept(op) or not self._has_narrow_weights(op):
             self._stay(op)
             return
-        self.has_products = True
+        self.has_changed = True
         self._sum_wide(op)
         for value in op.results:
             if value in self.known:

@@ -87,12 +87,20 @@ class LlvmTarget(Target):
 
         return expectation(function, values, options)
 
-    def narrow_operands(self, dtype: str, options: CompileOptions) -> str:
+    def precision_options(self, dtype: str, options: CompileOptions) -> str:
         from mirlo.passes.graph.mixed_precision import ALL, CONSTANTS
-        from mirlo.targets.llvm.options import machine_for
+        from mirlo.targets.llvm.options import machine_for, saves_memory
 
         machine = machine_for(options)
-        return ALL if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles) else CONSTANTS
+        if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles):
+            return f"operands={ALL}"
+        # Results of a row may not depend on how many rows there are, nor may a model that saves memory take more of it.
+        is_always = machine.invariant or saves_memory(options)
+        return (
+            f"operands={CONSTANTS}"
+            if is_always
+            else f"operands={CONSTANTS} max-rows={max(1, machine.compute_bound_rows - 1)}"
+        )
 
     def fastest_precision(self, options: CompileOptions) -> str | None:
         from mirlo.targets.llvm.options import machine_for

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import cache
+from math import ceil
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
@@ -104,6 +105,11 @@ class Machine:
     def has_fast_bf16(self) -> bool:
         """Return whether an instruction of vectors multiplies bf16 faster than f32."""
         return self.bf16_dot_rate > 1 and not {"bf16", "bfmmla"}.isdisjoint(self.dots)
+
+    @property
+    def compute_bound_rows(self) -> int:
+        """Return the rows from which on multiplying columns of f32 takes longer than reading them from memory."""
+        return ceil(self.fma_per_cycle * self.vector_bytes / self.memory_bytes_per_cycle)
 
     @property
     def private_cache_bytes(self) -> int:

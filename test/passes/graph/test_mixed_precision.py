@@ -63,40 +63,79 @@ def test_numbers_are_near_those_in_f32(precision: str) -> None:
     assert 0 < error <= BOUNDS[precision]
 
 
-def test_large_weights_take_half_of_the_memory() -> None:
-    weights = np.random.default_rng(2).standard_normal((1024, 1152)).astype(np.float32)
+def _product(rows: int | str, columns: int = 1152) -> Any:
+    """Return a product with constant weights, of more than a MiB if there are many columns."""
+    weights = np.random.default_rng(2).standard_normal((1024, columns)).astype(np.float32)
     model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 1024] x) => (float[64, 1152] y) { y = MatMul(x, w) }'
+        f'<ir_version: 10, opset_import: ["": 20]> g (float[{rows}, 1024] x) => (float[{rows}, {columns}] y) '
+        "{ y = MatMul(x, w) }"
     )
     model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
-    wide, narrow = (mirlo.compile(model, cache=False, precision=p).memory.weights_bytes for p in (None, "bf16"))
-    assert (wide, narrow) == (weights.nbytes, weights.nbytes // 2)
+    return model
+
+
+def test_large_weights_take_half_of_the_memory() -> None:
+    size = 4 * 1024 * 1152
+    wide, narrow = (mirlo.compile(_product(1), cache=False, precision=p).memory.weights_bytes for p in (None, "bf16"))
+    assert (wide, narrow) == (size, size // 2)
 
 
 @pytest.mark.parametrize(
-    ("cpu", "precision", "operands"),
+    ("options", "rows", "dtype"),
     [
-        ("emeraldrapids", "bf16", "all"), ("icelake-server", "bf16", "constants"),
-        ("znver5", "bf16", "all"), ("znver3", "bf16", "constants"),
-        ("znver5", "f16", "constants"), ("neoverse-n2", "bf16", "all"), ("neoverse-n1", "bf16", "constants"),
+        ("cpu=icelake-server", 1, "bf16"), ("cpu=icelake-server", 8, "bf16"), ("cpu=icelake-server", 15, "bf16"),
+        ("cpu=icelake-server", 16, "f32"), ("cpu=icelake-server", 64, "f32"), ("cpu=icelake-server", "n", "bf16"),
+        ("cpu=icelake-server", 0, "bf16"), ("cpu=icelake-server memory=small", 64, "bf16"),
+        ("cpu=icelake-server invariant=true", 64, "bf16"),
+        ("cpu=znver3", 7, "bf16"), ("cpu=znver3", 8, "f32"), ("cpu=znver3", "n", "bf16"), ("cpu=znver5", 64, "bf16"),
     ],
 )  # fmt: skip
-def test_only_weights_are_narrow_where_no_instruction_multiplies_faster(
-    cpu: str, precision: str, operands: str
-) -> None:
+def test_weights_are_narrow_where_memory_limits_their_products(options: str, rows: int | str, dtype: str) -> None:
+    """Where the sizes say that a weight is multiplied with many rows, it is read faster as f32 than widened."""
+    compiled = mirlo.compile(_product(rows), precision="bf16", target=f"llvm{{{options}}}", load=False, cache=False)
+    assert [spec.dtype for spec in compiled.artifact.params] == [dtype]
+    assert ("approximations" in compiled.artifact.metadata) == (dtype == "bf16")
+
+
+def test_without_constants_nothing_is_narrow() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 9] x, float[9, 32] w) => (float[64, 32] y) '
+        "{ y = MatMul(x, w) }"
+    )
+    compiled = mirlo.compile(model, precision="bf16", target="llvm{cpu=icelake-server}", load=False, cache=False)
+    assert not compiled.artifact.params and "approximations" not in compiled.artifact.metadata
+
+
+def test_a_weight_of_two_products_is_stored_for_each() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[1, 1024] x, float[64, 1024] z) '
+        "=> (float[1, 1152] y, float[64, 1152] v) { y = MatMul(x, w)\n v = MatMul(z, w) }"
+    )
+    model.graph.initializer.append(_product(1).graph.initializer[0])
+    compiled = mirlo.compile(model, precision="bf16", target="llvm{cpu=icelake-server}", load=False, cache=False)
+    assert sorted(spec.dtype for spec in compiled.artifact.params) == ["bf16", "f32"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "precision", "options"),
+    [
+        ("emeraldrapids", "bf16", "operands=all"), ("icelake-server", "bf16", "operands=constants max-rows=15"),
+        ("znver5", "bf16", "operands=all"), ("znver3", "bf16", "operands=constants max-rows=7"),
+        ("znver5", "f16", "operands=constants max-rows=15"), ("neoverse-n2", "bf16", "operands=all"),
+        ("neoverse-n1", "bf16", "operands=constants max-rows=3"),
+        ("icelake-server memory=small", "bf16", "operands=constants"),
+        ("icelake-server invariant=true", "bf16", "operands=constants"),
+    ],
+)  # fmt: skip
+def test_only_weights_are_narrow_where_no_instruction_multiplies_faster(cpu: str, precision: str, options: str) -> None:
     target = find_target("llvm")
     passes = precision_passes(precision, None, target, CompileOptions("llvm", target_options=f"cpu={cpu}"))
-    assert f"to-mixed-precision{{dtype={precision} operands={operands}}}" in passes
+    assert f"to-mixed-precision{{dtype={precision} {options}}}" in passes
 
 
 @pytest.mark.parametrize("cpu", ["emeraldrapids", "znver5"])
 def test_rows_stay_wide_where_only_weights_are_narrow(cpu: str) -> None:
-    weights = np.random.default_rng(2).standard_normal((1024, 1152)).astype(np.float32)
-    model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 1024] x) => (float[64, 1152] y) { y = MatMul(x, w) }'
-    )
-    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
-    compiled = explain_model(model, f"llvm{{cpu={cpu}}}", follow=True, precision="bf16")
+    compiled = explain_model(_product("n"), f"llvm{{cpu={cpu}}}", follow=True, precision="bf16")
     text = "".join(stage.text for stages in compiled.stages.values() for stage in stages)
     assert "bf16" in text
     assert ('instruction = "vdpbf16ps"' in text) == (cpu == "znver5")

@@ -199,7 +199,10 @@ def needs_packing(
     machine: Machine,
     chosen: bool | None,
 ) -> bool:
-    """Return whether the kernel packs each panel of the column operand before use, as is `chosen` if it can."""
+    """Return whether the kernel packs each panel of the column operand before use, as is `chosen` if it can.
+
+    Columns with `is_cast` are converted in the copy.
+    """
     if columns.form.stride(lane_axis) != 1:
         return bool(columns.form.stride(lane_axis) != 0)
     if chosen is not None and not is_cast:

@@ -12,6 +12,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
+from mirlo.passes.schedule.primitives.tile_instruction import kind_of
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
@@ -44,7 +45,7 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import (
     tiles_at_edges,
 )
 from mirlo.targets.llvm.schedule.contraction.tiles import TileSearch
-from mirlo.targets.llvm.schedule.cost import EDGE_TILES, MIN_ROWS_TO_EXTEND, UNROLL_TAPS
+from mirlo.targets.llvm.schedule.cost import EDGE_TILES, MIN_ROWS_TO_EXTEND, MOST_TILES_THAT_WIDEN, UNROLL_TAPS
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,30 @@ def choose_packing(request: PlanRequest, sides: ContractionSides, chosen: SumCho
         return PanelPacking(False, is_stored=is_stored)
     if group is not None:
         return PanelPacking(not group.is_stored or extends_panels(sides, group), is_stored=is_stored)
+    is_cast &= not widens_in_tiles(sides, tile, chosen.machine)
     packs = needs_packing(
         columns, sides.lane_axis, chosen.order, count_of(sides.shared), tile.vectors * chosen.problem.lanes, is_cast,
         chosen.machine, request.choices.pack,
     )  # fmt: skip
     return PanelPacking(packs, columns.form.stride(sides.lane_axis) == 1 and not is_cast, is_stored)
+
+
+def widens_in_tiles(sides: ContractionSides, tile: ChosenTile, machine: Machine) -> bool:
+    """Return whether each tile widens the columns where it loads them, which takes one or two instructions for each.
+
+    Columns that many rows are multiplied with are widened once, in the copy of a panel. A number of rows that the run
+    time knows is taken as few: with those a copy takes longer than all products.
+    """
+    factor = sides.columns.factor
+    is_plain = kind_of(factor) == str(sides.columns.access.element_type) and isinstance(
+        sides.contraction.product.accumulate_type, ir.F32Type
+    )
+    has_f16 = machine.avx512 or machine.avx2
+    narrow = (ir.BF16Type, ir.F16Type) if has_f16 else ir.BF16Type
+    if not is_plain or not isinstance(sides.columns.access.element_type, narrow):
+        return False
+    rows = D.product([axis.extent for axis in sides.shared])
+    return not isinstance(rows, int) or -(-rows // tile.rows) <= MOST_TILES_THAT_WIDEN
 
 
 def extends_panels(sides: ContractionSides, group: DotGroup) -> bool:

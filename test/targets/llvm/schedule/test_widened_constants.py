@@ -10,9 +10,11 @@ import onnx
 import pytest
 from onnx_models import F32, I64, make_model, node
 
-from mirlo.testing import runs_as_onnxruntime
+from mirlo.testing import assert_verified, runs_as_onnxruntime
+from mirlo.tools.explain.model import explain_model
 
 DTYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "i8": np.int8, "u8": np.uint8}
+ELEMENTS = {"bf16": onnx.TensorProto.BFLOAT16, "f16": onnx.TensorProto.FLOAT16}
 MATRIX = (700, 1100)
 """Elements that would take a MiB more as f32: less is converted when the model is compiled."""
 
@@ -68,3 +70,36 @@ def test_a_table_whose_rows_are_gathered(dtype: str) -> None:
     exe = runs_as_onnxruntime(model, {"words": np.array([3, 699, 0, -1])}, rtol=1e-4, atol=1e-3)
     assert [kernel.kind for kernel in exe.artifact.kernels] == ["injective", "contraction"]
     assert {spec.dtype for spec in exe.artifact.params} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "rows", "is_copied"),
+    [
+        ("bf16", "cpu=icelake-server", 1, False), ("bf16", "cpu=icelake-server", 8, False),
+        ("bf16", "cpu=icelake-server", 64, False), ("bf16", "cpu=icelake-server", 400, True),
+        ("bf16", "cpu=icelake-server", "n", False), ("bf16", "cpu=icelake-server", 0, False),
+        ("bf16", "cpu=znver3", 24, False), ("bf16", "cpu=znver3", 400, True), ("bf16", "cpu=znver3", "n", False),
+        ("bf16", "cpu=x86-64-v2", 24, False), ("f16", "cpu=znver3", 24, False), ("f16", "cpu=znver3", "n", False),
+        ("f16", "cpu=x86-64-v2", 24, True),
+    ],
+)  # fmt: skip
+def test_few_tiles_widen_what_they_load(dtype: str, options: str, rows: int | str, is_copied: bool) -> None:
+    """A copy of a panel takes longer than the products of a few rows; without instructions for f16 it pays at once."""
+    weights = np.random.default_rng(1).standard_normal(MATRIX).astype(DTYPES[dtype])
+    nodes = [node("Cast", "v", "w", to=F32), node("MatMul", "x w", "y")]
+    model = make_model(nodes, {"x": (F32, (rows, MATRIX[0]))}, ["y"], {"v": weights})
+    (kernel,) = explain_model(model, f"llvm{{{options}}}", tune=False).kernels
+    assert kernel.schedule is not None and ("cache_read" in str(kernel.schedule.trace)) == is_copied
+
+
+@pytest.mark.parametrize("options", ["cpu=skylake-avx512", "cpu=znver3"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_widened_columns_are_exact(dtype: str, options: str) -> None:
+    weights = np.random.default_rng(1).standard_normal((40, 72)).astype(DTYPES[dtype])
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "y")]
+    for rows in (8, "n"):
+        model = make_model(
+            [node("Cast", "v", "w", to=F32), *nodes], {"x": (F32, (rows, 40)), "v": (ELEMENTS[dtype], weights.shape)},
+            ["y"], {},
+        )  # fmt: skip
+        assert_verified(model, f"llvm{{{options}}}")
