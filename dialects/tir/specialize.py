@@ -25,13 +25,6 @@ class DimIsBound(ValueError):
         self.location = location
 
 
-def with_dims(function: ir.Operation, dims: Sizes) -> ir.Operation:
-    """Return a copy of a function over tensors, before it, in which symbols are these dims."""
-    clone = function.clone(ip=ir.InsertionPoint(function))
-    substitute_dims(clone, dims)
-    return clone
-
-
 def copy_with_dims(function: ir.Operation, dims: Sizes) -> ir.Operation:
     """Return a copy of a function over tensors, in no module, in which symbols are these dims."""
     clone = function.clone(ip=False)

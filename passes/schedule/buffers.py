@@ -208,12 +208,6 @@ class TensorBuffers:
         """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
         self._placed[value] = buffer
 
-    def copy(self) -> TensorBuffers:
-        """Return a copy in which values may be stored in other buffers from here on."""
-        result = TensorBuffers(self.buffers)
-        result._instead, result._placed = dict(self._instead), dict(self._placed)
-        return result
-
     def buffer(self, value: Any) -> ir.Value:
         """Return the buffer of a value: that of the function, or where the value is placed."""
         target = self._instead.get(value, value)

@@ -121,7 +121,7 @@ def emit(
     from mirlo.passes.schedule.primitives.variants import emit_variants, run_passes_of_variants
 
     run_passes_of_variants(root, variants)
-    root.specialized = [(D.symbol(each.size), each.value) for each in variants]
+    root.specialized = [(tuple(map(D.symbol, each.sizes)), each.value) for each in variants]
     return function.build(lambda: emit_variants(function, variants, loops_of_variant, loops), schedule, choices)
 
 

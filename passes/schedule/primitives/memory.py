@@ -370,7 +370,8 @@ def _page_layouts(blocks: RowBlocks) -> dict[ir.Value | None, PartLayout]:
 
 def _share_of_calls(root: Root) -> Dim:
     """Return 0 for sizes for which there are other loops, otherwise 1; sizes below 1 have no elements."""
-    return D.product([D.minimum(1, size // 2) for size, value in root.specialized if value == 1])
+    ones = [sizes for sizes, value in root.specialized if value == 1]
+    return D.product([D.minimum(1, sum((size // 2 for size in sizes), 0)) for sizes in ones])
 
 
 def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: Extents) -> PlacedBuffers:

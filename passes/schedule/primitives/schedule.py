@@ -83,8 +83,8 @@ class Schedule(LoopQueries):
         """The blocks of the function that `compute_inline` took."""
         self.variant = ""
         """The name of the variant that this schedule is; empty for that of the whole function."""
-        self.variants: dict[str, tuple[str, int, Schedule]] = {}
-        """The schedules for one value of a size, with the sizes and values, by their names."""
+        self.variants: dict[str, tuple[tuple[str, ...], int, Schedule]] = {}
+        """The schedules for one value of some sizes, with the sizes and values, by their names."""
         self._is_given = False
         """Whether a function of the user is arranging the loops."""
         self._shared_rows: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], SharedRows] | None = None
@@ -612,25 +612,25 @@ class Schedule(LoopQueries):
     # The schedule as a whole
 
     @primitive
-    def specialize(self, size: str, value: int) -> Schedule:
-        """Return a schedule of its own for calls in which a size of the function has this value.
+    def specialize(self, size: str | Sequence[str], value: int) -> Schedule:
+        """Return a schedule of its own for calls in which a size of the function, or each of several, has this value.
 
         Its blocks and loops have the names that they have without primitives. The loops of this schedule are for all
         other values.
         """
-        from mirlo.passes.schedule.primitives.variants import view_with_size
+        from mirlo.passes.schedule.primitives.variants import view_with_sizes
 
         if self.variant or self.applied or limits_of(self._root) is not None:
             raise ScheduleError(
                 "specialize: expected the schedule of a function of a CPU, without apply_rule and not a variant itself"
             )
-        name = variant_name(size, value)
+        sizes, name = (size,) if isinstance(size, str) else tuple(size), variant_name(size, value)
         if name in self.variants:
-            raise ScheduleError(f"specialize: there is a schedule for {size} = {value} already")
-        result = Schedule(view_with_size(self._view, size, value))
+            raise ScheduleError(f"specialize: there is a schedule for {' and '.join(sizes)} = {value} already")
+        result = Schedule(view_with_sizes(self._view, sizes, value))
         result.trace, result.variant = self.trace, name
         self._record(SPECIALIZE, (size, value), result)
-        self.variants[name] = size, value, result
+        self.variants[name] = sizes, value, result
         return result
 
     @primitive
@@ -810,8 +810,9 @@ class Schedule(LoopQueries):
 
     def __str__(self) -> str:
         texts = [super().__str__()]
-        for size, value, schedule in self.variants.values():
-            texts.append(f"where {size} is {value}:\n" + indent(str(schedule), "  "))
+        for sizes, value, schedule in self.variants.values():
+            where = " and ".join(f"{size} is {value}" for size in sizes)
+            texts.append(f"where {where}:\n" + indent(str(schedule), "  "))
         return "\n".join(texts)
 
     def packed_parameters(self) -> list[PackedOrder]:
@@ -842,7 +843,7 @@ class Schedule(LoopQueries):
             return []
         from mirlo.passes.schedule.primitives.variants import SizeVariant
 
-        return [SizeVariant(size, value, each._root) for size, value, each in self.variants.values()]
+        return [SizeVariant(sizes, value, each._root) for sizes, value, each in self.variants.values()]
 
     def _require_no_variants(self, word: str) -> None:
         if self.variants or self.variant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,10 @@ class PrimitiveCallRecord:
         return f"{result}{self.variant or 's'}.{self.primitive}({', '.join(arguments)})"
 
 
-def variant_name(size: str, value: int) -> str:
-    """Return the name of the variant of a schedule for a value of a size."""
-    return f"{c_identifier(size)}_{value}"
+def variant_name(size: str | Sequence[str], value: int) -> str:
+    """Return the name of the variant of a schedule for a value of one size, or of several."""
+    sizes = [size] if isinstance(size, str) else size
+    return "_".join([*map(c_identifier, sizes), str(value)])
 
 
 @dataclass

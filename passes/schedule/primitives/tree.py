@@ -626,8 +626,8 @@ class Root:
     """Modules that keep blocks alive which are not in the function."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
-    specialized: list[tuple[Dim, int]] = field(default_factory=list)
-    """Sizes, and values of them for which other loops are emitted."""
+    specialized: list[tuple[tuple[Dim, ...], int]] = field(default_factory=list)
+    """Sizes that have a value, each of them, where other loops are emitted."""
 
     def leaves(self) -> Sequence[BlockLeaf]:
         return leaves_of(self)

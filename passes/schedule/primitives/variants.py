@@ -1,13 +1,15 @@
-"""Loops of their own for one value of a size: `specialize`, and the code that chooses between them."""
+"""Loops of their own for one value of some sizes: `specialize`, and the code that chooses between them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import compare, index
 from mirlo.dialects.tir.buffers import INPLACE
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.specialize import copy_with_dims
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
@@ -20,21 +22,24 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class SizeVariant:
-    """The loops of a function for one value of a size."""
+    """The loops of a function for one value of each of some sizes."""
 
-    size: str
+    sizes: tuple[str, ...]
     value: int
     root: Root
 
 
-def view_with_size(view: PrimView, size: str, value: int) -> PrimView:
-    """Return a copy of a function in which a size has this value."""
+def view_with_sizes(view: PrimView, sizes: Sequence[str], value: int) -> PrimView:
+    """Return a copy of a function in which each of some sizes has this value."""
+    if not sizes:
+        raise ScheduleError("specialize: expected the name of a size, or of several, found none")
     symbols = {symbol for tensor in view.arguments for dim in dims_of(tensor.type) for symbol in D.symbols_of(dim)}
-    if size not in symbols:
-        hint = nearest(size, symbols) or f"; there are {', '.join(sorted(symbols)) or 'none'}"
-        raise ScheduleError(f"specialize: the function has no size '{size}'{hint}")
+    for size in sizes:
+        if size not in symbols:
+            hint = nearest(size, symbols) or f"; there are {', '.join(sorted(symbols)) or 'none'}"
+            raise ScheduleError(f"specialize: the function has no size '{size}'{hint}")
     with view.op.context, view.op.location:
-        return PrimView(copy_with_dims(view.op, {size: value}))
+        return PrimView(copy_with_dims(view.op, dict.fromkeys(sizes, value)))
 
 
 def emit_variants(
@@ -52,8 +57,9 @@ def emit_variants(
     outside = zip((*function.view.arguments, *function.view.returned), (*view.arguments, *view.returned), strict=True)
     for value, own in outside:
         memory.place(own, function.buffer(value))
-    has_value = compare("eq", index(D.symbol(variant.size)), index(variant.value))
-    either(has_value, lambda: loops(variant.root, memory), lambda: emit_variants(function, others, loops, otherwise))
+    tests = [compare("eq", index(D.symbol(size)), index(variant.value)) for size in variant.sizes]
+    has_values = reduce(lambda one, other: create("arith.andi", one.type, one, other), tests)
+    either(has_values, lambda: loops(variant.root, memory), lambda: emit_variants(function, others, loops, otherwise))
 
 
 def run_passes_of_variants(root: Root, variants: Sequence[SizeVariant]) -> None:

@@ -70,6 +70,59 @@ def test_trace_is_printed_saved_and_replayed(tmp_path: Path) -> None:
     assert str(scheduled().replay(functions["schedule"])) == str(s)  # type: ignore[arg-type]
 
 
+WIDE = "columns"
+columns = T.dims(WIDE)
+
+
+@mirlo.prim_func
+def halve(x: T.Buffer[(rows, columns), T.f32], y: T.Out[(rows, columns), T.f32]):
+    for i, j in T.grid(rows, columns):
+        with T.block("halve"):
+            vi, vj = T.axes("SS", i, j)
+            y[vi, vj] = x[vi, vj] * 0.5
+
+
+@mirlo.script
+def halves(x: R.Tensor[(ROWS, WIDE), R.f32]):
+    return R.call_tir(halve, x)
+
+
+def by_two_sizes(s: Schedule) -> None:
+    """Arrange a single element, then one row, then all others."""
+    one = s.specialize([ROWS, WIDE], 1)
+    one.unroll(one.loops("halve")[1])
+    row = s.specialize(ROWS, 1)
+    row.vectorize(row.split(row.loops("halve")[1], (None, 8))[1])
+    s.parallel(s.loops("halve")[0])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_sizes_have_the_value(threads: int) -> None:
+    executable = mirlo.compile(halves, schedules={"halve": by_two_sizes}, threads=threads, cache=False)
+    for shape in ((0, 0), (1, 0), (0, 1), (1, 1), (1, 19), (7, 1), (5, 33)):
+        x = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+        np.testing.assert_array_equal(executable(x), 0.5 * x)
+    assert_verified(halves, schedules={"halve": by_two_sizes}, threads=threads)
+
+
+def test_trace_of_several_sizes(tmp_path: Path) -> None:
+    s = Schedule.of(halve, TensorType((D.symbol(ROWS), D.symbol(WIDE)), "f32"))
+    by_two_sizes(s)
+    text = str(s.trace)
+    assert "rows_columns_1 = s.specialize(['rows', 'columns'], 1)" in text
+    assert "where rows is 1 and columns is 1:" in str(s)
+    s.save(tmp_path / "schedule.json")
+    again = Schedule.of(halve, TensorType((D.symbol(ROWS), D.symbol(WIDE)), "f32"))
+    again.replay(Trace.load(tmp_path / "schedule.json"))
+    assert (str(again.trace), str(again)) == (text, str(s))
+    for refused in ([ROWS, WIDE], [], [ROWS, "column"]):
+        with pytest.raises(ScheduleError):
+            s.specialize(refused, 1)
+        assert str(s.trace) == text
+    s.undo(0)
+    assert not s.variants
+
+
 def test_errors_leave_all_loops_as_they_were() -> None:
     s = scheduled()
     by_size(s)

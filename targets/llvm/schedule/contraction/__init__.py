@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -10,17 +9,14 @@ from math import prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import compare, index
-from mirlo.dialects.tir.specialize import with_dims
-from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.forms import BlockAxis
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
-from mirlo.passes.schedule.buffers import CYCLES, BufferFunction, TensorBuffers
+from mirlo.passes.schedule.buffers import CYCLES, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule_of
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
@@ -34,8 +30,8 @@ from mirlo.targets.llvm.schedule.contraction.tiled_contraction import Contractio
 from mirlo.targets.llvm.schedule.part_rules import function_group
 
 
-def has_own_row(plan: TiledContraction) -> bool:
-    """Return whether calls with one row have loops of their own.
+def may_have_own_row(plan: TiledContraction) -> bool:
+    """Return whether loops of their own may be faster for calls with one row.
 
     Many rows share a panel whose elements a copy has converted. One row reads it once: its tile converts elements
     where it loads them, and writes no copy.
@@ -58,14 +54,20 @@ def rows_of(roles: ContractionRoles) -> list[BlockAxis]:
     return [axis for axis in roles.contraction.spatial if axis.id not in indexed]
 
 
-def _for_one_row(group: BlockGroup[Machine], rows: Sequence[BlockAxis]) -> tuple[BlockGroup[Machine], ir.Operation]:
-    """Return the blocks in a copy of their function in which there is one row, and that, which the caller erases."""
-    function = group.blocks[0].op.parent
-    assert function is not None, "a block is in a function"
-    view = PrimView(with_dims(function, {str(axis.extent): 1 for axis in rows}))
-    whole = whole_group(view, group.machine, group.threads)
-    at = [block.op for block in group.siblings].index(group.blocks[0].op)
-    return whole.part(at, at + len(group.blocks)), view.op
+def arrange_one_row(s: Schedule, plan: TiledContraction, threads: int) -> bool:
+    """Arrange loops of their own for one row in the schedule of a function; return whether they are without a copy."""
+    count = len(s.trace.calls)
+    one = s.specialize([str(axis.extent) for axis in rows_of(plan.roles)], 1)
+    group = whole_group(one.view, plan.machine, threads)
+    single = plan_tiles(group, _without_tile(plan.choices))
+    if not isinstance(single, Decline) and not single.plan.packing.packs_panels:
+        try:
+            arrange_contraction(one, one.blocks(), single.plan)
+            return True
+        except ScheduleError:  # no register tile, which `plan_tiles` does not require
+            pass
+    s.undo(count)
+    return False
 
 
 @dataclass
@@ -101,27 +103,18 @@ class VectorContractionPlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
         assert not isinstance(self.by_primitives, Decline), "plan_contraction requires them"
+        self.by_primitives.emit(memory)
+
+    def schedule(self) -> ir.OpView:
+        """Replace a prim function, of which these are all blocks, by the loops; one row may have some of its own."""
         loops = self.by_primitives
-        if not has_own_row(self.plan):
-            loops.emit(memory)
-            return
-        rows = rows_of(self.plan.roles)
-        group, function = _for_one_row(self.group, rows)
-        single, copied = plan_contraction(group, _without_tile(self.plan.choices)), memory.copy()
-        if isinstance(single, Decline) or single.plan.packing.packs_panels:
-            loops.emit(memory)
-        else:
-            for block, other in zip(self.group.blocks, group.blocks, strict=True):
-                pairs = zip((*block.inputs, *block.outputs), (*other.inputs, *other.outputs), strict=True)
-                for each, same in pairs:
-                    if each.value in self.group.kept or each.value not in self.group.made:
-                        copied.place(same.value, memory.buffer(each.value))
-            count = index(D.product([axis.extent for axis in rows]))
-            either(compare("eq", count, index(1)), lambda: single.emit(copied), lambda: loops.emit(memory))
-        function.erase()
+        assert not isinstance(loops, Decline), "plan_contraction requires them"
+        if may_have_own_row(self.plan) and arrange_one_row(loops.arranged, self.plan, self.group.threads):
+            loops = replace(loops, facts={**loops.facts, "one_row": True})
+        return loops.schedule()
 
     def describe(self) -> dict[str, int | list[int] | str]:
-        return {**_summary(self.plan), **({"one_row": True} if has_own_row(self.plan) else {})}
+        return _summary(self.plan)
 
     def choices(self) -> ChoiceValues:
         """Return the tile and the order of the loops, with which they are made again."""
@@ -230,10 +223,4 @@ def contraction(
     if isinstance(group, Decline):
         return group
     plan = plan_contraction(group, with_panels(choices, panels_of(kernel.view.op)))
-    if isinstance(plan, Decline):
-        return plan
-    if not has_own_row(plan.plan):
-        assert not isinstance(plan.by_primitives, Decline), "plan_contraction requires them"
-        return plan.by_primitives.schedule()
-    buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
+    return plan if isinstance(plan, Decline) else plan.schedule()

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx_models import F32, I64, make_model, node
 
+import mirlo
 from mirlo.testing import assert_verified, runs_as_onnxruntime
 from mirlo.tools.explain.model import explain_model
 
@@ -103,3 +104,25 @@ def test_widened_columns_are_exact(dtype: str, options: str) -> None:
             ["y"], {},
         )  # fmt: skip
         assert_verified(model, f"llvm{{{options}}}")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_row_has_a_variant_of_primitives(threads: int) -> None:
+    """One row reads columns where they are, several sizes say that there is one; the trace makes the same again."""
+    weights = np.random.default_rng(1).standard_normal(MATRIX).astype(np.float16)
+    nodes = [node("Cast", "v", "w", to=F32), node("MatMul", "x w", "a"), node("Relu", "a", "y")]
+    model = make_model(nodes, {"x": (F32, ("b", "n", MATRIX[0]))}, ["y"], {"v": weights})
+    target = "llvm{cpu=x86-64-v2}"
+    (kernel,) = explain_model(model, target, tune=False).kernels
+    assert kernel.schedule is not None and not kernel.schedule.is_applied
+    trace = kernel.schedule.trace
+    assert "b_n_1 = s.specialize(['b', 'n'], 1)" in str(trace) and "b_n_1.register_tile" in str(trace)
+    assert "cache_read" in str(trace) and "b_n_1.cache_read" not in str(trace)
+    own, given = (
+        mirlo.compile(model, target, threads=threads, tune=False, cache=False, schedules=schedules)
+        for schedules in (None, {kernel.name: trace})
+    )
+    for size in ((0, 1), (1, 1), (1, 3), (2, 1), (3, 0), (4, 9)):
+        x = np.random.default_rng(2).standard_normal((*size, MATRIX[0])).astype(np.float32)
+        np.testing.assert_allclose(own(x), np.maximum(x @ weights.astype(np.float32), 0), rtol=1e-4, atol=1e-3)
+        np.testing.assert_array_equal(own(x), given(x))
