@@ -30,7 +30,7 @@ class DecoderLayer:
     name: str
     options: LayerOptions
     weights: dict[str, np.ndarray]
-    """Weights in the order of their use, f32; matrices are stored as [out, in]."""
+    """Weights by name, f32; matrices are stored as [out, in]."""
     transposed: frozenset[str]
     """The matrices that the file stores as [in, out]."""
     reads: dict[str, int]
@@ -71,20 +71,21 @@ class _LayerGraph(DecoderGraph):
     """The graph of a layer that records the inputs of linear layers."""
 
     def __init__(
-        self, builder: GraphBuilder, options: DecoderOptions, weights: _RecordedWeights, inputs: Sequence[Tensor]
+        self, builder: GraphBuilder, options: DecoderOptions, weights: _RecordedWeights, inputs: Mapping[str, Tensor]
     ) -> None:
-        """Begin a layer; `inputs`, if there are any, replace the weights in the order of their use."""
+        """Begin a layer; `inputs` replace the weights of their names."""
         super().__init__(builder, options, weights)
-        self._used, self._inputs = weights.used, iter(inputs) if inputs else None
+        self._used, self._inputs = weights.used, inputs
         self.read: dict[str, Tensor] = {}
         self.normed: dict[str, Tensor] = {}
         self.transposed: set[str] = set()
         self._routed: dict[str, Tensor] = {}
         """By the beginning of names, what a norm computed for products of a mixture."""
 
-    def matrix(self, weights: Matrix | ChosenMatrix) -> Tensor:
-        """Return the next input in place of a weight."""
-        return super().matrix(weights) if self._inputs is None else next(self._inputs)
+    def _take(self, name: str, *shape: int) -> Matrix | ChosenMatrix | Tensor:
+        """Return the input of a weight, if there is one, in place of the weight."""
+        weights = super()._take(name, *shape)
+        return self._inputs.get(name, weights)
 
     def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
         self.read[name] = x
@@ -166,8 +167,11 @@ def _layer_module(
     }
 
     def build(builder: GraphBuilder, x: Tensor, mask: Tensor, *inputs_of_weights: Tensor) -> dict[str, Tensor]:
-        graph = _LayerGraph(builder, options, weights, inputs_of_weights)
+        own = {f"{name}.{short}": each for short, each in zip(inputs, inputs_of_weights, strict=True)}
+        graph = _LayerGraph(builder, options, weights, own)
         result, *_ = graph.layer(name, x, layer, graph.places(mask), ())
+        unread = own.keys() - weights.used.keys()
+        assert not unread, f"inputs that the layer does not take: {sorted(unread)}"
         graphs.append(graph)
         distinct = {id(each): each for each in graph.read.values()}
         return {STATES: result, **{f"read.{i}": each for i, each in enumerate(distinct.values())}}

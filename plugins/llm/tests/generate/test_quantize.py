@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,8 @@ def test_layers(name: str, tmp_path: Path) -> None:
         rows = {each: ReadRows.empty(read[number].shape[-1]) for each, number in layer.reads.items()}
         for each, number in layer.reads.items():
             rows[each].add(read[number])
+        others = replace(layer, weights=dict(reversed(layer.weights.items())))
+        np.testing.assert_array_equal(runner.run(others, states)[0], after, "weights are found by name")
         before = dict(layer.weights)
         scale_channels(layer, options, rows, how)
         assert any(layer.weights[each] is not array for each, array in before.items())

@@ -270,8 +270,11 @@ class CheckpointGraph:
     def _has(self, name: str) -> bool:
         return self._names(name)[0] in self._weights
 
-    def _take(self, name: str, *shape: int) -> Matrix | ChosenMatrix:
-        """Return a tensor of the file, or one that is chosen at run time among those of several modules."""
+    def _take(self, name: str, *shape: int) -> Matrix | ChosenMatrix | Tensor:
+        """Return a tensor of the file, one that is chosen at run time among those of several modules, or an input.
+
+        Every weight of a layer comes from here: a subclass that overrides this replaces weights by their names.
+        """
         choice = self._choice
         if choice is None or not name.startswith(f"{choice.prefix}."):
             return self._weights.take(name, *shape)
@@ -282,7 +285,7 @@ class CheckpointGraph:
         """Return the MLIR location of a part of the model."""
         return ir.Location.name(name, ir.Location.current)
 
-    def multiply(self, x: Tensor, weights: Matrix | ChosenMatrix) -> Tensor:
+    def multiply(self, x: Tensor, weights: Matrix | ChosenMatrix | Tensor) -> Tensor:
         """Multiply rows by the rows of a matrix."""
         if isinstance(weights, ChosenMatrix) and weights.orders:
             order = self.builder.stack_constants(weights.orders, "i64").gather(weights.position)
@@ -309,13 +312,17 @@ class CheckpointGraph:
 
         Batched products do not read packed weights, so the parts are dequantized.
         """
-        weights = self._weights.take(f"{name}.weight", heads * sum(widths), depth)
+        weights = self._take(f"{name}.weight", heads * sum(widths), depth)
+        if isinstance(weights, (Tensor, ChosenMatrix)):
+            return list(self.matrix(weights).reshape((1, heads, sum(widths), depth)).split(tuple(widths), 2))
         values = weights.values() if isinstance(weights, BlockWeights) else weights
         parts = np.split(values.reshape(1, heads, sum(widths), depth), np.cumsum(widths)[:-1], 2)
         return [self._constant(np.ascontiguousarray(part)).cast("f32") for part in parts]
 
-    def matrix(self, weights: Matrix | ChosenMatrix) -> Tensor:
+    def matrix(self, weights: Matrix | ChosenMatrix | Tensor) -> Tensor:
         """Return a tensor as f32."""
+        if isinstance(weights, Tensor):
+            return weights
         if isinstance(weights, ChosenMatrix):
             return chosen_tensor(self.builder, weights.matrices, weights.position)
         if isinstance(weights, BlockWeights):
