@@ -48,10 +48,13 @@ class PassVerdict:
     why: str = ""
     seconds: float = 0.0
     """The processor time of computing the results after it."""
+    part: int = 0
+    """The number of the part of a model that is compiled in several, from 1 on; 0 for a whole model."""
 
     def __str__(self) -> str:
         what = {EQUAL: "keeps the results", DIFFERENT: "changes the results"}.get(self.status, "is not compared")
-        return f"pass '{self.step}' {what}{f': {self.why}' if self.why else ''}"
+        where = f" of part {self.part}" if self.part else ""
+        return f"pass '{self.step}'{where} {what}{f': {self.why}' if self.why else ''}"
 
 
 @dataclass
@@ -73,29 +76,34 @@ class GraphVerdicts:
 
 
 def compare_passes(
-    module: ir.Module, session: Session, steps: Sequence[object], sizes: dict[str, int] | None = None
+    modules: Sequence[ir.Module], session: Session, steps: Sequence[object], sizes: dict[str, int] | None = None
 ) -> GraphVerdicts:
-    """Run passes on a module of relax operators; compare the model after each with the model before."""
+    """Run passes on the modules of relax operators that a model is compiled in; compare each after each pass.
+
+    A model without strings, sequences and optional values is one module.
+    """
     session.params = with_exact_weights(session.params)
     watch = RuleComparison()
     session.options[RULE_WATCH] = watch
     verdicts = GraphVerdicts(rules=watch.verdicts)
-    comparison = _GraphComparison(session, sizes or {})
-    before, why = comparison.results(module)
-    verdicts.first_seconds = comparison.seconds
-    for step in steps:
-        text, applied = str(module), len(watch.verdicts)
-        Pipeline([step]).run(module, session)  # type: ignore[list-item]
-        if str(module) == text:
-            continue
-        after, why_after = comparison.results(module)
-        verdict = _verdict(str(step), before, after, why or why_after)
-        rules = sorted({each.rule for each in watch.verdicts[applied:] if each.status == OUTSIDE})
-        if verdict.status == DIFFERENT and rules:
-            reason = f"{verdict.why}, and it applies rules that are not compared: {', '.join(rules)}"
-            verdict = PassVerdict(verdict.step, OUTSIDE, reason)
-        verdicts.passes.append(replace(verdict, seconds=comparison.seconds))
-        before, why = after, why_after
+    for number, module in enumerate(modules, 1):
+        comparison = _GraphComparison(session, sizes or {})
+        before, why = comparison.results(module)
+        verdicts.first_seconds += comparison.seconds
+        for step in steps:
+            text, applied = str(module), len(watch.verdicts)
+            Pipeline([step]).run(module, session)  # type: ignore[list-item]
+            if str(module) == text:
+                continue
+            after, why_after = comparison.results(module)
+            verdict = _verdict(str(step), before, after, why or why_after)
+            rules = sorted({each.rule for each in watch.verdicts[applied:] if each.status == OUTSIDE})
+            if verdict.status == DIFFERENT and rules:
+                reason = f"{verdict.why}, and it applies rules that are not compared: {', '.join(rules)}"
+                verdict = PassVerdict(verdict.step, OUTSIDE, reason)
+            part = number if len(modules) > 1 else 0
+            verdicts.passes.append(replace(verdict, seconds=comparison.seconds, part=part))
+            before, why = after, why_after
     return verdicts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.driver.programs import needs_program
+from mirlo.driver.programs.partition import modules_on_tensors
 from mirlo.passes.exact.compare_graphs import GraphVerdicts, compare_passes
 from mirlo.passes.exact.compare_rules import counts_by_rule
 from mirlo.passes.exact.sizes import parse_sizes
@@ -50,16 +50,14 @@ def verify_graph(
 ) -> GraphVerification:
     """Compare a model after each pass with the model before, and each rule's operators with their replacements.
 
+    Of a model that is compiled in parts, such as those around strings, each part is compared.
     `sizes` are those of symbols, of which the first combination is taken. Other options are those of `mirlo.compile`.
     """
     prepared = prepare_model(
         model, target, processor=processor, threads=threads, shapes=shapes, strategies=strategies, tune=False,
         precision=precision, params=params, cache=False,
     )  # fmt: skip
-    if needs_program(prepared.module):
-        raise PassError(
-            "the model is compiled in parts, such as those around strings and sequences: their graphs are not compared"
-        )
+    parts = modules_on_tensors(prepared.module, prepared.session)
     steps = list(prepared.pipeline.steps)
     ends = [i for i, step in enumerate(steps) if step.name in LAST]
     if not ends:
@@ -68,16 +66,17 @@ def verify_graph(
     with prepared.module.context, ir.Location.unknown():
         prepared.session.report = lambda *_: None
         requested = parse_sizes(sizes)
-        verdicts = compare_passes(
-            prepared.module, prepared.session, steps[: ends[0]], requested[0] if requested else None
-        )
+        verdicts = compare_passes(parts, prepared.session, steps[: ends[0]], requested[0] if requested else None)
     return GraphVerification(str(prepared.targets), verdicts, time.perf_counter() - start)
 
 
 def graph_lines(verification: GraphVerification) -> Iterator[str]:
     """Yield a table of passes and one of rules, and details of those that differ."""
     verdicts = verification.verdicts
-    seconds = ((each.step, each.status, f"{each.seconds:.1f} s", each.why) for each in verdicts.passes)
+    seconds = (
+        (f"part {each.part}: {each.step}" if each.part else each.step, each.status, f"{each.seconds:.1f} s", each.why)
+        for each in verdicts.passes
+    )
     yield from columns(
         [("pass", "", "CPU", "found"), ("(import)", "", f"{verdicts.first_seconds:.1f} s", ""), *seconds]
     )  # fmt: skip
@@ -103,7 +102,13 @@ def graph_as_json(verification: GraphVerification) -> dict[str, object]:
         "counts": {status: verdicts.count(status) for status in (EQUAL, DIFFERENT, OUTSIDE)},
         "seconds": round(verification.seconds, 2),
         "passes": [
-            {"pass": each.step, "status": each.status, "why": each.why, "seconds": round(each.seconds, 2)}
+            {
+                "pass": each.step,
+                "part": each.part,
+                "status": each.status,
+                "why": each.why,
+                "seconds": round(each.seconds, 2),
+            }
             for each in verdicts.passes
         ],
         "rules": [

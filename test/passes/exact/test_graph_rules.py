@@ -120,7 +120,7 @@ def test_a_rule_of_a_target_that_changes_a_value_is_named(wrong_rule: None) -> N
     """What a target's rule of `legalize` makes of an operator is compared with what the default rule does."""
     with make_context(), ir.Location.unknown():
         steps = Pipeline("builtin.module(legalize{target=llvm})").steps
-        verdicts = compare_passes(ir.Module.parse(RELU), Session(report=lambda *_: None), steps)
+        verdicts = compare_passes([ir.Module.parse(RELU)], Session(report=lambda *_: None), steps)
     wrong = first_wrong(verdicts)
     assert isinstance(wrong, RuleVerdict) and wrong.nodes == ("activation",) and "exponential" in wrong.rule
     assert [each.status for each in verdicts.passes] == [DIFFERENT]
@@ -147,7 +147,7 @@ def test_a_pass_of_rules_that_are_not_compared_is_outside(doubled_rule: None) ->
     """2 max(x / 2, 0) is max(x, 0), but not modulo a prime: the pass names the rule, and is not called wrong."""
     with make_context(), ir.Location.unknown():
         steps = Pipeline("builtin.module(legalize{target=llvm})").steps
-        (verdict,) = compare_passes(ir.Module.parse(RELU), Session(report=lambda *_: None), steps).passes
+        (verdict,) = compare_passes([ir.Module.parse(RELU)], Session(report=lambda *_: None), steps).passes
     assert verdict.status == OUTSIDE and verdict.why.endswith("it applies rules that are not compared: doubled")
     assert "result 0 differs in" in verdict.why
 
@@ -193,7 +193,7 @@ def test_a_pass_that_changes_results_is_named(monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setattr(OPS["negative"], "meaning", staticmethod(np.abs))
         with make_context(), ir.Location.unknown():
             steps = Pipeline("builtin.module(func.func(simplify),func.func(fold-constant))").steps
-            wrong = first_wrong(compare_passes(ir.Module.parse(text), Session(), steps))
+            wrong = first_wrong(compare_passes([ir.Module.parse(text)], Session(), steps))
         assert (wrong is not None and "fold-constant" in str(wrong)) == is_wrong
 
 

@@ -36,7 +36,6 @@ OBJECTS = {
 REFUSED = {
     "partition": "works on strings, sequences or optional values",
     "run": "of which there are no random values: call it from Python",
-    "verify": "the model is compiled in parts, such as those around strings and sequences",
     "quantize": "no product to quantize",
 }
 """Errors of commands that do not take such models, or not all of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -11,14 +12,18 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute import exp
 from mirlo.passes.exact import blame, compare, verify_schedule
+from mirlo.passes.exact.compare_graphs import first_wrong
 from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
 from mirlo.passes.instrumentation import PassFailed
-from mirlo.testing import assert_verified
+from mirlo.passes.legalize.builder import LegalizeBuilder
+from mirlo.passes.rules import legalize
+from mirlo.testing import assert_verified, temporary_registrations
 from mirlo.tools.cli import main
 from mirlo.tools.fuzz.verdict import FAILED, verdict_of_error
-from mirlo.tools.verify.graph import verify_graph
+from mirlo.tools.verify.graph import graph_lines, verify_graph
 from mirlo.tools.verify.model import verify_model
 
 MODEL = """
@@ -187,9 +192,44 @@ def test_kernels_of_models_in_parts() -> None:
         verify_model(model, kernel="sofmax", cache=False)
 
 
-def test_graphs_of_models_in_parts_are_refused() -> None:
-    with pytest.raises(mirlo.MirloError, match="the model is compiled in parts"):
-        verify_graph(onnx.parser.parse_model(IN_PARTS))
+@pytest.fixture(name="wrong_rule")
+def _wrong_rule() -> Iterator[None]:
+    with temporary_registrations(__name__):
+
+        @legalize("relax.softmax", target="llvm", priority=10)
+        def exponential(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+            """Compute the exponential, which softmax is not."""
+            return b.call_prim(lambda p, x: p.compute(x.shape, lambda *i: exp(x[i]), name="exponential"), op.x)
+
+        yield
+
+
+def test_graphs_of_models_in_parts() -> None:
+    verification = verify_graph(onnx.parser.parse_model(IN_PARTS))
+    assert {each.part for each in verification.verdicts.passes} == {1, 2}
+    assert first_wrong(verification.verdicts) is None and verification.verdicts.count(EQUAL) > 0
+    assert any(line.startswith("part 2: ") for line in graph_lines(verification))
+
+
+def test_a_part_that_changes_results_is_named(wrong_rule: None) -> None:
+    verdicts = verify_graph(onnx.parser.parse_model(IN_PARTS)).verdicts
+    (wrong,) = [each for each in verdicts.passes if each.status == DIFFERENT]
+    assert wrong.part == 2 and "of part 2 changes the results" in str(wrong)
+    assert "exponential" in str(first_wrong(verdicts))
+
+
+def test_the_graph_of_a_whole_model_has_no_parts() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> agraph (float[2] x) => (float[2] y) { y = Relu (x) }'
+    )
+    passes = verify_graph(model).verdicts.passes
+    assert passes and {each.part for each in passes} == {0}
+
+
+def test_the_graph_of_a_model_without_tensors_has_no_passes() -> None:
+    text = '<ir_version: 9, opset_import: ["": 20]> agraph (string[2] x) => (string[2] y) { y = StringConcat (x, x) }'
+    verdicts = verify_graph(onnx.parser.parse_model(text)).verdicts
+    assert verdicts.all == [] and verdicts.first_seconds == 0
 
 
 @pytest.mark.parametrize("target", ["nvvm", "spirv"])
