@@ -1,14 +1,23 @@
-"""Rules that schedule a whole prim function or consecutive blocks of one: each has a planner of a group of blocks."""
+"""Rules that schedule a whole prim function or consecutive blocks of one: each has a planner of a group of blocks.
+
+    @part_rule("llvm", function_group, priority=30)
+    def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> PrimitivesPlan | Decline: ...
+
+registers the rule `window`. It is tried for whole functions, and by the rule `stages` for consecutive blocks of them.
+`mirlo.extend.schedules` has the decorator for target `llvm`.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.rule_choices import ChoiceError, ChoiceValues
-from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, decline, schedule
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValues, RuleError
+from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, TuningSpace, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.choices import RulePart, check_choices, check_used
@@ -17,6 +26,7 @@ from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan, schedule
 from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, PRIMITIVES_RULE, LoopPrimitives, find_blocks
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.targets import thread_limits
+from mirlo.runtime.callbacks import Expected, checked
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -43,6 +53,63 @@ PartPlan = BlocksPlan | LoopPrimitives
 def part_rules(targets: Sequence[str]) -> list[Rule]:
     """Return the rules of these targets that schedule parts of functions, in the order in which they are tried."""
     return [rule for rule in SCHEDULE.candidates(ANY, targets) if rule.planner is not None]
+
+
+class FunctionPlan(BlocksPlan, Protocol):
+    """A plan that may be of a whole function."""
+
+    @property
+    def block_count(self) -> int:
+        """Return how many blocks it computes."""
+
+    def schedule(self) -> ir.OpView:
+        """Replace a prim function, of which these are all blocks, by the loops."""
+
+
+FunctionPlanner = TypeVar("FunctionPlanner", bound=Callable[..., FunctionPlan | Decline])
+GroupOfFunction = Callable[["Kernel", "ScheduleContext"], BlockGroup[Any] | Decline]
+"""Returns all blocks of a prim function as one group, for the planners of a target, or declines the function."""
+_PREFIX = "plan_"
+_PLAN = Expected(
+    "a plan, such as a PrimitivesPlan, or decline('why')",
+    lambda value: isinstance(value, Decline) or hasattr(value, "block_count") and hasattr(value, "schedule"),
+)
+
+
+def part_rule(
+    target: str, group: GroupOfFunction, priority: int, space: TuningSpace | None = None
+) -> Callable[[FunctionPlanner], FunctionPlanner]:
+    """Register a planner, `NAME` or `plan_NAME`, as the rule `NAME` for whole functions and for parts of them.
+
+    Its arguments after the group are what a caller may choose; `group.context` is the environment of the compilation.
+    """
+
+    def register(planner: FunctionPlanner) -> FunctionPlanner:
+        name = planner.__name__.removeprefix(_PREFIX)
+        plan_checked = checked(planner, _PLAN, f"rule '{name}'", RuleError)
+
+        @wraps(planner)
+        def rule(kernel: Kernel, context: ScheduleContext, **chosen: Any) -> ir.OpView | Decline:
+            whole = group(kernel, context)
+            if isinstance(whole, Decline):
+                return whole
+            plan = plan_checked(whole, **chosen)
+            return plan if isinstance(plan, Decline) else plan.schedule()
+
+        own = list(inspect.signature(planner).parameters.values())[1:]
+        called = [inspect.Parameter(each, inspect.Parameter.POSITIONAL_ONLY) for each in ("kernel", "context")]
+        rule.__signature__ = inspect.Signature([*called, *own])  # type: ignore[attr-defined]
+        schedule(target=target, priority=priority, name=name, space=space, planner=plan_checked)(rule)
+        return planner
+
+    return register
+
+
+def plan_by(rule: Rule, group: BlockGroup[Any], choices: ChoiceValues) -> FunctionPlan | Decline:
+    """Plan blocks by a rule, with the choices that are the rule's."""
+    assert rule.planner is not None, "a rule of parts"
+    plan: FunctionPlan | Decline = deciding(rule.planner)(group, **rule.arguments.bind(choices))
+    return plan
 
 
 PlanByRule = Callable[[Rule, BlockGroup[Any], ChoiceValues], BlocksPlan | Decline]

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.records import dataclass
+
+
+class PlanContext(Protocol):
+    """The environment of a compilation, as planners see it: a `ScheduleContext`."""
+
+    @property
+    def target(self) -> str:
+        """Return the target of the blocks."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of the pass `schedule`, and of the compilation."""
 
 
 class LaneModel(Protocol):
@@ -37,8 +49,24 @@ class BlockGroup(Generic[Model_co]):
     """The machine model of the target."""
     siblings: tuple[BlockView, ...] = ()
     """All blocks of the function, if they have been read."""
+    view: PrimView | None = None
+    """The function, if it has been read."""
     threads: int = 1
     """Threads that divide its loops."""
+    rule_context: PlanContext | None = None
+    """The environment of the rule that plans the group, if one does."""
+
+    @property
+    def context(self) -> PlanContext:
+        """Return the environment of the rule that plans the group."""
+        assert self.rule_context is not None, "a rule plans the group"
+        return self.rule_context
+
+    @property
+    def function(self) -> PrimView:
+        """Return the prim function of the blocks."""
+        assert self.view is not None, "the group is of a whole function, or a part of such a one"
+        return self.view
 
     @property
     def made(self) -> dict[ir.Value, int]:
@@ -54,10 +82,12 @@ class BlockGroup(Generic[Model_co]):
         return replace(self, blocks=inside, kept=kept)
 
 
-def whole_group(view: PrimView, machine: Model, threads: int = 1) -> BlockGroup[Model]:
+def whole_group(
+    view: PrimView, machine: Model, threads: int = 1, context: PlanContext | None = None
+) -> BlockGroup[Model]:
     """Return all blocks of a prim function as one group."""
     blocks = tuple(view.blocks)
-    return BlockGroup(blocks, frozenset(view.returned), machine, blocks, threads)
+    return BlockGroup(blocks, frozenset(view.returned), machine, blocks, view, threads, context)
 
 
 def plan_in_stages(

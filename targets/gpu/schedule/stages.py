@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, deciding
+from mirlo.passes.rules import Decline, deciding, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, plan_in_stages, unfit_blocks
+from mirlo.passes.schedule.choices import WANTED_PARTS, parts_of
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
 from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
 from mirlo.targets.gpu.schedule.points import NO_POINT_CHOICES, PointChoices, plan_block, plan_points, stage_choices
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan_rows
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group, schedule_parts
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks, StagePlan, decline_dynamic_dims
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
+    from mirlo.dialects.bindings import ir
 
 
 Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]
@@ -68,23 +71,33 @@ def _plan(
     return None
 
 
-@stage_rule("gpu", priority=50)
-def stages(
-    group: BlockGroup[LaneModel], context: ScheduleContext, points: PointChoices = NO_POINT_CHOICES
-) -> StagePlan | Decline:
-    """Schedule blocks by the plans of this folder, one launch per stage."""
+@deciding
+def plan_blocks(group: BlockGroup[LaneModel], points: PointChoices = NO_POINT_CHOICES) -> StagePlan | Decline:
+    """Plan blocks by the plans of this folder, one launch per stage."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
     plan = plan_stages(group, points=points)
-    return StagePlan(plan, chosen=stage_choices(plan))
+    return StagePlan(group, plan, chosen=stage_choices(plan))
 
 
-@stage_rule("gpu")
-def threads(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
+@schedule(target="gpu", priority=50, planner=plan_blocks)
+def stages(kernel: Kernel, context: ScheduleContext, points: PointChoices = NO_POINT_CHOICES) -> ir.OpView | Decline:
+    """Schedule blocks by the plans of this folder, one launch per stage; or in the parts that a caller names."""
+    group, wanted = function_group(kernel, context), parts_of(kernel.view.op, WANTED_PARTS)
+    if isinstance(group, Decline):
+        return group
+    if wanted:
+        return schedule_parts(kernel, group, wanted)
+    plan = plan_blocks(group, points)
+    return plan if isinstance(plan, Decline) else plan.schedule()
+
+
+@part_rule("gpu", function_group, priority=0)
+def threads(group: BlockGroup[LaneModel]) -> StagePlan | Decline:
     """Schedule any blocks, one launch per block and one thread per element."""
     parts = [group.part(i, i + 1) for i, block in enumerate(group.blocks) if 0 not in _outputs(block)]
-    return StagePlan(list(map(plan_block, parts)))
+    return StagePlan(group, list(map(plan_block, parts)))
 
 
 def _outputs(block: BlockView) -> list[Dim]:

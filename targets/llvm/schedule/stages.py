@@ -13,13 +13,21 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.parts import SCALAR_NEST, PartPlan, part_rules, plan_parts, plan_scalars
+from mirlo.passes.schedule.parts import (
+    SCALAR_NEST,
+    FunctionPlan,
+    PartPlan,
+    part_rules,
+    plan_by,
+    plan_parts,
+    plan_scalars,
+)
 from mirlo.passes.schedule.primitives.group_plan import record_trace, trace_of_stages
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
-from mirlo.targets.llvm.schedule.part_rules import RunPlan, function_group
+from mirlo.targets.llvm.schedule.part_rules import function_group
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 ContractionPlanner = Callable[[BlockGroup[Machine], ContractionChoices], VectorContractionPlan | Decline]
@@ -32,7 +40,7 @@ def plan_stages(
     chosen: ChoiceValues = NOTHING_CHOSEN,
     panels: StoredPanels = NO_PANELS,
     contraction: ContractionPlanner = plan_contraction,
-) -> list[RunPlan]:
+) -> list[FunctionPlan]:
     """Plan the blocks in order, as many at a time as one plan accepts, with the choices for all of them."""
     plan = partial(_plan, chosen=chosen, panels=panels, contraction=contraction)
     return plan_in_stages(group, plan, plan_scalars)
@@ -44,16 +52,14 @@ def _plan_by(
     chosen: ChoiceValues,
     panels: StoredPanels,
     contraction: ContractionPlanner = plan_contraction,
-) -> RunPlan | Decline:
+) -> FunctionPlan | Decline:
     """Plan blocks by a rule, with the choices that are the rule's."""
     if rule.planner is plan_contraction:
         return contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
-    assert rule.planner is not None, "a rule of parts"
-    plan: RunPlan | Decline = rule.planner(group, **rule.arguments.bind(chosen))
-    return plan
+    return plan_by(rule, group, chosen)
 
 
-def _parts_of(stages: Sequence[RunPlan], names: Sequence[str]) -> list[RulePart]:
+def _parts_of(stages: Sequence[FunctionPlan], names: Sequence[str]) -> list[RulePart]:
     """Return the parts that stages are, with their choices."""
     parts: list[RulePart] = []
     at = 0
@@ -65,7 +71,7 @@ def _parts_of(stages: Sequence[RunPlan], names: Sequence[str]) -> list[RulePart]
 
 def _plan(
     part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels, contraction: ContractionPlanner
-) -> RunPlan | None:
+) -> FunctionPlan | None:
     for rule in part_rules(RULES):
         plan = _plan_by(rule, part, chosen, panels, contraction)
         if not isinstance(plan, Decline):

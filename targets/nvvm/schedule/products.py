@@ -14,12 +14,13 @@ from mirlo.passes.rule_choices import Choice, choice_values
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
 from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan, decline_dynamic_dims
 from mirlo.targets.gpu.schedule.stages import Planner, plan_stages
@@ -33,7 +34,7 @@ from mirlo.targets.nvvm.schedule.warpgroup import plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
+    pass
 
 TilePlan = PipelinedPlan | TiledPlan
 OwnPlan = GemvPlan | TilePlan
@@ -157,23 +158,21 @@ def _first(roles: Roles, options: Options, choices: ProductChoices) -> OwnPlan |
     return decline("; ".join(reasons))
 
 
-@stage_rule("nvvm", priority=60)
-def products(
-    group: BlockGroup[LaneModel], context: ScheduleContext, choices: ProductChoices = NO_CHOICES
-) -> StagePlan | Decline:
+@part_rule("nvvm", function_group, priority=60)
+def products(group: BlockGroup[LaneModel], choices: ProductChoices = NO_CHOICES) -> StagePlan | Decline:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
     if not any(is_product(block) for block in group.blocks):
         return decline("no block is a product of two tensors")
-    options = planned_for(context.options)
+    options = planned_for(group.context.options)
     plan: Planner = partial(plan_product, options=options, choices=choices)
     by_guess = deciding(partial(plan_dynamic, options=options))
     stages = plan_stages(group, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in stages):
         return StagePlan(
-            stages, chosen={} if decline_dynamic_dims(group.blocks) else choice_values(resolved_choices(stages))
+            group, stages, chosen={} if decline_dynamic_dims(group.blocks) else choice_values(resolved_choices(stages))
         )
     first = next(block for block in group.blocks if is_product(block))
     if decline_dynamic_dims([first]) is not None:

@@ -14,10 +14,11 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.rows import ROWS, plan_rows
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import plan_stages
 from mirlo.targets.gpu.schedule.vectors import is_aligned
@@ -25,7 +26,7 @@ from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
+    pass
 
 MAX_ROW_THREADS = 512
 """Most threads per row whose elements they keep."""
@@ -85,8 +86,8 @@ AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 """Plans for blocks around products."""
 
 
-@stage_rule("nvvm", priority=57)
-def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
+@part_rule("nvvm", function_group, priority=57)
+def warp_rows(group: BlockGroup[LaneModel]) -> StagePlan | Decline:
     """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
@@ -97,4 +98,4 @@ def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePl
     rows = [stage for stage in plan if isinstance(stage, PrimitivesPlan) and stage.rule == ROWS]
     if not rows:
         return decline("no reductions along memory that threads of a warp share")
-    return StagePlan(plan, {"width": rows[0].facts["width"]})
+    return StagePlan(group, plan, {"width": rows[0].facts["width"]})

@@ -12,6 +12,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.passes.schedule.primitives.group_plan import PrimitivesPlan
 from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.targets.gpu.schedule.launch import THREADS
@@ -24,7 +25,7 @@ from mirlo.targets.gpu.schedule.points import (
     plan_points,
     stage_choices,
 )
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import plan_stages
 from mirlo.targets.nvvm.schedule.transposed import (
@@ -36,7 +37,7 @@ from mirlo.targets.nvvm.schedule.transposed import (
 )
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
+    pass
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""
@@ -90,10 +91,9 @@ def _runs(accesses: int, read: Sequence[int], work: int) -> int:
     return count
 
 
-@stage_rule("nvvm", priority=55)
+@part_rule("nvvm", function_group, priority=55)
 def wide_points(
     group: BlockGroup[LaneModel],
-    context: ScheduleContext,
     points: PointChoices = NO_POINT_CHOICES,
     tiles: TransposedChoices = NO_TRANSPOSED_CHOICES,
 ) -> StagePlan | Decline:
@@ -106,4 +106,4 @@ def wide_points(
     is_chosen = points != NO_POINT_CHOICES
     if not is_chosen and not any(is_transposed(stage) or is_wide(stage) for stage in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return StagePlan(plan, chosen={**stage_choices(plan, POINTS), **stage_choices(plan, TRANSPOSED)})
+    return StagePlan(group, plan, chosen={**stage_choices(plan, POINTS), **stage_choices(plan, TRANSPOSED)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
@@ -14,18 +13,16 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.passes.targets import ThreadLimits, thread_limits
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import Planner, plan_stages
-
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
 
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
@@ -116,13 +113,13 @@ def _widest_tile(attention_blocks: AttentionBlocks) -> ThreadAttentionTile:
     return ThreadAttentionTile(down, across, 1, keys, columns)
 
 
-@stage_rule("gpu", priority=70)
-def attention(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
+@part_rule("gpu", function_group, priority=70)
+def attention(group: BlockGroup[LaneModel]) -> StagePlan | Decline:
     """Schedule two products and the softmax between them without storing scores; other blocks use the other plans."""
     refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    plan = partial(plan_attention, limits=thread_limits(context.target))
+    plan = partial(plan_attention, limits=thread_limits(group.context.target))
     return plan_with_attention(group, lambda group: plan_group(group, plan))
 
 
@@ -149,4 +146,4 @@ def plan_with_attention(
         declined = plan(group)
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     used = choices(plans[0]) if choices is not None and len(plans) == 1 else {}
-    return StagePlan(stages, plans[0].describe(), used)
+    return StagePlan(group, stages, plans[0].describe(), used)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -14,6 +13,7 @@ from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.parts import part_rule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention import plan_attention, plan_group, plan_with_attention
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
@@ -22,7 +22,7 @@ from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as Su
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
-from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.rules import function_group
 from mirlo.targets.gpu.schedule.shuffles import ShuffleExchange
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.vectors import is_aligned
@@ -40,9 +40,6 @@ from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, pl
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
-
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import ScheduleContext
 
 RESIDENT_BLOCKS = 4
 """Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
@@ -208,13 +205,11 @@ def plan_any(
     return plan_group(group, plan)
 
 
-@stage_rule("nvvm", priority=80)
-def attention(
-    group: BlockGroup[LaneModel], context: ScheduleContext, choices: AttentionChoices = NO_CHOICES
-) -> StagePlan | Decline:
+@part_rule("nvvm", function_group, priority=80)
+def attention(group: BlockGroup[LaneModel], choices: AttentionChoices = NO_CHOICES) -> StagePlan | Decline:
     """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
     refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    plan = partial(plan_any, options=planned_for(context.options), chosen=choices)
+    plan = partial(plan_any, options=planned_for(group.context.options), chosen=choices)
     return plan_with_attention(group, plan, AROUND, lambda planned: choice_values(resolved_choices(planned, choices)))
