@@ -5,7 +5,8 @@
     python -m benchmarks.verify_models --write                  # moves runs to results/verify_models.jsonl, writes page
 
 The packages are those of `make test-clients`, the smallest models first. A model that has a result for a target is not
-compared again; `--again` compares those that were late, crashed or were not compiled.
+compared again; `--again` compares those that were late, crashed or were not compiled. Verdicts of kernels that are
+equal are kept, so that a model that was late goes on from there.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ COMMITTED = ROOT / "benchmarks" / "results" / "verify_models.jsonl"
 """A line for each model and target."""
 RECENT = WORK / "verify_models.jsonl"
 """The same for the runs of this checkout that are not committed."""
+KEPT = WORK / "verdicts"
+"""The cache of the verdicts of kernels."""
 PAGE = ROOT / "docs" / "exact.md"
 BEGIN, END = "<!-- models -->\n", "<!-- end of models -->"
 PACKAGES = "packages"
@@ -87,12 +90,15 @@ def models_in(folder: Path) -> Iterator[ModelFile]:
         yield ModelFile(group, f"{group}/{path.relative_to(folder)}", path)
 
 
-def compare_model(models: Sequence[ModelFile], target: str, index: int) -> SeedVerdict:
-    """Compare the kernels of one of the models in this process; the verdict's text is JSON."""
+def compare_model(models: Sequence[ModelFile], target: str, kept: Path, index: int) -> SeedVerdict:
+    """Compare the kernels of one of the models in this process; the verdict's text is JSON.
+
+    Verdicts of kernels that are equal are kept in the folder `kept`, also those of a model that is stopped.
+    """
     from mirlo.tools.verify.model import verify_model
 
     try:
-        verdicts = verify_model(str(models[index].path), target, tune=False, cache=False).verdicts
+        verdicts = verify_model(str(models[index].path), target, tune=False, cache=kept).verdicts
     except Exception as error:
         return verdict_of_error(error)
     counts = Counter(each.status for each in verdicts)
@@ -100,9 +106,11 @@ def compare_model(models: Sequence[ModelFile], target: str, index: int) -> SeedV
     return SeedVerdict(ACCEPTED, json.dumps([counts, reasons]))
 
 
-def run_models(models: Sequence[ModelFile], target: str, timeout: float, seconds: float) -> Iterator[ModelRun]:
+def run_models(
+    models: Sequence[ModelFile], target: str, timeout: float, seconds: float, kept: Path = KEPT
+) -> Iterator[ModelRun]:
     """Yield the comparison of each model, for which `timeout` seconds of processor time are permitted."""
-    jobs = run_jobs(partial(compare_model, models, target), range(len(models)), 1, timeout, MEMORY, seconds)
+    jobs = run_jobs(partial(compare_model, models, target, kept), range(len(models)), 1, timeout, MEMORY, seconds)
     for outcome in jobs:
         model = models[outcome.seed]
         state, counts, reasons = _result(outcome, model)

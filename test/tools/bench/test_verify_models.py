@@ -5,13 +5,27 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from onnx import parser
 
 from mirlo.benchmarks import verify_models
-from mirlo.benchmarks.verify_models import COMPARED, CRASHED, LATE, REFUSED, ModelRun, models_in, run_models, tables
+from mirlo.benchmarks.verify_models import (
+    COMPARED,
+    CRASHED,
+    LATE,
+    REFUSED,
+    ModelRun,
+    compare_model,
+    models_in,
+    run_models,
+    tables,
+)
+from mirlo.passes.exact import compare
+from mirlo.passes.exact.verdict import KernelVerdict
+from mirlo.tools.fuzz.verdict import ACCEPTED
 
 MODEL = """
   <ir_version: 9, opset_import: ["": 20]>
@@ -24,10 +38,29 @@ WRONG = """
 def test_models_of_a_folder(tmp_path: Path) -> None:
     onnx.save(parser.parse_model(MODEL), tmp_path / "a.onnx")
     onnx.save(parser.parse_model(WRONG), tmp_path / "b.onnx")
-    first, second = run_models(list(models_in(tmp_path)), "c", 60, 120)
+    first, second = run_models(list(models_in(tmp_path)), "c", 60, 120, tmp_path / "kept")
     assert (first.state, first.counts, first.reasons) == (COMPARED, {"equal": 2}, {})
     assert first.model == f"{tmp_path.name}/a.onnx" and first.seconds > 0
     assert second.state == REFUSED and not second.counts and "Unknown" in next(iter(second.reasons))
+
+
+def test_a_model_that_was_late_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that were equal before the limit are not compared again."""
+    onnx.save(parser.parse_model(MODEL), tmp_path / "a.onnx")
+    models, compared = list(models_in(tmp_path)), list[str]()
+    verify = compare.KernelPair.verify
+
+    def second_ends(pair: compare.KernelPair, *arguments: Any) -> KernelVerdict:
+        compared.append(pair.definition.name)
+        if len(compared) == 2:
+            raise KeyboardInterrupt
+        return verify(pair, *arguments)
+
+    monkeypatch.setattr(compare.KernelPair, "verify", second_ends)
+    with pytest.raises(KeyboardInterrupt):
+        compare_model(models, "c", tmp_path / "kept", 0)
+    assert compare_model(models, "c", tmp_path / "kept", 0).state == ACCEPTED
+    assert len(compared) == 3 and compared[1] == compared[2] != compared[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the comparison is replaced in this process")
@@ -35,7 +68,7 @@ def test_late_and_crashed_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("mirlo.tools.fuzz.workers.WAITING", 1)
     for name in ("end", "wait"):
         onnx.save(parser.parse_model(MODEL), tmp_path / f"{name}.onnx")
-    monkeypatch.setattr(verify_models, "compare_model", lambda models, _, i: _ENDS[models[i].path.stem]())
+    monkeypatch.setattr(verify_models, "compare_model", lambda models, target, kept, i: _ENDS[models[i].path.stem]())
     states = [run.state for run in run_models(list(models_in(tmp_path)), "c", 1, 60)]
     assert states == [CRASHED, LATE]
 
