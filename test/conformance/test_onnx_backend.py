@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 import nearer
@@ -71,6 +72,28 @@ def test_cases_with_inexact_results(name: str, monkeypatch: pytest.MonkeyPatch) 
     )
     assert not nearer.is_nearer(f"{name}_cpu")
     assert not nearer.is_nearer("test_add_cpu")
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("name", ["test_cast_FLOAT_to_INT4", "test_castlike_FLOAT16_to_UINT2_expanded"])
+def test_casts_beyond_the_range_are_not_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any result is right where the standard defines none, and only there."""
+    assert nearer.is_nearer(f"{name}_cpu")
+    run = mirlo.Executable.run
+
+    def changed(is_changed: Callable[[np.ndarray], np.ndarray]) -> None:
+        def results(model: mirlo.Executable, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            at = is_changed(next(iter(feeds.values())).astype(np.float32))
+            return {
+                name: np.where(at, 1 - y.astype(np.int8), y.astype(np.int8)) for name, y in run(model, feeds).items()
+            }
+
+        monkeypatch.setattr(mirlo.Executable, "run", results)
+
+    changed(lambda x: x == x.max())  # 15 or 3: in the range of unsigned types only
+    assert nearer.is_nearer(f"{name}_cpu") == ("_INT" in name)
+    changed(lambda x: x == 1)
+    assert not nearer.is_nearer(f"{name}_cpu")
 
 
 def test_known_failures_are_refusals() -> None:
