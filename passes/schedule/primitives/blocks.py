@@ -246,11 +246,17 @@ def _require_only_writer(root: Root, buffer: ScheduleBuffer, word: str) -> None:
         raise ScheduleError(f"{word}: {names} make parts of '{buffer.name}': {word} before partition")
 
 
-def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
-    """Insert a block that copies a buffer before its readers, and replace what these read by the copy."""
+def cache_read(
+    root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, scope: str, operand: BufferAccess | None = None
+) -> BlockLeaf:
+    """Insert a block that copies a buffer before its readers, and replace what these read by the copy.
+
+    With `operand`, a read of the first block, others of this block stay as they are.
+    """
     accesses: list[BufferAccess] = []
     for leaf in leaves:
-        own = [access for access in leaf.reads if access.buffer is buffer]
+        is_first = leaf is leaves[0] and operand is not None
+        own = [access for access in leaf.reads if (access is operand if is_first else access.buffer is buffer)]
         if not own:
             raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
         if any(access.outside is not None for access in own):

@@ -374,7 +374,7 @@ class Schedule(LoopQueries):
     def cache_read(
         self, block: str | Sequence[str], buffer: str | int, scope: str = "", loops: Sequence[str] = ()
     ) -> str:
-        """Copy a buffer for one block or several (its name, or the index of the first block's operand).
+        """Copy a buffer for one block or several; for an index, what that operand of the first block reads of it.
 
         Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
         With `loops`, the innermost ones around a block, the copy is what they read, with a dim for each of them, and is
@@ -388,9 +388,9 @@ class Schedule(LoopQueries):
             raise ScheduleError("cache_read: expected a block")
         leaves = list(map(self._leaf, names))
         reads = leaves[0].reads
-        source = reads[buffer].buffer if isinstance(buffer, int) and buffer < len(reads) else None
-        source = source or self._root.find_buffer(str(buffer))
-        copy = blocks.cache_read(self._root, leaves, source, scope)
+        operand = reads[buffer] if isinstance(buffer, int) and 0 <= buffer < len(reads) else None
+        source = self._root.find_buffer(str(buffer)) if operand is None else operand.buffer
+        copy = blocks.cache_read(self._root, leaves, source, scope, operand)
         return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), copy.name)
 
     def _cache_tile(self, block: str | Sequence[str], buffer: str | int, scope: str, loops: Sequence[str]) -> str:

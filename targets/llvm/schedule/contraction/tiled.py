@@ -139,8 +139,9 @@ def copy_operands(s: Schedule, block: str, plan: TiledContraction) -> list[str]:
     """Copy operands with elements beyond edges that the loops do not skip; return copies that are converted."""
     converted: list[str] = []
     for side in plan.copied_sides:
-        buffer = s.reads(block)[side.factor.position]
-        copy = s.pad(block, buffer, side.padded_dims) if side.padded_dims else s.cache_read(block, buffer)
+        position = side.factor.position
+        buffer = s.reads(block)[position]
+        copy = s.pad(block, buffer, side.padded_dims) if side.padded_dims else s.cache_read(block, position)
         arrange_copy(s, copy, plan.tile.lanes * plan.tile.group_size)
         converted += [copy] if side.is_converted else []
     return converted
