@@ -505,3 +505,36 @@ def test_an_element_of_an_inlined_block_is_computed_once(lanes):
         s.vectorize(s.split("last_i", (None, lanes))[1])
     text = str(s.emit())
     assert text.count('"tir.exp"') == 2, "of an element, and of the one that is mirrored"
+
+
+@mirlo.prim_func
+def gram(x: T.Buffer[(M, K), T.f32], c: T.Out[(M // 2, M // 2), T.f32]):
+    for i, j, k in T.grid(M // 2, M // 2, K):
+        with T.block("gram"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                c[vi, vj] = 0.0
+            c[vi, vj] += x[vi, vk] * x[vj + M // 2, vk]
+
+
+@mirlo.script
+def products_of_rows(x: R.Tensor[(M, K), R.f32]):
+    return R.call_tir(gram, x)
+
+
+@pytest.mark.parametrize(("operand", "reads"), [(0, ["x_copy", "x"]), (1, ["x", "x_copy"]), ("x", 2 * ["x_copy"])])
+def test_an_index_copies_what_one_operand_reads(operand: int | str, reads: list[str]) -> None:
+    """Queries and keys may be parts of one buffer: a copy of the keys of a head has nothing of the queries."""
+
+    def arrange(s: Schedule) -> None:
+        copy = s.cache_read("gram", operand)
+        assert s.reads("gram") == reads
+        s.compute_at(copy, s.loops("gram")[1])
+        rows, _ = (s.extent(loop) for loop in s.loops(copy) if loop not in s.loops("gram"))
+        assert (rows == 1) == (operand != "x")
+
+    x = np.random.default_rng(0).standard_normal((M, K), dtype=np.float32)
+    found = mirlo.compile(products_of_rows, pipeline=PLAIN, schedules={"gram": arrange}, cache=False)(x)
+    np.testing.assert_allclose(found, x[: M // 2] @ x[M // 2 :].T, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ScheduleError, match="cache_read"):
+        Schedule.of(gram, TYPES[0]).cache_read("gram", 2)

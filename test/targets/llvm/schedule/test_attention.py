@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
+from onnx_models import F32, make_model, node
 from presets import PROCESSORS
 
 import mirlo
@@ -19,6 +20,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.primitives import row_blocks
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.session import Session
+from mirlo.tools.explain.model import explain_model
 
 
 @pytest.mark.sample(8)
@@ -295,3 +297,23 @@ def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:
         arrays = case.at(b=batch, s=size, t=keys).arrays()
         found = executable(*arrays)
         np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-5, atol=2e-6, err_msg=f"{size} {keys} {batch}")
+
+
+PERMUTATIONS = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+
+
+@pytest.mark.parametrize("processor", ["icelake", "zen3"])
+def test_heads_of_one_tensor_are_read_where_they_are(processor: str) -> None:
+    """Queries, keys and values are parts of the result of one product: the copy of a panel has keys of one head."""
+    nodes = [
+        node("Split", "x", "q k v", axis=2, num_outputs=3),
+        *(node("Transpose", name, f"{name}t", perm=perm) for name, perm in zip("qkv", PERMUTATIONS, strict=True)),
+        node("MatMul", "qt kt", "scores"), node("Softmax", "scores", "weights"), node("MatMul", "weights vt", "a"),
+        node("Transpose", "a", "y", perm=[0, 2, 1, 3]),
+    ]  # fmt: skip
+    model = make_model(nodes, {"x": (F32, [1, 32, 12, 16])}, ["y"])
+    explained = explain_model(model, f"llvm{{{PROCESSORS[processor]}}}", follow=True, tune=False)
+    (kernel,) = explained.kernels
+    assert kernel.schedule is not None and "block_rows" in str(kernel.schedule.trace)
+    text = "".join(stage.text for stages in explained.stages.values() for stage in stages)
+    assert set(re.findall(r"memref<1x(\d+)x16x32xf32>", text)) == {"1"}
