@@ -22,7 +22,7 @@ from mirlo.runtime.records import dataclass
 
 Array = npt.NDArray[Any]
 _INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-MOST_ELEMENTS = 1 << 26
+MOST_BUFFER_ELEMENTS = 1 << 26
 """The most elements of a buffer, of which there are a few copies."""
 CHUNK = 1 << 15
 """How many residues are drawn at once, which stay in the processor's cache."""
@@ -160,7 +160,7 @@ class RandomMemory:
         Elements of an input that `is_kept` are those of other kernels, until `forget_inputs`: they are only read.
         """
         count = math.prod(number_of(dim, sizes) for dim in argument.shape)
-        if count > MOST_ELEMENTS:
+        if count > MOST_BUFFER_ELEMENTS:
             raise OutsideError(f"a buffer of {count} elements, which is too large to be compared")
         if argument.kind == "f":
             fill = self._garbage if argument.role != "in" else self._kept_floats if is_kept else self._floats

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim, substitute
-from mirlo.passes.exact.memory import Array
+from mirlo.passes.exact.memory import MOST_BUFFER_ELEMENTS, Array
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.valid_sizes import Sizes, ValidSizes
 
@@ -27,7 +27,8 @@ PATIENCE = 10
 MOST_ELEMENTS = 1 << 22
 """The most elements of the parameters of a kernel."""
 LEAST_SIZES = 2
-"""How many sizes of a kernel are compared that has more elements at all of them: those with the fewest."""
+"""How many sizes of a kernel are compared that has more elements at all of them: those with the fewest, if there is
+memory for each of its parameters."""
 MOST_POINTS, GROWTH = 1 << 24, 171
 """The most points that a kernel computes at a size, or how many times as many as at the first one, if that is more:
 all sizes of a symbol that its points are proportional to."""
@@ -102,7 +103,8 @@ class SizeSearch:
             if not self.requested and (idle >= PATIENCE or len(self.compared) >= MOST_SIZES):
                 break
         if not self.compared:
-            for sizes in sorted(large, key=self._elements)[:LEAST_SIZES]:
+            fitting = [sizes for sizes in large if self._largest(sizes) <= MOST_BUFFER_ELEMENTS]
+            for sizes in sorted(fitting or large, key=self._elements)[:LEAST_SIZES]:
                 self.compared.append(sizes)
                 yield sizes
         if not self.compared:
@@ -164,5 +166,12 @@ class SizeSearch:
 
     def _elements(self, sizes: Mapping[str, int]) -> int:
         """Return how many elements the parameters of the kernel have."""
+        return sum(self._counts(sizes))
+
+    def _largest(self, sizes: Mapping[str, int]) -> int:
+        """Return how many elements the largest parameter has."""
+        return max(self._counts(sizes), default=0)
+
+    def _counts(self, sizes: Mapping[str, int]) -> list[int]:
         numbers = [[substitute(dim, sizes) for dim in dims] for dims in self._dims]
-        return sum(math.prod(each for each in dims if isinstance(each, int)) for dims in numbers)
+        return [math.prod(each for each in dims if isinstance(each, int)) for dims in numbers]

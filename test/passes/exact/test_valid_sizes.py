@@ -225,6 +225,9 @@ def test_kernels_of_many_elements_run_at_their_least_sizes() -> None:
     n = D.parse("n")
     search = SizeSearch(["n"], [("in", (n, 900, 120, 40)), ("out", (n, 900, 120))], [], ["loop"])
     assert [sizes["n"] for sizes in search] == [1, 2] and search.compared == [{"n": 1}, {"n": 2}]
+    for width, expected in ((400, [1]), (40, [1, 2]), (4000, [1, 2])):  # at no size is there memory for the last one
+        search = SizeSearch(["n"], [("in", (n, 900, 120, width)), ("out", (n, 900, 120))], [], ["loop"])
+        assert [sizes["n"] for sizes in search] == expected
 
 
 def test_sizes_have_a_limit_of_work() -> None:
