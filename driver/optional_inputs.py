@@ -25,6 +25,11 @@ def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
     return defaults
 
 
+def has_pages(model: str | Path) -> bool:
+    """Return whether a model has caches in pages, which PagedAttention reads."""
+    return "cache" in find_paged_inputs(models.load(model).content.graph).values()
+
+
 def page_dims(model: str | Path) -> list[str]:
     """Return the dynamic dims that are the rows of a page, of caches in pages: compiled code is faster for a number."""
     graph = models.load(model).content.graph

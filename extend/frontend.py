@@ -29,7 +29,7 @@ from mirlo.dialects.relax.collectives import FromParts
 from mirlo.dialects.relax.elementwise import Compare
 from mirlo.dialects.relax.infer import BOOL, CHANNELS_LAST, FLOAT
 from mirlo.dialects.relax.vision import RATIO
-from mirlo.driver.optional_inputs import default_inputs, page_dims
+from mirlo.driver.optional_inputs import default_inputs, has_pages, page_dims
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation, broadcast_shape
 from mirlo.frontends.files import FileForm, names_dialect, register_file_form
 from mirlo.frontends.foreign import (
@@ -118,6 +118,7 @@ __all__ = [
     "func",
     "graph_operations",
     "group_attributes",
+    "has_pages",
     "import_modules",
     "import_program",
     "iota",

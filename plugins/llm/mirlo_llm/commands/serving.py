@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 from mirlo.extend.command import PackageCommand, add_options, add_package_options, given_options
 
 LIMITS = (
-    "port", "slots", "queue", "chunk_size", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
-    "connections_each", "health_port", "batch", "batch_delay", "workers", "grace", "memory",
+    "port", "slots", "pages", "queue", "chunk_size", "max_tokens", "max_prompt_tokens", "max_choices", "max_body",
+    "bodies", "connections_each", "health_port", "batch", "batch_delay", "workers", "grace", "memory",
 )  # fmt: skip
 """The options that `--help` lists in the group of limits."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.extend.runtime import CACHE_SCALE, LAST_ROWS, Executable, TensorSpec, numpy_dtype
+from mirlo.extend.runtime import CACHE_SCALE, ELEMENT_TYPES, LAST_ROWS, Executable, TensorSpec, numpy_dtype
 from mirlo_llm import caches
+from mirlo_llm.caches.cache_arrays import AXIS, BLOCK, ring_rows
 from mirlo_llm.caches.in_place_pool import InPlacePool
 from mirlo_llm.generate.adapters import AdapterFiles, Adapters
 from mirlo_llm.generate.caches import BatchCaches, CallCaches, EngineCaches, SelectedCaches
@@ -146,6 +148,21 @@ class CompiledDecoder:
                 what = "is one for all sequences, which then have one length: continuous batching cannot use the model"
                 raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]} {what}")
         return pool
+
+    def cache_bytes(self, sequences: int, tokens: int) -> int:
+        """Return the bytes of the caches and states of this many sequences of this many tokens."""
+        windows = caches.windows(self.executable)
+        result = 0
+        for name in (*self.caches, *self.states):
+            spec = self.inputs[name]
+            dims = [dim if isinstance(dim, int) else 1 for dim in spec.shape[1:]]
+            rows = 1
+            if name in windows:
+                rows = min(ring_rows(spec, windows[name], BLOCK), tokens)
+            elif name in self.caches and not isinstance(spec.shape[AXIS], int):
+                rows = tokens
+            result += ELEMENT_TYPES[spec.dtype].bytes * math.prod(dims) * rows
+        return result * sequences
 
     def is_token(self, token: int) -> bool:
         """Return whether a number is a token."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from mirlo import compile as compile_model
 from mirlo.extend.compilation import OPTIONS
-from mirlo.extend.frontend import default_inputs, page_dims
+from mirlo.extend.frontend import default_inputs, has_pages, page_dims
 from mirlo.extend.options import FRAMEWORKS, refuse_unknown
 from mirlo.extend.ranks import require_place
 from mirlo.extend.runtime import Executable
@@ -114,6 +114,10 @@ class LanguageModel:
         if not isinstance(self._decoder, ImageDecoder):
             raise GenerationError(f"{self._place}: the model takes no images")
         return self._decoder.images
+
+    def cache_bytes(self, sequences: int, tokens: int) -> int:
+        """Return the bytes of the caches of this many sequences of this many tokens."""
+        return self._decoder.cache_bytes(sequences, tokens)
 
     def generator(
         self,
@@ -307,6 +311,9 @@ def load(
     code = CodeOptions(model_impl, trust_remote_code)
     refuse_unknown("mirlo.generate.load", list(options), [*OWN_OPTIONS, *FORWARDED])
     config = read_config(os.fspath(folder), None if mmproj is None else os.fspath(mmproj))
+    _require_counts(prefix_bytes, pages)
+    if pages is not None:
+        require_pages(config, code)
     files = None
     is_checkpoint = config.is_checkpoint
     adapted: tuple[str, ...] = ()
@@ -386,6 +393,30 @@ def model_to_compile(
     return deferred_graph(make, partial(_source_files, config), _use_of(adapted, rings_below))
 
 
+def require_pages(config: ModelConfig, code: CodeOptions = DEFAULT) -> None:
+    """Raise an error for a model whose files show that its caches cannot be in pages."""
+    if not config.is_checkpoint:
+        is_paged = bool(config.names.tables) or has_pages(config.model)
+    else:
+        is_paged = config.gguf is None and is_traced(read_json(config.source), code)
+    if not is_paged:
+        raise GenerationError(_no_pages(config))
+
+
+def _no_pages(config: ModelConfig) -> str:
+    """Return why the caches of a model are not in pages."""
+    what = "only PagedAttention, and models by the code of transformers (model_impl='transformers'), have such"
+    if config.gguf is not None:
+        what = f"{what}: GGUF files have no such code, the folder of safetensors may"
+    return f"pages: the caches of {config.model} are not in pages: {what}"
+
+
+def _require_counts(prefix_bytes: int | None, pages: int | None) -> None:
+    for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
+        if value is not None and not is_count(value, least, 1 << 62):
+            raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")
+
+
 def _use_of(adapted: Sequence[str], rings_below: int) -> str:
     """Return what distinguishes graphs with rings, and with inputs for adapters of these layers."""
     rings = [f"rings below {rings_below}"] if rings_below else []
@@ -424,14 +455,11 @@ def _decoder_of(
     pages: int | None,
 ) -> CompiledDecoder:
     """Return the decoder of a model: the paged one if its attention reads pages."""
-    for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
-        if value is not None and not is_count(value, least, 1 << 62):
-            raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")
+    _require_counts(prefix_bytes, pages)
     if executable.artifact.pages:
         return PagedDecoder(config, executable, adapters, prefix_bytes, pages)
     if pages is not None:
-        what = "only PagedAttention, and models by the code of transformers (model_impl='transformers'), have such"
-        raise GenerationError(f"pages: the caches of {config.model} are not in pages: {what}")
+        raise GenerationError(_no_pages(config))
     prefixes = PrefixCache(DEFAULT_BYTES if prefix_bytes is None else prefix_bytes)
     if config.images is not None:
         return ImageDecoder(config, executable, adapters, prefixes)

@@ -71,6 +71,11 @@ class PagedDecoder(CompiledDecoder):
         """Return sequences without tokens."""
         return PagedState(self.pool, batch, self.constants)
 
+    def cache_bytes(self, sequences: int, tokens: int) -> int:
+        """Return the bytes of the pages of this many sequences of this many tokens, of which some may wait."""
+        count = sequences * -(-tokens // self.pool.page_rows)
+        return self.pool.page_bytes * (count if self.pool.limit is None else min(count, self.pool.limit))
+
     def new_pool(self, capacity: int, count: int, block: int) -> EngineCaches:
         """Return empty caches for calls of any of the sequences."""
         return PagedSlots(self.pool, count)

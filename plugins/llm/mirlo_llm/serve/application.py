@@ -68,6 +68,7 @@ class Server(Gate):
         super().__init__(options, metrics)
         self._executor = ThreadPoolExecutor(PREPARERS + options.workers * len(sources), "mirlo serve")
         loading = Loading(options, metrics, self._executor, compile_options or {})
+        loading.require_pages(sources)
         pool = ModelPool(sources, options, loading.load, self._executor)
         self.state = ServerState(options, metrics, pool, UnknownKeys(options.is_strict))
         self.on_failure: Callable[[], None] = lambda: None

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.extend.runtime import ELEMENT_TYPES, Executable, MirloError
+from mirlo.extend.runtime import MirloError
 from mirlo_llm.generate import GenerationError, LanguageModel, Request
 from mirlo_llm.generate.chat import ChatTemplate
 from mirlo_llm.generate.request import NO_RULES, TokenRules
@@ -135,9 +135,10 @@ class LanguageBackend(Backend):
     @property
     def nbytes(self) -> int:
         """Return the bytes of the weights and of full caches, with those of the draft model."""
-        executables = [self.model.executable, *([] if self._draft is None else [self._draft.executable])]
-        tokens = self.longest * self.options.slots
-        return sum(each.memory.weights_bytes + _cached_bytes(each) * tokens for each in executables) + (64 << 20)
+        models = [self.model, *([] if self._draft is None else [self._draft])]
+        slots = self.options.slots
+        sizes = (each.executable.memory.weights_bytes + each.cache_bytes(slots, self.longest) for each in models)
+        return sum(sizes) + (64 << 20)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -257,18 +258,6 @@ class LanguageBackend(Backend):
             rules=call.rules, prompt_logprobs=call.prompt_logprobs, has_answer=most > 0, max_new_tokens=most,
             **{**call.search, **seed},
         )  # fmt: skip
-
-
-def _cached_bytes(executable: Executable) -> int:
-    """Return the bytes of a token in the caches of a model."""
-    result = 0
-    for spec in executable.inputs:
-        if spec.name in executable.aliases.values():
-            size = ELEMENT_TYPES[spec.dtype].bytes
-            for dim in spec.shape:
-                size *= dim if isinstance(dim, int) else 1
-            result += size
-    return result
 
 
 def _characters(value: object) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
 from mirlo_llm.generate import load as load_language_model
 from mirlo_llm.generate import load_embedding, load_speech
 from mirlo_llm.generate.code_options import CodeOptions
+from mirlo_llm.generate.config import read_config
 from mirlo_llm.generate.embedding.config import is_embedding_model
 from mirlo_llm.generate.gguf.container import files_read_once, is_gguf
+from mirlo_llm.generate.model import require_pages
 from mirlo_llm.generate.speech.config import is_speech_folder
 from mirlo_llm.serve.backend import Backend
 from mirlo_llm.serve.embedding_backend import EmbeddingBackend
@@ -38,6 +40,19 @@ class Loading:
         self._options, self._metrics, self._executor = options, metrics, executor
         self._compile_options = dict(compile_options)
         self._code = {name: getattr(options, name) for name in declared_options(CodeOptions)}
+
+    def require_pages(self, sources: Sequence[ModelSource]) -> None:
+        """Raise an error if `pages` is requested and the caches of a language model cannot be in pages."""
+        if self._options.pages is None:
+            return
+        if self._compile_options.get("ranks", 1) > 1:
+            raise ServeError("--pages is for models on one rank: leave out --pages or --ranks")
+        decoders = [source for source in sources if _is_decoder(source.path)]
+        if not decoders:
+            raise ServeError("--pages is for language models of a decoder, and there is none")
+        with files_read_once():
+            for source in decoders:
+                require_pages(read_config(source.path, source.images), CodeOptions(**self._code))
 
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
@@ -62,8 +77,9 @@ class Loading:
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
             model = load_language_model(
-                path, mmproj=source.images, adapters=source.adapters or None, **self._code, **self._compile_options
-            )
+                path, mmproj=source.images, adapters=source.adapters or None, pages=self._options.pages, **self._code,
+                **self._compile_options,
+            )  # fmt: skip
             draft = None
             if source.draft is not None:
                 draft = load_language_model(source.draft, **self._code, **self._compile_options)

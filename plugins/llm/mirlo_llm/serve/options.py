@@ -75,6 +75,13 @@ class ServeOptions(CodeOptions):
         ),
         kind=optional(integer(1, 1 << 24)),
     )
+    pages: int | None = option(
+        None,
+        "The number of pages of the caches of a language model, 64 tokens each, which its sequences share. Without it, "
+        "caches in pages only where the folder says so.",
+        OptionFlag("--pages", "N", help="keep keys and values in up to N pages of 64 tokens, which sequences share"),
+        kind=optional(integer(1, 1 << 24)),
+    )
     lookup: int | None = option(
         None,
         "Tokens that a step guesses from earlier text of a request; correct guesses save steps. Without it, what the "

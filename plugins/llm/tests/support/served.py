@@ -46,13 +46,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def write_language_model(folder: Path, with_tools: bool = True) -> Path:
-    """Write the example's model with random weights in f32."""
+def write_language_model(folder: Path, with_tools: bool = True, paged: bool = False) -> Path:
+    """Write the example's model with random weights in f32, with caches in pages if it is `paged`."""
     spec = importlib.util.spec_from_file_location("tiny_language_model", ROOT / "examples" / "tiny_language_model.py")
     assert spec is not None and spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    path: Path = module.write(folder)
+    path: Path = module.write(folder, paged=paged)
     if with_tools:
         config = path / "tokenizer_config.json"
         given = json.loads(config.read_text())
