@@ -12,6 +12,7 @@ from mirlo.extend.runtime import make_lock, release_held_locks
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.draft import EngineDraft
 from mirlo_llm.generate.errors import GenerationError
+from mirlo_llm.generate.guess_pace import DRAFT, LOOKUP, GuessPaces
 from mirlo_llm.generate.guidance import Grammar
 from mirlo_llm.generate.json_file import is_count
 from mirlo_llm.generate.led_caches import LedCaches, NewCaches, SendOperation
@@ -52,7 +53,8 @@ class ServingEngine:
     `add` accepts a request at any time, from any thread. Each `step` computes a token of every active sequence in one
     call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. Beside active
     sequences it computes so few that a step takes at most three times as long. What ends makes room for what waits.
-    With `lookup`, or a draft model, a step also computes tokens that may follow, and takes over those that are right.
+    With `lookup`, or a draft model, a step also computes tokens that may follow, and takes over those that are right;
+    of a request of which few guesses are right, it computes fewer, or none.
     Every request gets the tokens that it would get alone. A prompt that begins like another sequence, active or ended,
     takes over the part that is the same: from the caches of that sequence, or from the pages that the model keeps.
     """
@@ -75,6 +77,8 @@ class ServingEngine:
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
         self.pace = PromptPace()
+        self.guess_paces = GuessPaces()
+        """The numbers of guesses by the acceptance of all requests."""
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
         self._count, self._lead, self._drafting = slots, lead, draft
         self._slots = self._new_slots()
@@ -96,6 +100,14 @@ class ServingEngine:
         """Return the requests that wait for a slot."""
         active = set(self._slots.requests)
         return [request for request in list(self._requests) if not request.is_done and request not in active]
+
+    @property
+    def guess_counts(self) -> dict[str, tuple[float, int]]:
+        """Return the share of guesses that are accepted, and the number of tokens that a step guesses, by source."""
+        search = self._search
+        most = {LOOKUP: search.lookup, DRAFT: 0 if self._drafting is None else search.draft_tokens}
+        paces = {source: self.guess_paces[source] for source, count in most.items() if count}
+        return {source: (pace.acceptance, int(min(most[source], pace.limit))) for source, pace in paces.items()}
 
     @property
     def has_forms(self) -> bool:
@@ -243,13 +255,27 @@ class ServingEngine:
         """Return up to `most` tokens that may follow requests: those of a lookup, else of the draft model."""
         most = min(most, GUESSED_ROWS // len(requests) - 1)
         rooms = {i: 0 if each.needs_prompt else min(most, each.room - 1) for i, each in requests.items()}
-        result = {i: guess(each.sequence, min(each.options.lookup, rooms[i])) for i, each in requests.items()}
+        paces = {i: self._paces_of(self._slots[i]) for i in requests}
+        result = {}
+        for i, each in requests.items():
+            found = guess(each.sequence, min(each.options.lookup, rooms[i]))
+            result[i] = found[: paces[i][LOOKUP].count(len(found))]
+            paces[i].source = LOOKUP if result[i] else DRAFT
         if self._draft is not None:
             others = {i: each for i, each in requests.items() if not result[i]}
-            counts = {i: min(each.options.draft_tokens, rooms[i]) for i, each in others.items()}
+            counts = {i: paces[i][DRAFT].count(min(each.options.draft_tokens, rooms[i])) for i, each in others.items()}
             result |= self._draft.guess({i: each.sequence for i, each in others.items()}, counts)
         texts = self._decoder.vocabulary  # numbers above are parts of images
         return {i: list(takewhile(lambda token: token < texts, tokens)) for i, tokens in result.items()}
+
+    def _paces_of(self, slot: Slot) -> GuessPaces:
+        """Return the numbers of guesses of a slot's request.
+
+        States of a fixed size need as many guesses of each sequence of a call: all requests have one pace.
+        """
+        if slot.paces is None:
+            slot.paces = GuessPaces(self.guess_paces, is_one=bool(self._decoder.states))
+        return slot.paces
 
     def _admit(self) -> None:
         """Free the slots of finished requests, and assign them to waiting requests in order."""
@@ -295,17 +321,22 @@ class ServingEngine:
 
     def _choose(self, slot: Slot, request: Request, logits: np.ndarray) -> None:
         """Choose the next token of a request by the first row of logits, and more while the guesses are right."""
-        self.counts.guessed_tokens += len(slot.guesses)
-        for row, guessed in zip(logits, (*slot.guesses, None), strict=True):
+        guessed, accepted = len(slot.guesses), 0
+        self.counts.guessed_tokens += guessed
+        for row, expected in zip(logits, (*slot.guesses, None), strict=True):
             count = len(request.sequence)
             request.choose(row)
             self.counts.tokens += 1
-            if request.sequence[count:] != [guessed]:
-                return
+            if request.sequence[count:] != [expected]:
+                break
+            accepted += 1
             self.counts.accepted_tokens += 1
             if request.is_done:
-                return
+                guessed = accepted  # no token was chosen after these
+                break
             slot.held.append(request.sequence[-1])
+        if guessed:
+            self._paces_of(slot).note(guessed, accepted)
 
     def _report(self, request: Request) -> None:
         """Record a request that is about to get a token or an error, so that an interrupt cannot lose it."""

@@ -13,6 +13,7 @@ from mirlo_llm.generate.beams import search_beams
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.draft import DraftModel
 from mirlo_llm.generate.errors import GenerationError
+from mirlo_llm.generate.guess_pace import DRAFT, LOOKUP, SequencePaces
 from mirlo_llm.generate.guidance import Grammar, Guide
 from mirlo_llm.generate.json_file import is_count
 from mirlo_llm.generate.lookup import guess
@@ -92,6 +93,7 @@ class Generator:
         self._sequences = Sequences(decoder, batch, options.chunk_size)
         self._grammar = grammar
         self._draft = None if draft is None or batch > 1 else DraftModel(draft, options.chunk_size)
+        self._paces = SequencePaces()
         self._samplers = self._new_samplers(batch)
         self._stop = tuple(stop)
         self._prompt = [0] * batch
@@ -209,6 +211,7 @@ class Generator:
         clone.timing = Timing()
         clone._sequences = self._sequences.fork()
         clone._draft = None if self._draft is None else self._draft.fork()
+        clone._paces = copy.deepcopy(self._paces)
         clone._samplers = clone._new_samplers(clone._sequences.batch)
         clone._prompt, clone._ended = list(self._prompt), list(self._ended)
         return clone
@@ -248,11 +251,15 @@ class Generator:
         self._ended = [True]
 
     def _guess(self) -> list[int]:
-        tokens, room = self._sequences.tokens[0], self._room() - 1
+        tokens, room, paces = self._sequences.tokens[0], self._room() - 1, self._paces
+        paces.compare(tokens)
         result = guess(tokens, min(self.options.lookup, room))
-        if result or self._draft is None:
-            return result
-        return self._draft.guess(tokens, min(self.options.draft_tokens, room))
+        result = result[: paces[LOOKUP].count(len(result))]
+        paces.source = LOOKUP if result else DRAFT
+        if not result and self._draft is not None:
+            result = self._draft.guess(tokens, paces[DRAFT].count(min(self.options.draft_tokens, room)))
+        paces.expected = len(tokens), result
+        return result
 
     def _room(self) -> int:
         """Return the number of tokens that the longest sequence may still get."""

@@ -9,6 +9,7 @@ from mirlo_llm.caches.cache_arrays import Rows
 from mirlo_llm.generate.caches import EngineCaches
 from mirlo_llm.generate.decoder import CompiledDecoder
 from mirlo_llm.generate.errors import GenerationError
+from mirlo_llm.generate.guess_pace import GuessPaces
 from mirlo_llm.generate.request import Request
 
 Guess = Callable[[Mapping[int, Request], int], Mapping[int, list[int]]]
@@ -57,6 +58,8 @@ class Slot:
     """Whether a call has computed tokens of the request."""
     guesses: Sequence[int] = ()
     """Tokens that may follow those of the request, which the step computes, too."""
+    paces: GuessPaces | None = None
+    """The numbers of guesses of the request; None before its first guess."""
 
     def common(self, request: Request) -> int:
         """Return the number of a request's first tokens that are cached, without its last token."""
@@ -149,6 +152,7 @@ class EngineSlots:
         del slot.held[kept:]
         self._admitted += 1
         slot.request, slot.adapter, slot.since, slot.is_begun = request, request.adapter, self._admitted, False
+        slot.paces = None
         self._reuse(request, kept)
         return True
 

@@ -74,6 +74,7 @@ class Server(Gate):
         self.on_failure: Callable[[], None] = lambda: None
         """Called if the models cannot be loaded."""
         self._add_gauges()
+        self._add_guess_gauges()
         self._page, self._page_headers = _read_page()
         openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
         embeddings, speech = EmbeddingRoutes(self.state), TranscriptionRoutes(self.state)
@@ -247,6 +248,28 @@ class Server(Gate):
             ("mirlo_model_bytes", "Bytes that a loaded model may take, with full caches.", memory),
         ):
             metrics.add(Gauge(name, purpose, ("model",), read))
+
+    def _add_guess_gauges(self) -> None:
+        pool, metrics = self.state.pool, self.state.metrics
+
+        def guesses(at: int) -> Callable[[], dict[tuple[str, ...], float]]:
+            def read() -> dict[tuple[str, ...], float]:
+                backends = [b for model in pool.loaded if isinstance(b := model.backend, LanguageBackend)]
+                return {
+                    (b.name, source): float(found[at]) for b in backends for source, found in b.guess_counts.items()
+                }
+
+            return read
+
+        for name, purpose, read in (
+            ("mirlo_guess_acceptance", "Share of the last guesses that were right.", guesses(0)),
+            (
+                "mirlo_guess_tokens",
+                "Tokens that a step guesses, by their acceptance; 0 where it seldom tries.",
+                guesses(1),
+            ),
+        ):
+            metrics.add(Gauge(name, purpose, ("model", "source"), read))
 
 
 def _read_page() -> tuple[bytes, list[tuple[bytes, bytes]]]:

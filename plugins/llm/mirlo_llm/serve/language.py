@@ -150,6 +150,11 @@ class LanguageBackend(Backend):
         """Return the numbers of tokens that were guessed, and of those that were right."""
         return self._engine.counts.guessed_tokens, self._engine.counts.accepted_tokens
 
+    @property
+    def guess_counts(self) -> dict[str, tuple[float, int]]:
+        """Return the share of guesses that are accepted, and the number of tokens that a step guesses, by source."""
+        return self._engine.guess_counts
+
     def warm(self) -> None:
         """Generate two tokens, and start the process of the chat template."""
         self._read_template()

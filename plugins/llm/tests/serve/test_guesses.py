@@ -47,7 +47,11 @@ def test_answers_are_those_without_guesses(folder: Path, kind: str) -> None:
         for choice, prompt in zip(choices, PROMPTS, strict=True):
             assert choice["text"] == "".join(model.generator(max_new_tokens=30, **penalty).stream(prompt))
         guessed, accepted = counter(client, "guessed") - warmed[0], counter(client, "accepted") - warmed[1]
+        text = client.get("/metrics").text
+        (acceptance,) = re.findall(rf'^mirlo_guess_acceptance{{model="tiny",source="{kind}"}} (\S+)$', text, re.M)
+        (count,) = re.findall(rf'^mirlo_guess_tokens{{model="tiny",source="{kind}"}} (\S+)$', text, re.M)
     assert 0 < accepted <= guessed
+    assert 0 < float(acceptance) <= 1 and 0 <= float(count) <= 4
     if kind == "draft":  # the model guesses its own tokens
         assert accepted == guessed
 
