@@ -66,10 +66,12 @@ class Format:
 
 FP32, FP16, TF32, BF16 = 0, 1, 4, 5
 """Codes of element types."""
+FP16_BIAS = 112
+"""How much less the exponents of fp16 are than those of fp32."""
 FORMATS = {
     "bf16": Format("bf16", 2, BF16, BF16, 8, BF16),
     "tf32": Format("tf32", 4, FP32, TF32, 11, FP32),
-    "fp16": Format("fp16", 2, FP16, FP16, 11, FP32, 112),  # its exponents are 112 less
+    "fp16": Format("fp16", 2, FP16, FP16, 11, FP32, FP16_BIAS),
 }
 DST_ROWS = 64
 """Rows of 16 that a tile takes in Dst."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirlo_tensix.instructions import TILE, Format
+from mirlo_tensix.instructions import FP16_BIAS, TILE, Format
 
 Bits = NDArray[np.uint16] | NDArray[np.uint32] | NDArray[np.float16]
 """Numbers as L1 has them: bf16 in 16 bits, tf32 in the first 19 of 32, fp16."""
@@ -23,16 +23,28 @@ def to_bits(values: NDArray[np.float32], kind: Format, kept: int = 24) -> Bits:
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     lost = 24 - min(kept, kind.significand)
     bits = bits + ((1 << lost - 1) - 1) + (bits >> lost & 1) >> lost << lost
-    if kind.name == "fp16":  # which has no infinity and no denormal numbers
-        rounded = bits.astype(np.uint32).view(np.float32)
-        return np.where(np.abs(rounded) < 2**-14, 0, np.clip(rounded, -65504, 65504)).astype(np.float16)
+    if kind.name == "fp16":
+        return fp16_bits(bits.astype(np.uint32))
     return (bits >> 16).astype(np.uint16) if kind.bytes == 2 else bits.astype(np.uint32)
+
+
+def fp16_bits(numbers: Sums) -> Bits:
+    """Return the bits of fp32 as fp16, towards zero.
+
+    The largest exponent is one like the others: numbers up to 131,008 have one, what is beyond them is the largest, and
+    there are neither infinities nor denormal numbers.
+    """
+    exponent = (numbers >> 23 & 0xFF).astype(np.int64) - FP16_BIAS
+    parts = np.where(exponent > 31, 0x7FFF, exponent << 10 | numbers >> 13 & 0x3FF)
+    return np.asarray(numbers >> 16 & 0x8000 | np.where(exponent <= 0, 0, parts), np.uint16).view(np.float16)
 
 
 def widened(bits: Bits) -> Sums:
     """Return numbers as the bits of fp32."""
     if bits.dtype == np.float16:
-        return bits.astype(np.float32).view(np.uint32)
+        raw = bits.view(np.uint16).astype(np.uint32)
+        exponent = raw >> 10 & 31
+        return np.where(exponent == 0, 0, (exponent + FP16_BIAS) << 23 | (raw & 0x3FF) << 13) | (raw & 0x8000) << 16
     return bits.astype(np.uint32) << 16 if bits.dtype == np.uint16 else bits
 
 

@@ -11,10 +11,10 @@ import functools
 from itertools import product
 
 import numpy as np
-from mirlo_tensix.instructions import FORMATS, TILE, Format
+from mirlo_tensix.instructions import FORMATS, FP16_BIAS, TILE, Format
 from mirlo_tensix.kernels import PARTS, Move, VectorWork
 from mirlo_tensix.products import Product, activation_body
-from mirlo_tensix.unit import DTYPES, Bits, Sums, from_tiles, to_tiles, widened
+from mirlo_tensix.unit import DTYPES, Bits, Sums, fp16_bits, from_tiles, to_tiles, widened
 from mirlo_tensix.vector import Body, Place
 from mirlo_tensix.work import Work
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def in_srca(bits: Bits) -> Lanes:
     wide = widened(bits)
     if bits.dtype == np.uint32:  # what the packers wrote has 32
         return wide & np.uint32(0xFFFFE000)
-    return np.where(wide & 0x7FFFFFFF == 0, wide, wide - (112 << 23)) if bits.dtype == np.float16 else wide
+    return np.where(wide & 0x7FFFFFFF == 0, wide, wide - (FP16_BIAS << 23)) if bits.dtype == np.float16 else wide
 
 
 @bits_of.register
@@ -139,7 +139,7 @@ def _add_products(sums: Sums, left: Sums, right: Sums, phase: int) -> Sums:
 def _of_fp16(bits: Bits) -> Sums:
     """Return fp16 as the simulator widens it for a product: zero has an exponent, too, and is 2^-15."""
     wide = widened(bits)
-    return np.where(wide & 0x7FFFFFFF == 0, wide | 112 << 23, wide)
+    return np.where(wide & 0x7FFFFFFF == 0, wide | FP16_BIAS << 23, wide)
 
 
 def _add_real_products(sums: Sums, left: Sums, right: Sums, phase: int) -> Sums:
@@ -201,9 +201,7 @@ def packed(sums: Sums, kind: Format = FORMATS["bf16"]) -> Bits:
     if kind.bytes == 4:
         return sums
     if kind.name == "fp16":  # towards zero
-        exponent = (sums >> 23 & 0xFF).astype(np.int64) - 112
-        parts = np.where(exponent > 31, 0x7FFF, exponent << 10 | sums >> 13 & 0x3FF)
-        return np.asarray(sums >> 16 & 0x8000 | np.where(exponent <= 0, 0, parts), np.uint16).view(np.float16)
+        return fp16_bits(sums)
     is_nan = sums & 0x7FFFFFFF > 0x7F800000
     whole = np.where(is_nan, sums & 0x80000000 | 0x7F800000, sums).astype(np.uint64)
     bits = (whole + 0x8000 >> 16).astype(np.uint16)

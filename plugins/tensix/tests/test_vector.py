@@ -10,7 +10,7 @@ from mirlo_tensix import region, simulator, vector
 from mirlo_tensix.instructions import FORMATS, op
 from mirlo_tensix.kernels import Move, VectorWork
 from mirlo_tensix.simulator import execute
-from mirlo_tensix.unit import Bits, from_tiles, to_bits, to_tiles
+from mirlo_tensix.unit import Bits, from_bits, from_tiles, to_bits, to_tiles
 from mirlo_tensix.vector import BINARY, UNARY, Body
 from model import bits_of, evaluate, fma
 
@@ -122,6 +122,31 @@ def test_results_have_the_bits_of_the_vector_unit(work: VectorWork) -> None:
     found, expected = (from_tiles(each, *size)[:, :columns] for each in (tiles, bits_of(work, *operands)))
     np.testing.assert_array_equal(found, expected)
     assert abs(work.threads((0x20000,) * (len(operands) + 1)).estimated - cycles.bound) < 0.5 * cycles.bound
+
+
+def test_fp16_has_numbers_up_to_its_largest_exponent() -> None:
+    """Numbers beyond it are the largest, also infinities and NaN; those below the least exponent are zero."""
+    values = np.array([65504, 65536, -99968, 131008, 2e5, -np.inf, np.nan, 2**-14, 2**-15, -(2**-15), 0], np.float32)
+    expected = np.array([65504, 65536, -99968, 131008, 131008, -131008, 131008, 2**-14, 0, 0, 0], np.float32)
+    np.testing.assert_array_equal(from_bits(to_bits(values, FORMATS["fp16"])), expected)
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    numbers = from_bits(every)
+    assert np.isfinite(numbers).all()
+    np.testing.assert_array_equal(from_bits(to_bits(numbers, FORMATS["fp16"])), numbers)
+    usual = (every.view(np.uint16) >> 10 & 31 > 0) & (every.view(np.uint16) >> 10 & 31 < 31)
+    np.testing.assert_array_equal(numbers[usual], every[usual].astype(np.float32))
+
+
+@needs_simulator
+def test_sums_beyond_65504_are_numbers_of_fp16() -> None:
+    work = VectorWork("add", 1, 1, (False, False), format="fp16")
+    rng = np.random.default_rng(0)
+    x, y = (to_tiles(to_bits(rng.uniform(-9e4, 9e4, (32, 32)).astype(np.float32), work.kind)) for _ in "xy")
+    found, _ = execute(work, x, y)
+    np.testing.assert_array_equal(found, bits_of(work, x, y).reshape(-1))
+    exact = np.clip(from_bits(x).astype(np.float64) + from_bits(y), -131008, 131008).reshape(-1)
+    assert np.abs(exact).max() > 1e5
+    np.testing.assert_allclose(from_bits(found), exact, rtol=2**-10, atol=2**-14)
 
 
 @needs_simulator
