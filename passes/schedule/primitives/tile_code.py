@@ -279,9 +279,18 @@ class TileEmitter(TileOperands, TileEpilogue):
         kinds = [each.type for each in sums]
         if not is_known:  # there may be one block, of few products
             return for_loop(zero, end, self.index(block), of_few_blocks, sums, rolled=True)
-        self._store(memory, sums)
-        for_loop(zero, end, self.index(block), in_memory, rolled=True)
-        return self._loaded(memory, kinds)
+        if elements < self.tile.height * self.tile.width:  # code of a rest of rows takes longer to compile than it saves
+            self._store(memory, sums)
+            for_loop(zero, end, self.index(block), in_memory, rolled=True)
+            return self._loaded(memory, kinds)
+        last = (-(-count // block) - 1) * block
+        if last == block:
+            self._store(memory, self._added(sums, of_block(zero)))
+        else:
+            self._store(memory, sums)
+            for_loop(zero, self.index(last), self.index(block), in_memory, rolled=True)
+        own_last = loop(self.index(last), end, self._new_sums(sums))
+        return self._added(self._loaded(memory, kinds), own_last)
 
     def _places(self, kinds: Sequence[ir.Type]) -> list[ir.Value]:
         """Return where vectors are in memory, one after the other."""
