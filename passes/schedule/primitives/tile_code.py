@@ -279,7 +279,9 @@ class TileEmitter(TileOperands, TileEpilogue):
         kinds = [each.type for each in sums]
         if not is_known:  # there may be one block, of few products
             return for_loop(zero, end, self.index(block), of_few_blocks, sums, rolled=True)
-        if elements < self.tile.height * self.tile.width:  # code of a rest of rows takes longer to compile than it saves
+        if (
+            elements < self.tile.height * self.tile.width
+        ):  # code of a rest of rows takes longer to compile than it saves
             self._store(memory, sums)
             for_loop(zero, end, self.index(block), in_memory, rolled=True)
             return self._loaded(memory, kinds)

@@ -85,15 +85,24 @@ def test_errors_of_products(depth: int, target: str) -> None:
     assert errors[0] <= 2 * errors[1], f"{errors[0] / errors[1]:.1f} times numpy's"
 
 
-@pytest.mark.parametrize(("size", "depth"), [(512, 1), (513, 2), (1 << 20, 3)])
-def test_blocks_of_products(size: int, depth: int) -> None:
-    """There is a loop over blocks around that over products; the most products have tiles of 9 and 5 rows around it."""
+@pytest.mark.parametrize(("size", "depth", "loops"), [(512, 1, 1), (513, 1, 2), (1100, 2, 3)])
+def test_blocks_of_products(size: int, depth: int, loops: int) -> None:
+    """The last block of a whole tile follows a loop over blocks around that over products, or the first one of two."""
+    text = _loops_of_product(size)
+    assert (_nested(text, "scf.for"), text.count("scf.for")) == (depth, loops)
+
+
+def test_blocks_of_many_products() -> None:
+    """The most products have tiles of 9 and 5 rows: a loop over these is around the loop over blocks."""
+    assert _nested(_loops_of_product(1 << 20), "scf.for") == 3
+
+
+def _loops_of_product(size: int) -> str:
 
     def build(p: Any, a: Any, b: Any) -> Any:
         return p.reduce("add", (14, 32), (size,), lambda i, j, k: a.at(i, k) * b.at(k, j))
 
-    text = Kernel(build, [tensor(14, size), tensor(size, 32)], options={"machine": "avx512vnni"}).text
-    assert _nested(text, "scf.for") == depth
+    return Kernel(build, [tensor(14, size), tensor(size, 32)], options={"machine": "avx512vnni"}).text
 
 
 def _nested(text: str, loop: str = r"scf\.for .* iter_args") -> int:
