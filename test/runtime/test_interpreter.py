@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import output_of, python
 
+from mirlo.runtime import interpreter
 from mirlo.runtime.interpreter import FewerCollections, UsualCollections, make_old
 
 
 @pytest.fixture(autouse=True)
-def restored():
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begin as if nothing compiled in this process, whatever other tests left running."""
+    monkeypatch.setattr(interpreter, "_running", 0)
     usual = gc.get_threshold()
+    monkeypatch.setattr(interpreter, "_usual", usual)
     yield
     gc.set_threshold(*usual)
 
@@ -79,6 +84,7 @@ def test_without_a_command_around_it_nothing_changes() -> None:
 def test_objects_become_old_without_a_collection() -> None:
     script = """
 import gc
+from mirlo.runtime import interpreter
 from mirlo.runtime.interpreter import make_old
 
 young, before = [[number] for number in range(100)], gc.get_stats()

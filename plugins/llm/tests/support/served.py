@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import re
@@ -28,6 +29,11 @@ TOOL_TEMPLATE = """\
 {% for call in message.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}\
 {{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|model|>{% endif %}"""
 START_SECONDS = 120
+LOAD_SECONDS = 60
+"""Processor time in which models of tests are loaded."""
+END_SECONDS = 600
+"""Time after which what has not ended never will."""
+SERVER_THREADS = "mirlo serve"
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """Lets Ray use 127.0.0.1, as it does on systems with a permission dialog for networks; disables usage statistics."""
 START_RAY = """
@@ -148,23 +154,50 @@ def ready_client(server: Any) -> Iterator[Any]:
         yield client
 
 
+@contextmanager
+def usual_interpreter() -> Iterator[None]:
+    """Restore the settings of the interpreter after the block, once servers that began in it compile no more.
+
+    A server that a test leaves while it loads goes on in its threads, with other thresholds of the garbage collector.
+    """
+    before, threads = (gc.get_threshold(), sys.getswitchinterval()), set(threading.enumerate())
+    try:
+        yield
+    finally:
+        left = [each for each in threading.enumerate() if each not in threads and each.name.startswith(SERVER_THREADS)]
+        for thread in left:
+            thread.join(END_SECONDS)
+        gc.set_threshold(*before[0])
+        sys.setswitchinterval(before[1])
+        assert not any(each.is_alive() for each in left), f"servers still run: {[each.name for each in left]}"
+
+
 def load_failure(server: Any) -> str:
     """Return why the models of a server in this process cannot be loaded; requests are answered all the same."""
     from starlette.testclient import TestClient
 
     with TestClient(server, raise_server_exceptions=True) as client:
-        for _ in range(1200):
+        for _ in _waiting():
             if server.state.failure is not None:
                 assert client.get("/v2/health/ready").status_code == 503
                 return str(server.state.failure)
-            time.sleep(0.05)
-    raise AssertionError("the models can be loaded")
+            assert not server.is_ready, "the models can be loaded"
+    raise AssertionError("the models are neither loaded nor refused")
 
 
 def wait_until_ready(client: Any) -> None:
     """Wait until each model has answered a first call."""
-    for _ in range(1200):
+    for _ in _waiting():
         if client.get("/v2/health/ready").status_code == 200:
             return
-        time.sleep(0.05)
+        if client.app.state.failure is not None:
+            raise client.app.state.failure
     raise AssertionError("the models do not become ready")
+
+
+def _waiting() -> Iterator[None]:
+    """Yield until this process has computed for a while, however much of the processor other work takes."""
+    computed, started = time.process_time(), time.monotonic()
+    while time.process_time() - computed < LOAD_SECONDS and time.monotonic() - started < END_SECONDS:
+        yield
+        time.sleep(0.05)
