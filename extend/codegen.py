@@ -19,6 +19,7 @@ from mirlo.passes.byoc.codegen import (
     Tunable,
 )
 from mirlo.passes.byoc.codegen import option as codegen_option
+from mirlo.passes.byoc.command_loops import RolledCommand, RolledLoop, roll_commands
 from mirlo.passes.byoc.command_queues import (
     Banks,
     Hazard,
@@ -88,6 +89,8 @@ __all__ = [
     "QueueStep",
     "QueueToken",
     "QueuedCommand",
+    "RolledCommand",
+    "RolledLoop",
     "Scratchpad",
     "ScratchpadFull",
     "ScratchpadTensor",
@@ -123,6 +126,7 @@ __all__ = [
     "repeat",
     "rewrite",
     "rewriter",
+    "roll_commands",
     "same_shape_as",
     "several",
     "synchronize",

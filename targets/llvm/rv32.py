@@ -39,6 +39,21 @@ def add(to: int, left: int, right: int) -> int:
     return right << 20 | left << 15 | to << 7 | 0x33
 
 
+def subtract(to: int, left: int, right: int) -> int:
+    """Return the difference of two registers."""
+    return 1 << 30 | add(to, left, right)
+
+
+def and_constant(to: int, register: int, value: int) -> int:
+    """Return the bitwise and of a register and a constant from -2048 to 2047, sign-extended."""
+    return add_constant(to, register, value) | 7 << 12
+
+
+def shift_left(to: int, register: int, bits: int) -> int:
+    """Return a register shifted to the left by 0 to 31 bits."""
+    return add_constant(to, register, bits) | 1 << 12
+
+
 def load_upper(to: int, upper: int) -> int:
     """Return the instruction that sets the upper 20 bits of a register, and clears the others."""
     return upper << 12 | to << 7 | 0x37
@@ -86,10 +101,10 @@ def jump_to(address: int, base: int) -> list[int]:
 
 
 def repeat(count: int, body: Sequence[int], counter: int) -> list[int]:
-    """Return a loop of 1 to 2047 iterations, which counts a register down; loops within need other registers."""
-    if not 0 < count < 1 << 11:
-        raise ValueError(f"a loop has {count} iterations: expected 1 to 2047")
+    """Return a loop of at least one iteration, which counts a register down; loops within need other registers."""
+    if not 0 < count < 1 << 31:
+        raise ValueError(f"a loop has {count} iterations: expected 1 to {(1 << 31) - 1}")
     back = -4 * (len(body) + 2)
     jump = (back >> 20 & 1) << 31 | (back >> 1 & 0x3FF) << 21 | (back >> 11 & 1) << 20 | (back >> 12 & 0xFF) << 12
     leave = 8 << 7 | counter << 15 | 0x63  # if the counter is 0, skip the jump
-    return [add_constant(counter, 0, count), *body, add_constant(counter, counter, -1), leave, jump | STAY]
+    return [*set_register(counter, count), *body, add_constant(counter, counter, -1), leave, jump | STAY]

@@ -17,7 +17,7 @@ class Loop:
     """Words that a thread repeats."""
 
     count: int
-    body: Sequence[Word | Loop | Mark | Riscv]
+    body: tuple[Instruction, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,24 @@ class Riscv:
     code: tuple[int, ...]
 
 
-Instructions = list[Word | Loop | Mark | Riscv]
+@dataclass(frozen=True)
+class Variable:
+    """An instruction with a number that advances in loops.
+
+    It sets the lower 16 bits of a word of configuration ("configure"), stores the number in L1 ("store"), or waits
+    until a number there is at least as large ("wait").
+    """
+
+    kind: str
+    target: int
+    """The word of configuration, or the address in L1."""
+    value: int
+    steps: tuple[int, ...] = ()
+    """By how much the number advances in each of the loops around it, the outermost first."""
+
+
+Instruction = Word | Loop | Mark | Riscv | Variable
+Instructions = list[Instruction]
 TILE = 32
 
 
@@ -120,7 +137,7 @@ OPERATIONS = {
     name: (int(code, 16), {field: (int(at), int(bits)) for field, at, bits in (each.split(":") for each in fields)})
     for name, code, *fields in (line.split() for line in _OPERATIONS.strip().splitlines())
 }
-REPLAY, MULTIPLY, UNPACK_A, UNPACK_B, PACK = 0x04, 0x26, 0x42, 0x142, 0x41
+REPLAY, MULTIPLY, UNPACK_A, UNPACK_B, PACK, CONFIGURE = 0x04, 0x26, 0x42, 0x142, 0x41, 0xB3
 """What `executed` counts by: codes, and another one for UNPACR of SrcB."""
 VECTOR = range(0x70, 0x98)
 """The codes of the vector unit."""
@@ -142,13 +159,15 @@ SET_ROWS = op("SETRWC", which=0b1111)
 """The word that sets the counters of rows and phases to zero."""
 
 
-def executed(words: Sequence[Word | Loop | Mark | Riscv]) -> Counter[int]:
+def executed(words: Sequence[Instruction]) -> Counter[int]:
     """Return the number of executed instructions by opcode; instructions of the replay buffer count as products."""
     counts, recorded = Counter[int](), 0
     for word in words:
         if isinstance(word, Loop):
             for code, count in executed(word.body).items():
                 counts[code] += word.count * count
+        elif isinstance(word, Variable):
+            counts[CONFIGURE] += 2
         elif isinstance(word, Word):
             if recorded:
                 recorded -= 1
@@ -190,7 +209,7 @@ def set_thread(register: int, value: int) -> Word:
     return op("SETC16", value=value, register=register)
 
 
-def _set_byte(byte: int, register: int, value: int, mask: int = 0xFF) -> Word:
+def set_byte(byte: int, register: int, value: int, mask: int = 0xFF) -> Word:
     return op("RMWCIB", register=register, value=value, mask=mask) + (byte << 24)
 
 
@@ -206,7 +225,7 @@ def configuration(fields: Mapping[tuple[int, int, int], int]) -> list[Word]:
             values[register] = (old | value & 0xFFFFFFFF, known | mask & 0xFFFFFFFF)
             register, value, mask = register + 1, value >> 32, mask >> 32
     return [
-        _set_byte(byte, register, value >> 8 * byte & mask >> 8 * byte & 0xFF, mask >> 8 * byte & 0xFF)
+        set_byte(byte, register, value >> 8 * byte & mask >> 8 * byte & 0xFF, mask >> 8 * byte & 0xFF)
         for register, (value, mask) in sorted(values.items())
         for byte in range(4)
         if mask >> 8 * byte & 0xFF
@@ -217,8 +236,8 @@ def _of_unit(table: Mapping[str, tuple[tuple[int, ...], int, int]], unit: int, *
     return {(table[name][0][unit], *table[name][1:]): value for name, value in values.items()}
 
 
-def _low_half(register: int, value: int) -> list[Word]:
-    return [_set_byte(0, register, value & 0xFF), _set_byte(1, register, value >> 8 & 0xFF)]
+def _low_half(register: int, value: int) -> Variable:
+    return Variable("configure", register, value)
 
 
 def _clear_addresses(units: int) -> list[Word]:
@@ -244,12 +263,12 @@ def setup_unpackers(kind: Format, plane_rows: int = 0, transposes: bool = False)
     return [*configuration(fields), set_thread(*_OVERRIDE_SRCA), *last, *_clear_addresses(0b011)]
 
 
-def unpack(unit: int, address: int) -> list[Word]:
+def unpack(unit: int, address: int) -> Instructions:
     """Return the words that unpack a tile and hand its bank to the matrix unit; addresses of L1 count 16 bytes."""
-    return [*_low_half(_UNPACKERS["base"][0][unit], address // 16 - 1), op("UNPACR", last=1, give=1, unit=unit)]
+    return [_low_half(_UNPACKERS["base"][0][unit], address // 16 - 1), op("UNPACR", last=1, give=1, unit=unit)]
 
 
-def unpack_planes(address: int, is_same: bool) -> list[Word]:
+def unpack_planes(address: int, is_same: bool) -> Instructions:
     """Return the words that unpack 32 rows of two planes to SrcB, one after the other, or twice those of one."""
     base, second = unpack(1, address)[:-1], op("UNPACR", last=1, give=1, unit=1)
     first = op("UNPACR", last=1, counters=0b00010000 if is_same else 0b00010001, unit=1)
@@ -348,10 +367,10 @@ def setup_packers(kind: Format, plane_rows: int = 0, transposes: bool = False) -
     return [*configuration(fields), op("SETADCXX", last=255, units=0b100), *_clear_addresses(0b100)]
 
 
-def pack_tile(kind: Format, tile: int, address: int) -> list[Word]:
+def pack_tile(kind: Format, tile: int, address: int) -> Instructions:
     """Return the words that pack a tile of Dst to L1."""
     base = _low_half(_SHARED["dst_base"][0], tile * kind.packed_bytes * TILE * TILE)
-    return [*base, *_low_half(_PACKERS["target"][0][0], address // 16), op("PACR", last=1, packers=0xF)]
+    return [base, _low_half(_PACKERS["target"][0][0], address // 16), op("PACR", last=1, packers=0xF)]
 
 
 def stall(blocked: int, condition: int) -> Word:

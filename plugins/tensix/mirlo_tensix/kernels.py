@@ -324,9 +324,9 @@ def _body_words(work: VectorWork, number: int, half: int) -> Instructions:
     words = vector.instructions(
         kernel.bodies[number], registers, lambda tile: tile if tile == ROW else HALF * half + tile
     )
-    once = [*words.repeated, *tensix.advance_rows(4)]
+    once = (*words.repeated, *tensix.advance_rows(4))
     # A function of rows computes both faces of four rows at once.
-    loop = Loop(2, [Loop(4, once), *tensix.advance_rows(16)]) if kernel.start is not None else Loop(16, once)
+    loop = Loop(2, (Loop(4, once), *tensix.advance_rows(16))) if kernel.start is not None else Loop(16, once)
     before = tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY)
     after = tensix.stall(tensix.BLOCK_MATH, tensix.VECTOR_BUSY)
     return [before, tensix.SET_ROWS, *words.before, loop, after, tensix.SET_ROWS]

@@ -19,7 +19,7 @@ from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
 from mirlo_tensix import riscv, vector
-from mirlo_tensix.instructions import DST_ROWS, FORMATS, TILE, Instructions, Loop, Mark, Riscv, op
+from mirlo_tensix.instructions import DST_ROWS, FORMATS, TILE, Instructions, Loop, Mark, Riscv, Variable, op
 from mirlo_tensix.vector import Body, unary
 from mirlo_tensix.work import HALF, MATH, Command, Work, load, pack, zero
 
@@ -304,14 +304,14 @@ class Product(Work):
         part, semaphore = command.arrives, tensix.PANEL_UNPACKED
         if part is None:
             return []
-        waits = Riscv(tuple(riscv.wait_for(PANELS if command.operand else ROWS, part + 1)))
+        waits = Variable("wait", PANELS if command.operand else ROWS, part + 1)
         if command.operand == 0:
             return [waits]
         if part == 0:
             return [op("SEMINIT", semaphores=1 << semaphore, most=15), waits]
-        unpacked = (*riscv.wait_for(riscv.SEMAPHORES + 4 * semaphore, 1), *riscv.store(FREE, part))
         done = [tensix.stall(tensix.BLOCK_SYNC, tensix.UNPACKERS_BUSY), tensix.post(semaphore)]
-        return [*done, Riscv(unpacked), tensix.get(semaphore), waits]
+        unpacked = Riscv(tuple(riscv.wait_for(riscv.SEMAPHORES + 4 * semaphore, 1)))
+        return [*done, unpacked, Variable("store", FREE, part), tensix.get(semaphore), waits]
 
 
 def _of_block(commands: list[TileCommand], loads: dict[str, int], block: tuple[int, int]) -> Iterator[Command]:
@@ -365,7 +365,7 @@ def _activation_words(product: Product, half: int) -> Instructions:
         return []
     body = activation_body(product.activation)
     once = vector.instructions(body, vector.configured([body]))
-    loop = Loop(16, [*once.repeated, *tensix.advance_rows(4)])
+    loop = Loop(16, (*once.repeated, *tensix.advance_rows(4)))
     tiles = range(HALF * half, HALF * half + product.best[0] * product.best[1])
     words = [word for tile in tiles for word in (tensix.math_tile(tile), tensix.SET_ROWS, loop)]
     before = tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY)

@@ -144,7 +144,7 @@ def plan(nodes: Sequence[Sequence[ExternalNode]], outputs: Sequence[str], option
     planner = Planner(options, Counter(name for names in operands for name in names), wanted_images(nodes, options))
     for number, step in enumerate(nodes):
         first, last = step[0], step[-1]
-        planner.step, planner.number = last.name, number
+        planner.step, planner.number = last.name or last.op, number
         try:
             planner.l1.plan(functools.partial(LOWERINGS.get(first.op, vector), planner, step), planner.items)
         except ScratchpadFull as error:

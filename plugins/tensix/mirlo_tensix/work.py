@@ -6,7 +6,8 @@ import functools
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mirlo.extend.codegen import (
     Banks,
@@ -14,12 +15,14 @@ from mirlo.extend.codegen import (
     QueuedCommand,
     QueueModel,
     QueueStep,
+    RolledLoop,
     Semaphore,
     check_signals,
+    roll_commands,
     synchronize,
 )
 from mirlo_tensix import instructions as tensix
-from mirlo_tensix.instructions import FORMATS, SUMS_READY, Format, Instructions, Mark
+from mirlo_tensix.instructions import FORMATS, SUMS_READY, Format, Instruction, Instructions, Loop, Mark, Variable
 
 HALF = 4
 """Tiles of fp32 in a half of Dst."""
@@ -27,6 +30,8 @@ JOINT_RATE, PACK_RATE = 80, 64
 """Bytes a cycle that both unpackers read together, and that the packers write."""
 FILL_CYCLES = 140
 """Cycles of a piece of work beside those of its words: until the first tiles are there, and the last one is packed."""
+LOOPS = 6
+"""How many loops of commands may be nested; two more are those of the vector unit."""
 UNPACK, MATH, PACK = range(3)
 """The threads, which are the queues of commands."""
 MODEL = QueueModel(
@@ -173,6 +178,24 @@ def synchronized(work: Work) -> tuple[tuple[Command, ...], tuple[QueueStep, ...]
     return commands, tuple(steps)
 
 
+def rolled(words: Instructions) -> Instructions:
+    """Return the words of a thread with their loops, in which the numbers of `Variable` advance."""
+
+    def instruction(found: Any) -> Instruction:
+        if isinstance(found, RolledLoop):
+            return Loop(found.count, tuple(map(instruction, found.body)))
+        return replace(found.item, steps=found.steps) if isinstance(found.item, Variable) else found.item
+
+    return [instruction(each) for each in roll_commands(words, _split, most_depth=LOOPS)]
+
+
+def _split(word: Instruction) -> tuple[Hashable, int | None]:
+    """Return what instructions of different iterations have in common, and the number that advances."""
+    if isinstance(word, Variable):
+        return (word.kind, word.target), word.value
+    return (Mark if isinstance(word, Mark) else word), None
+
+
 @functools.lru_cache(maxsize=64)
 def threads(work: Work, places: tuple[int, ...]) -> Threads:
     """Return the words of a piece of work whose tensors are at places in L1."""
@@ -187,5 +210,6 @@ def threads(work: Work, places: tuple[int, ...]) -> Threads:
         words += BEFORE[queue] if "sums" in waits else []
         words += work.words(command, places, waits, gives)
         words += AFTER[queue] if "sums" in gives else []
+    every = {queue: rolled(words) for queue, words in every.items()}
     every[PACK] = [tensix.op("SEMINIT", semaphores=1 << tensix.DONE, most=1), *every[PACK], tensix.post(tensix.DONE)]
     return Threads((every[0], every[1], every[2]), work.kind, work.is_plane)

@@ -13,6 +13,7 @@ import pytest
 from mirlo_tensix import simulator
 from mirlo_tensix.generator import Tensix
 from mirlo_tensix.instructions import BLOCKS, FORMATS, SUMS_READY, op, post
+from mirlo_tensix.kernels import Move, VectorWork
 from mirlo_tensix.layouts import CLASSES, Run
 from mirlo_tensix.products import FACE, Product, tiled_product
 from mirlo_tensix.riscv import Program, program_of
@@ -78,6 +79,24 @@ def test_commands_of_the_largest_product_have_room_in_memory() -> None:
     assert simulator.PROGRAMS + sum(len(each.code) for each in programs) < simulator.L1_BYTES
     with pytest.raises(SimulatorError, match=r"take \d+ bytes of L1, of which 917504 are for them"):
         places_of(Product(13, 13, 13))
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        (Product(8, 8, 8), Product(12, 12, 12)),
+        (Product(10, 10, 4, has_bias=True), Product(14, 14, 5, has_bias=True)),
+        (VectorWork("exp", 4, 4), VectorWork("exp", 12, 16)),
+        (VectorWork("softmax", 4, 4, columns=128), VectorWork("softmax", 24, 8, columns=256)),
+        (Move(tuple(range(40))), Move(tuple(range(200)))),
+    ],
+    ids=str,
+)
+def test_commands_of_large_work_are_programs_as_short_as_those_of_small_work(small: Work, large: Work) -> None:
+    sizes = [
+        [len(program_of(words, False).code) for words in work.threads(places_of(work)).words] for work in (small, large)
+    ]
+    assert all(many <= 1.1 * few for few, many in zip(*sizes, strict=True)), sizes
 
 
 def test_commands_do_not_sum_onto_a_block_before_its_sum_is_ready() -> None:

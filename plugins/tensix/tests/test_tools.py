@@ -36,7 +36,7 @@ def model_file(path: Path) -> str:
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-@pytest.mark.parametrize("pattern", ["relu", "move", "matmul"])  # of which exp is one that follows
+@pytest.mark.parametrize("pattern", ["relu", "move", pytest.param("matmul", marks=pytest.mark.nightly)])
 def test_bits_of_a_pattern_pass_check_target(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-target", "tensix,llvm", "--operator", f"tensix.{pattern}"]) == 0
     printed = capsys.readouterr().out
