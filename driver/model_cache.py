@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from mirlo.passes.targets import plugin_of
 from mirlo.runtime import artifact
 from mirlo.runtime.artifact import Artifact, save
-from mirlo.runtime.cache import LARGEST_SHARE, MANIFESTS, MODELS, Cache, default_folder, digest_of_file
+from mirlo.runtime.cache import LARGEST_SHARE, MANIFESTS, MODELS, Cache, default_folder
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.extenders import compiler_version, foreign_extenders
 from mirlo.runtime.files import resolved
 from mirlo.runtime.records import dataclass
+from mirlo.runtime.sources import digest_of_unchanged
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target
@@ -89,7 +90,7 @@ class CacheKey:
         return resolved(self.model).parent
 
     def _full_key(self, names: list[str]) -> str:
-        parts = [self.key, *(f"{name} {digest_of_file(self._folder / name)}" for name in names)]
+        parts = [self.key, *(f"{name} {digest_of_unchanged(self._folder / name)}" for name in names)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
@@ -153,7 +154,7 @@ def cache_key(
     except TypeError as error:
         return Uncacheable(f"an option cannot be part of a key: {error}")
     try:
-        digest = digest or digest_of_file(path or "")
+        digest = digest or digest_of_unchanged(path or "")
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
     target_options = str(nonempty.get("target", "")).partition("{")[2].removesuffix("}")

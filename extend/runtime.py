@@ -42,7 +42,7 @@ from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.processes import after_fork, can_fork, raise_file_limit, run_forked, wait_readable, watch_process
 from mirlo.runtime.program import Program
 from mirlo.runtime.record_json import records_of_json, records_to_json
-from mirlo.runtime.sources import compiler_digest, digest_of_sources
+from mirlo.runtime.sources import compiler_digest, digest_of_sources, digest_of_unchanged
 from mirlo.runtime.system import available_cores, keep_freed_memory, map_file
 from mirlo.runtime.threads import has_openmp_team, join_openmp
 from mirlo.runtime.threads import supported as has_thread_pool
@@ -92,6 +92,7 @@ __all__ = [
     "define_symbol",
     "digest_of_file",
     "digest_of_sources",
+    "digest_of_unchanged",
     "element_type_of",
     "empty_aligned",
     "empty_together",

@@ -2,8 +2,12 @@
 
 An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: the key identifies its source, the digest its content, so that
 reads detect damage. Entries appear by an atomic rename; two processes that make the same entry concurrently only
-duplicate work. The modification time of the file is the time of its last use; the least recently used entries are
-evicted when the cache exceeds its limit.
+duplicate work. The access time of the file is the time of its last use; the least recently used entries are evicted
+when the cache exceeds its limit.
+
+Large entries, whose weights are mapped, are read as a whole when their file is not the one that was written: its
+inode, size and modification time are kept with the digest. The code and the header of a compiled model have a checksum
+of their own, which each load compares.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ _PART = 1 << 18
 _THREADS = 4
 _CHECK_SECONDS = 600.0
 """Interval in seconds between checks of the size while little is stored."""
+LARGE_FILE = 16 << 20
+"""Bytes from which a file is not read as a whole to check that it is the same."""
 _STALE_SECONDS = 3600.0
 """Age in seconds of a temporary file whose process must have died."""
 _TEMPORARY = ".new-"
@@ -115,11 +121,16 @@ class Cache:
         return None
 
     def find(self, kind: str, key: str) -> Path | None:
-        """Return the file of an entry after checking its content."""
+        """Return the file of an entry after checking its content; a large file that is the one written is not read."""
         for entry in self._candidates(kind, key):
             with contextlib.suppress(OSError):
-                if digest_of_file(entry.path) == entry.digest:
+                record = self._record(entry.path, entry.digest)
+                if record is not None or digest_of_file(entry.path) == entry.digest:
                     self._used(entry)
+                    if record is None:
+                        self._note_written(entry.path, entry.digest)
+                    else:
+                        _touch(record.path)
                     return entry.path
                 self._damaged(entry)
         self.counts.misses += 1
@@ -132,7 +143,9 @@ class Cache:
 
     def put_file(self, kind: str, key: str, size: int, write: Callable[[Path], object]) -> None:
         """Store the file that `write` writes to the path it is called with, of about `size` bytes."""
-        self._store(kind, key, size, write, digest_of_file)
+        path = self._store(kind, key, size, write, digest_of_file)
+        if path is not None:
+            self._note_written(path, path.name.rpartition("-")[2])
 
     def max_bytes(self) -> int:
         """Return the limit in effect."""
@@ -191,21 +204,24 @@ class Cache:
 
     def _store(
         self, kind: str, key: str, size: int, write: Callable[[Path], object], digest: Callable[[Path], str]
-    ) -> None:
+    ) -> Path | None:
+        """Store an entry and return its file, or None if it cannot be stored."""
         if not self._is_safe or size > self.largest():
-            return
+            return None
         folder = self.folder / kind / key[:2]
         temporary = folder / f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             make_private(folder)
             write(temporary)
             _make_private_file(temporary)
-            os.replace(temporary, folder / f"{key}-{digest(temporary)}")
+            path = folder / f"{key}-{digest(temporary)}"
+            _touch(temporary)
+            os.replace(temporary, path)
         except (OSError, MirloError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.problem = f"{self.folder}: {reason}"
             _remove(temporary)
-            return
+            return None
         except BaseException:
             _remove(temporary)
             raise
@@ -214,6 +230,7 @@ class Cache:
         # Measuring the folder costs more than compiling a kernel, so it is done periodically.
         if _untrimmed[self.folder] > self.max_bytes() * (1 - _KEPT_FRACTION) / 2 or self._is_forgotten():
             self.trim()
+        return path
 
     @property
     def _looked(self) -> Path:
@@ -246,10 +263,22 @@ class Cache:
             if group.is_dir(follow_symlinks=False):
                 yield from _scan_folder(Path(group.path), kind, "")
 
+    def _record(self, path: Path, digest: str) -> CacheEntry | None:
+        """Return the record that a large file, by its inode, size and time, is the one that has this digest."""
+        key = _identity(path)
+        records = [] if key is None else self._candidates(MANIFESTS, key)
+        return next((entry for entry in records if entry.digest == digest_of(digest.encode())), None)
+
+    def _note_written(self, path: Path, digest: str) -> None:
+        """Record that a file, if it is large, has this digest."""
+        with contextlib.suppress(OSError):
+            key = _identity(path)
+            if key is not None:
+                Cache(self.folder, self.limit).put(MANIFESTS, key, digest.encode())
+
     def _used(self, entry: CacheEntry) -> None:
         self.counts.hits += 1
-        with contextlib.suppress(OSError):
-            os.utime(entry.path)
+        _touch(entry.path)
 
     def _damaged(self, entry: CacheEntry) -> None:
         self.counts.damaged += 1
@@ -341,8 +370,23 @@ def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
         with contextlib.suppress(OSError):
             status = item.stat()
             if stat.S_ISREG(status.st_mode):
-                result.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
+                result.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_atime))
     return result
+
+
+def _touch(path: Path) -> None:
+    """Set the time of the last use of an entry, and no other."""
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def _identity(path: Path) -> str | None:
+    """Return a key of the file at a path, as it was written; None for a small one."""
+    status = path.stat()
+    if status.st_size < LARGE_FILE:
+        return None
+    parts = (os.path.realpath(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return hashlib.sha256(f"file {parts}".encode()).hexdigest()[:40]
 
 
 def _write(path: Path, content: bytes) -> None:

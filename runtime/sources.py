@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -59,18 +59,32 @@ def digest_of_sources(places: Iterable[Path]) -> str:
 
     The user's cache has it by the paths and states of the files, so that they are read once after each change.
     """
-    from mirlo.runtime.cache import OBJECTS, Cache, default_folder  # imports `hashlib`
-
     names = [os.fspath(place) for place in places]
-    state = _state_of(names)
+    return _kept("sources", names, lambda: _digest_of_contents(names))
+
+
+def digest_of_unchanged(path: str | os.PathLike[str]) -> str:
+    """Return `digest_of_file` of a file; of a large one the user's cache has it, until the file is changed."""
+    from mirlo.runtime.cache import LARGE_FILE, digest_of_file  # imports `hashlib`
+
+    if os.stat(path).st_size < LARGE_FILE:
+        return digest_of_file(path)
+    return _kept("file", [os.path.realpath(path)], lambda: digest_of_file(path))
+
+
+def _kept(kind: str, names: Sequence[str], compute: Callable[[], str]) -> str:
+    """Return a digest of files: computed, or from the user's cache by the states of the files."""
+    from mirlo.runtime.cache import OBJECTS, Cache, default_folder
+
+    state = _state_of(kind, names)
     if state is None:
-        return _digest_of_contents(names)
+        return compute()
     cached = Cache(default_folder())
     content = cached.get(OBJECTS, state)
     if content is not None:
         return content.decode()
-    digest = _digest_of_contents(names)
-    if _state_of(names) == state:
+    digest = compute()
+    if _state_of(kind, names) == state:
         cached.put(OBJECTS, state, digest.encode())
     return digest
 
@@ -87,7 +101,7 @@ def _digest_of_contents(places: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _state_of(places: Iterable[str]) -> str | None:
+def _state_of(kind: str, places: Iterable[str]) -> str | None:
     """Return a digest of the paths and states of all files; None where it may stay the same after a change."""
     import hashlib
 
@@ -107,7 +121,7 @@ def _state_of(places: Iterable[str]) -> str | None:
             newest = max(newest, state[-1])
     if newest >= time.time_ns() - _LEAST_AGE:
         return None
-    return hashlib.sha256(f"sources {states}".encode()).hexdigest()[:40]
+    return hashlib.sha256(f"{kind} {states}".encode()).hexdigest()[:40]
 
 
 def _files_in(place: str) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from commands import python
 from vanishing import interrupted
 
+from mirlo.runtime import cache as cache_module
 from mirlo.runtime.cache import MODELS, OBJECTS, Cache, CacheEntry, default_folder, digest_of, digest_of_file
 from mirlo.runtime.private_folders import unsafe_folder
 
@@ -55,6 +56,105 @@ def test_damaged_entries_are_missing_and_removed(tmp_path, damage: bytes) -> Non
     assert cache.counts.damaged == 1 and not cache.entries()
     cache.put(OBJECTS, KEY, b"code")
     assert cache.get(OBJECTS, KEY) == b"code"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the list of files that are read as a whole; files of 4 bytes are large."""
+    found: list[Path] = []
+
+    def counted(path: Path) -> str:
+        found.append(Path(path))
+        return digest_of_file(path)
+
+    monkeypatch.setattr(cache_module, "digest_of_file", counted)
+    monkeypatch.setattr(cache_module, "LARGE_FILE", 4)
+    return found
+
+
+def put_file(cache: Cache, content: bytes) -> Path:
+    cache.put_file(MODELS, KEY, len(content), lambda path: path.write_bytes(content))
+    (entry,) = (entry for entry in cache.entries() if entry.kind == MODELS)
+    return entry.path
+
+
+def test_large_files_that_are_as_written_are_not_read(tmp_path: Path, reads: list[Path]) -> None:
+    path = put_file(Cache(tmp_path), b"weights")
+    written = path.stat().st_mtime_ns
+    os.utime(path, ns=(0, written))
+    reads.clear()
+    for _ in range(2):
+        cache = Cache(tmp_path)
+        assert cache.find(MODELS, KEY) == path and not reads
+        assert (cache.counts.hits, cache.counts.misses) == (1, 0)
+    assert path.stat().st_mtime_ns == written
+    (entry,) = (entry for entry in cache.entries() if entry.kind == MODELS)
+    assert entry.used > 0  # the time of the last use
+
+
+@pytest.mark.parametrize("content", [b"", b"abc"])
+def test_small_files_are_read(tmp_path: Path, reads: list[Path], content: bytes) -> None:
+    path = put_file(Cache(tmp_path), content)
+    reads.clear()
+    assert Cache(tmp_path).find(MODELS, KEY) == path and reads == [path]
+
+
+def _overwritten(path: Path) -> None:
+    path.write_bytes(b"Weights")
+
+
+def _truncated(path: Path) -> None:
+    os.truncate(path, 5)
+
+
+def _replaced(path: Path) -> None:
+    """Put another file of the same size and times in its place."""
+    status, other = path.stat(), path.with_name("other")
+    other.write_bytes(b"Weights")
+    other.chmod(0o600)
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("change", [_overwritten, _truncated, _replaced])
+def test_large_files_that_differ_are_read(tmp_path: Path, reads: list[Path], change: Callable[[Path], None]) -> None:
+    path = put_file(Cache(tmp_path), b"weights")
+    os.utime(path, (1, 1))
+    assert Cache(tmp_path).find(MODELS, KEY) == path  # other times: read once more, and recorded
+    reads.clear()
+    change(path)
+    cache = Cache(tmp_path)
+    assert cache.find(MODELS, KEY) is None
+    assert cache.counts.damaged == 1 and reads in ([path], []) and not path.exists()
+
+
+def test_a_copied_folder_is_read_once(tmp_path: Path, reads: list[Path]) -> None:
+    path = put_file(Cache(tmp_path / "a"), b"weights")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copy2)
+    copied = tmp_path / "b" / path.relative_to(tmp_path / "a")
+    reads.clear()
+    for _ in range(2):
+        assert Cache(tmp_path / "b").find(MODELS, KEY) == copied
+    assert reads == [copied]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
+def test_records_that_others_can_write_are_not_used(tmp_path: Path, reads: list[Path]) -> None:
+    path = put_file(Cache(tmp_path), b"weights")
+    (record,) = (entry for entry in Cache(tmp_path).entries() if entry.kind != MODELS)
+    record.path.chmod(0o666)
+    reads.clear()
+    cache = Cache(tmp_path)
+    assert cache.find(MODELS, KEY) == path and reads == [path]
+    assert cache.problem is not None and "what it holds is not used" in cache.problem
+
+
+def test_verify_reads_large_files(tmp_path: Path, reads: list[Path]) -> None:
+    path = put_file(Cache(tmp_path), b"weights")
+    status = path.stat()
+    path.write_bytes(b"Weights")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert [entry.path for entry in Cache(tmp_path).verify()] == [path]
 
 
 def test_verify_removes_the_damaged_ones_only(tmp_path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, python
 
+from mirlo.runtime import cache as cache_module
 from mirlo.runtime import sources
 from mirlo.runtime.cache import OBJECTS, Cache, CacheEntry, default_folder
 from mirlo.runtime.sources import (
@@ -22,6 +23,7 @@ from mirlo.runtime.sources import (
     code_version,
     compiler_digest,
     digest_of_sources,
+    digest_of_unchanged,
     model_version,
 )
 
@@ -268,3 +270,42 @@ def test_systems_without_times_of_changes_read_all_files(package: Sources, monke
         package.read.clear()
         digest_of_sources([package.folder])
         assert package.read
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a large file; a change is old after 50 ms, and 4 bytes are large."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sources, "_LEAST_AGE", 50_000_000)
+    monkeypatch.setattr(cache_module, "LARGE_FILE", 4)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"weights")
+    time.sleep(0.1)
+    return path
+
+
+@posix
+def test_weights_are_read_once_after_each_change(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest_of_file, read = cache_module.digest_of_file, list[Path]()
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return digest_of_file(path)
+
+    monkeypatch.setattr(cache_module, "digest_of_file", counted)
+    before = [digest_of_unchanged(weights) for _ in range(3)]
+    assert before == [digest_of_file(weights)] * 3 and len(read) == 1
+    status = weights.stat()
+    weights.write_bytes(b"Weights")
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert digest_of_unchanged(weights) == digest_of_file(weights) != before[0]  # and it is too new to be kept
+    assert digest_of_unchanged(weights) != before[0] and len(read) == 3
+    weights.write_bytes(b"")  # a small file is read each time
+    assert digest_of_unchanged(weights) == digest_of_file(weights)
+
+
+def test_weights_that_are_gone_are_an_error(weights: Path) -> None:
+    digest_of_unchanged(weights)
+    weights.unlink()
+    with pytest.raises(FileNotFoundError):
+        digest_of_unchanged(weights)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.extend.runtime import digest_of_file, digest_of_sources
+from mirlo.extend.runtime import digest_of_sources, digest_of_unchanged
 from mirlo_llm.generate.errors import ModelFolderError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def deferred_graph(
 
     def digest() -> str:
         try:
-            parts = [_sources_digest(), use, *map(digest_of_file, files())]
+            parts = [_sources_digest(), use, *map(digest_of_unchanged, files())]
         except OSError as error:
             raise ModelFolderError(f"{error.filename}: {error.strerror or error}") from None
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
