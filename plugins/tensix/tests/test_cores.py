@@ -68,6 +68,7 @@ def test_results_of_several_cores_have_the_bits_of_one(size: tuple[int, int, int
 
 
 @needs_simulator
+@pytest.mark.nightly
 def test_layers_on_two_cores_have_the_bits_of_one(tmp_path: Path) -> None:
     path, x = model_file(tmp_path / "layers.onnx", (50,)), operands(2, 2, 2)[0][:50, :48].astype(np.float32) / 2**16
     exes = [mirlo.compile(path, f"tensix{{cores={cores}}},llvm", cache=False) for cores in (1, 2)]

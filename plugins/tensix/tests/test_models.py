@@ -141,7 +141,7 @@ def share_of(model: Any, target: str) -> float:
     [
         (resnet_8, "tensix{dtype=fp16 phases=3}"),
         (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}"),
-        (lambda: gpt(24), "tensix{dtype=tf32 phases=3}"),
+        pytest.param(lambda: gpt(24), "tensix{dtype=tf32 phases=3}", marks=pytest.mark.nightly),
     ],
     ids=("resnet_8", "bert", "gpt"),
 )
