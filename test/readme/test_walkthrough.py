@@ -13,7 +13,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 NAMES = re.findall(r"`(mirlo(?:\.\w+)+)`", TEXT)
 CODE = "\n".join(re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 RUNNER = """
-import importlib, sys, threading
+import importlib, inspect, sys, threading
 
 def code_of(name):
     module, rest = name, []
@@ -26,7 +26,7 @@ def code_of(name):
             continue
         for part in rest:
             found = getattr(found, part)
-        return getattr(found, "__wrapped__", found).__code__
+        return inspect.unwrap(found).__code__
 
 called = set()
 profile = lambda frame, event, argument: called.add(frame.f_code)

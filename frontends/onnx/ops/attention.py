@@ -22,6 +22,8 @@ def attention(node: Node) -> Converted:
     causal = node.attr.bool("is_causal", 0)
     if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
         return DECLINED
+    if any(node.attr.int(f"{side}_window_size", -1) != -1 for side in ("left", "right")):
+        return DECLINED
     node.attr.ignore("qk_matmul_output_mode")  # selects which scores to return, and none are
     node.attr.ignore("softmax_precision")  # accumulators are f32 or better
     query = _heads(node, node[0], "q_num_heads")

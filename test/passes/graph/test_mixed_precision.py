@@ -40,13 +40,13 @@ def _network() -> Any:
         helper.make_node("Softmax", ["s"], ["y"]),
     ]
     constants = [
-        weight("k", 32, 8, 3, 3), weight("kb", 32, 1), weight("k2", 32, 32, 3, 3), weight("w", 128, 64),
-        weight("w2", 64, 32), numpy_helper.from_array(np.array([16, 128]), "shape"),
+        weight("k", 32, 8, 3, 3), weight("kb", 32, 1), weight("k2", 32, 32, 3, 3), weight("w", 512, 64),
+        weight("w2", 64, 32), numpy_helper.from_array(np.array([4, 512]), "shape"),
         numpy_helper.from_array(np.ones(64, np.float32), "scale"),
     ]  # fmt: skip
     constants[1].dims[:] = [32]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 32])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 32])
     return helper.make_model(
         helper.make_graph(nodes, "network", [x], [y], constants), opset_imports=[helper.make_opsetid("", 20)]
     )
