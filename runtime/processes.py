@@ -291,24 +291,57 @@ def lead_group() -> None:
 
 
 def end_group(leader: int) -> None:
-    """End a process and those of its group; on a system without groups, do nothing."""
+    """End a process and those of its group; on Linux, also those that it started in groups of their own.
+
+    On a system without groups, do nothing.
+    """
     if sys.platform != "win32":
         import signal
 
+        members = _members(leader) if sys.platform == "linux" else {}
         _signal_group(leader, signal.SIGKILL)
+        for process in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+                os.kill(process, signal.SIGKILL)
 
 
 def group_seconds(leader: int) -> float | None:
-    """Return the processor time of a group and of the processes that it has reaped; None where it cannot be read."""
+    """Return the processor time of a group, of processes that it started in groups of their own, and that it reaped.
+
+    Return None where it cannot be read.
+    """
     if sys.platform != "linux":
         return None
-    ticks = 0
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+    return sum(_members(leader).values()) / os.sysconf("SC_CLK_TCK")
+
+
+class _ProcessStat(NamedTuple):
+    """What Linux records of a process."""
+
+    parent: int
+    group: int
+    ticks: int
+    """Its processor time, and that of children that have ended."""
+
+
+def _members(leader: int) -> dict[int, int]:
+    """Return the processes of a group and all that these started, with their processor time in ticks."""
+    stats: dict[int, _ProcessStat] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()  # after the name: state, parent, group, ...
-            if int(fields[2]) == leader:
-                ticks += sum(map(int, fields[11:15]))  # its own, and that of children that have ended
-    return ticks / os.sysconf("SC_CLK_TCK")
+            stats[int(name)] = _ProcessStat(int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))
+    children: dict[int, list[int]] = {}
+    for process, stat in stats.items():
+        children.setdefault(stat.parent, []).append(process)
+    members: dict[int, int] = {}
+    waiting = [process for process, stat in stats.items() if stat.group == leader]
+    while waiting:
+        process = waiting.pop()
+        if process not in members:
+            members[process] = stats[process].ticks
+            waiting += children.get(process, ())
+    return members
 
 
 def end_with_parent() -> None:

@@ -9,10 +9,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import numpy as np
 import onnx
@@ -333,6 +335,47 @@ def test_jobs_are_stopped_by_processor_time() -> None:
     outcomes = {outcome.seed: outcome for outcome in run_jobs(_waiting, range(2), processes=1, timeout=1)}
     assert outcomes[0].result == 0 and outcomes[0].crash is None
     assert outcomes[1].crash == "no result after 1 s of processor time"
+
+
+def _compute_in_own_session(number: Any) -> None:
+    os.setsid()
+    number.value = os.getpid()
+    while True:
+        pass
+
+
+def _starting_sessions(number: Any, seed: int) -> int:
+    """Wait for a process that leaves the job's group, as processes that generate code do."""
+    if seed:
+        child = get_context("fork").Process(target=_compute_in_own_session, args=(number,))
+        child.start()
+        child.join()
+    return seed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time of others is read from /proc")
+def test_processes_that_leave_the_group_of_a_job_count_and_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WAITING", 100)
+    number = get_context("fork").Value("i", 0)
+    jobs = run_jobs(partial(_starting_sessions, number), range(2), processes=1, timeout=0.5)
+    outcomes = {outcome.seed: outcome for outcome in jobs}
+    assert outcomes[0].result == 0 and outcomes[0].crash is None
+    assert outcomes[1].crash == "no result after 0.5 s of processor time"
+    assert number.value and _has_ended(number.value)
+
+
+def _has_ended(process: int) -> bool:
+    """Return whether a process that was killed has ended, reaped or not, at once or within a minute."""
+    end = monotonic() + 60
+    stat = Path(f"/proc/{process}/stat")
+    while monotonic() < end:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        sleep(0.01)
+    return False
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")
