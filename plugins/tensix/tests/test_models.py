@@ -140,7 +140,7 @@ def share_of(model: Any, target: str) -> float:
     ("made", "target"),
     [
         (resnet_8, "tensix{dtype=fp16 phases=3}"),
-        (lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}"),
+        pytest.param(lambda: bert(1, 24), "tensix{dtype=tf32 phases=3}", marks=pytest.mark.nightly),
         pytest.param(lambda: gpt(24), "tensix{dtype=tf32 phases=3}", marks=pytest.mark.nightly),
     ],
     ids=("resnet_8", "bert", "gpt"),

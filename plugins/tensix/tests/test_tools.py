@@ -36,7 +36,9 @@ def model_file(path: Path) -> str:
 
 
 @pytest.mark.usefixtures("unit_in_numpy")
-@pytest.mark.parametrize("pattern", ["relu", "move", pytest.param("matmul", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "pattern", ["relu", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("move", "matmul"))]
+)
 def test_bits_of_a_pattern_pass_check_target(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-target", "tensix,llvm", "--operator", f"tensix.{pattern}"]) == 0
     printed = capsys.readouterr().out

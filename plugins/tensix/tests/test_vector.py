@@ -158,7 +158,10 @@ def test_results_of_moves_are_the_tiles_in_another_order(dtype: str, transposes:
     np.testing.assert_array_equal(execute(work, x)[0], bits_of(work, x).reshape(-1))
 
 
-@pytest.mark.parametrize(("dtype", "significand"), [("bf16", 8), ("fp16", 10), ("tf32", 11)])
+@pytest.mark.parametrize(
+    ("dtype", "significand"),
+    [("bf16", 8), *(pytest.param(*each, marks=pytest.mark.nightly) for each in (("fp16", 10), ("tf32", 11)))],
+)
 @pytest.mark.usefixtures("unit_in_numpy")
 def test_bits_of_operators_of_a_model_are_off_by_the_rounding_of_numbers_between_them(
     dtype: str, significand: int
