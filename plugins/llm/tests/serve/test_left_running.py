@@ -8,7 +8,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from served import SERVER_THREADS, usual_interpreter
+import served
+from mirlo_llm.serve import threads
+from served import SERVER_THREADS, shared_threads, usual_interpreter
 
 
 def test_the_interpreter_is_as_before() -> None:
@@ -52,3 +54,14 @@ def test_servers_of_other_tests_go_on() -> None:
     finally:
         may_end.set()
         other.join()
+
+
+def test_threads_of_all_servers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that read bodies belong to the process, and wait for the next body."""
+    monkeypatch.setattr(served, "END_SECONDS", 1)
+    pool = ThreadPoolExecutor(1, f"{SERVER_THREADS} bodies")
+    monkeypatch.setattr(threads, "_threads", pool)
+    with usual_interpreter():
+        pool.submit(int).result(30)
+        assert shared_threads() <= set(threading.enumerate())
+    pool.shutdown()

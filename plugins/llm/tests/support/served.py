@@ -154,6 +154,13 @@ def ready_client(server: Any) -> Iterator[Any]:
         yield client
 
 
+def shared_threads() -> set[threading.Thread]:
+    """Return the threads of the process that read bodies for all servers: they compile nothing, and never end."""
+    from mirlo_llm.serve.threads import _threads
+
+    return _threads._threads
+
+
 @contextmanager
 def usual_interpreter() -> Iterator[None]:
     """Restore the settings of the interpreter after the block, once servers that began in it compile no more.
@@ -164,7 +171,8 @@ def usual_interpreter() -> Iterator[None]:
     try:
         yield
     finally:
-        left = [each for each in threading.enumerate() if each not in threads and each.name.startswith(SERVER_THREADS)]
+        others = threads | shared_threads()
+        left = [each for each in threading.enumerate() if each not in others and each.name.startswith(SERVER_THREADS)]
         for thread in left:
             thread.join(END_SECONDS)
         gc.set_threshold(*before[0])
