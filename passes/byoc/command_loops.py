@@ -10,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from mirlo.runtime.callbacks import Expected, checked
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 
 Item = TypeVar("Item")
 Key = tuple[Hashable, int | None]
+_KEY = Expected(
+    "a tuple of what is equal in each iteration, and the number that advances or None",
+    lambda value: (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], Hashable)
+        and (value[1] is None or (isinstance(value[1], int) and not isinstance(value[1], bool)))
+    ),
+)
 PERIOD, WORK = 64, 500_000
 """The longest group that is looked for in any list, and for shorter lists how many comparisons a pass may take."""
 
@@ -70,6 +81,7 @@ def roll_commands(
     least `least` commands of the program; the numbers in a nest of loops advance in at most `most_steps` different
     ways, as each takes a register; at most `most_depth` loops are nested.
     """
+    split = checked(split, _KEY, "roll_commands", MirloError)
 
     def allows(loop: _Node[Item]) -> bool:
         saved = (loop.count - 1) * sum(node.size for node in loop.body)

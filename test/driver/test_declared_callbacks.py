@@ -22,7 +22,16 @@ import pytest
 import rule_callbacks
 import target_callbacks
 from callback_values import ERRORS, RAISED, WRONG
-from codegen_callbacks import of_external_loader, of_loader, of_optional, of_repeat, of_rewriter, of_table, of_where
+from codegen_callbacks import (
+    of_external_loader,
+    of_loader,
+    of_optional,
+    of_repeat,
+    of_rewriter,
+    of_split,
+    of_table,
+    of_where,
+)
 from frontend_callbacks import (
     of_columns,
     of_converter,
@@ -176,7 +185,8 @@ ROWS: dict[str, Callable[..., None] | type | str] = {
     "Direction(product)": of_product, "TileInstruction(emit)": TileInstruction, "NvidiaLibrary(detail)": NvidiaLibrary,
     "NvidiaLibrary.functions(call)": NvidiaLibrary,
     "Pattern.where(predicate)": of_where, "Pattern.optional(wrap)": of_optional, "Pattern.rule(replacement)":
-    of_rewriter, "repeat(step)": of_repeat, "rewriter": of_rewriter, "pattern_table": of_table,
+    of_rewriter, "repeat(step)": of_repeat, "roll_commands(split)": of_split, "rewriter": of_rewriter,
+    "pattern_table": of_table,
     "register_in": "it enters functions in a table of its caller's", "ExternalValue(_load)": OF_MIRLO,
     "FolderQuantization(progress)": IGNORED, "add_options(of)": "it returns a class of the package's own",
     "ConvertedModel(wrap)": "its result is that of mirlo.compile", "DeferredModule(make)": of_deferred_module,

@@ -12,7 +12,7 @@ from callback_values import MODEL, Generator
 
 import mirlo
 import mirlo.extend
-from mirlo.extend.codegen import is_op, pattern_table, repeat, rewriter, wildcard
+from mirlo.extend.codegen import is_op, pattern_table, repeat, rewriter, roll_commands, wildcard
 from mirlo.extend.target import Target, register_target
 from mirlo.runtime import external, loaders
 
@@ -65,6 +65,10 @@ def of_repeat(made: Callable[[], Any]) -> None:
     repeat(wildcard(), lambda pattern: made())
 
 
+def of_split(made: Callable[[], Any]) -> None:
+    roll_commands([1, 2], lambda command: made())
+
+
 def of_rewriter(made: Callable[[], Any]) -> None:
     @rewriter(is_op("relax.relu")(wildcard()), name="callbacks")
     def replaced(match: Any, b: Any) -> Any:
@@ -99,6 +103,7 @@ KINDS: dict[Callable[..., None], set[str]] = {
     of_where: {"text", "True", "False"},
     of_optional: set(),
     of_repeat: set(),
+    of_split: set(),
     of_rewriter: set(),
     of_loader: set(),
     of_external_loader: set(),

@@ -43,7 +43,7 @@ def test_tables_are_complete() -> None:
     listed = dict(re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", section, re.MULTILINE))
     numbers = {name.replace("_", "-"): getattr(ServeOptions(), name) for name in LIMITS}
     defaults = {name: f"{number:.12g}" for name, number in numbers.items() if number is not None}
-    defaults |= {"memory": "none", "health-port": "none", "chunk-size": "512"}
+    defaults |= {"memory": "none", "health-port": "none", "chunk-size": "512", "pages": "none"}
     assert listed == {name: value for name, value in defaults.items() if name not in ("port", "batch", "batch-delay")}
     assert all(f"`--{name}`" in TEXT for name in defaults if name != "port")
     for line in ServerMetrics().text().splitlines():
