@@ -3,8 +3,9 @@
 // Many rows share panels that are converted in a copy. A single row reads the constant where it is, and copies nothing.
 // CHECK-LABEL: func.func private @fused_cast_matmul_relu(
 // CHECK-SAME:    one_row = true, packed = true
-// CHECK:         %[[ROWS:.*]] = arith.muli
-// CHECK:         %[[ONE:.*]] = arith.cmpi eq, %[[ROWS]]
+// CHECK:         %[[B:.*]] = arith.cmpi eq, %{{.*}}, %{{.*}} : index
+// CHECK:         %[[N:.*]] = arith.cmpi eq, %{{.*}}, %{{.*}} : index
+// CHECK:         %[[ONE:.*]] = arith.andi %[[B]], %[[N]] : i1
 // CHECK:         scf.if %[[ONE]] {
 // CHECK-COUNT-8:   arith.extf {{.*}} : vector<16xbf16> to vector<16xf32>
 // CHECK-NOT:       memref<8192xf32>
